@@ -1,0 +1,68 @@
+#include "relay/base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void one_line(char *text)
+{
+    size_t end = strlen(text);
+    while (end > 0 && (unsigned char)text[end - 1] <= ' ')
+        text[--end] = '\0';
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = ' ';
+}
+
+bool error_set(struct error *err, enum error_kind kind, const char *format, ...)
+{
+    if (!err)
+        return false;
+    /* Formatted aside first: an argument may be the old text of the same error. */
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    one_line(text);
+    err->kind = kind;
+    memcpy(err->text, text, sizeof text);
+    return false;
+}
+
+bool error_prefix(struct error *err, const char *format, ...)
+{
+    if (!err)
+        return false;
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (used >= 0 && (size_t)used < sizeof text)
+        snprintf(text + used, sizeof text - (size_t)used, ": %s", err->text);
+    one_line(text);
+    memcpy(err->text, text, sizeof text);
+    return false;
+}
+
+const char *error_kind_name(enum error_kind kind)
+{
+    static const char *const names[] = {
+        [ERROR_NONE] = "none",
+        [ERROR_USAGE] = "usage",
+        [ERROR_CONFIG] = "config",
+        [ERROR_PERMISSION] = "permission",
+        [ERROR_UNREACHABLE] = "unreachable",
+        [ERROR_OVERLOADED] = "overloaded",
+        [ERROR_ROUTE] = "route",
+        [ERROR_TIMEOUT] = "timeout",
+        [ERROR_REFUSED] = "refused",
+        [ERROR_CONFLICT] = "conflict",
+        [ERROR_LOST_CLAIM] = "lost_claim",
+        [ERROR_RESOURCE] = "resource",
+        [ERROR_PROTOCOL] = "protocol",
+        [ERROR_INTERNAL] = "internal",
+    };
+    return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}

@@ -1,0 +1,30 @@
+/* relay/base/event.h -- the noun everything else is about. */
+#ifndef RELAY_BASE_EVENT_H
+#define RELAY_BASE_EVENT_H
+
+#include "relay/base/span.h"
+
+#include <stdint.h>
+
+enum payload_kind {
+    PAYLOAD_JSON, /* json or jsonb as text: valid JSON, may be spliced into a larger document */
+    PAYLOAD_TEXT, /* text in the database's encoding */
+    PAYLOAD_BYTES /* bytea */
+};
+
+/* One outbox row. Immutable once claimed; its bytes live in its batch's arena. */
+struct event {
+    int64_t id;           /* the order column; also the idempotency key that sinks send */
+    struct span event_id; /* the table's own uuid as text, or absent */
+    struct span key;      /* ordering key as text; absent = no order wanted */
+    struct span type;     /* or absent */
+    struct span payload;  /* byte for byte; absent = SQL NULL (a tombstone) */
+    enum payload_kind payload_kind;
+    struct span headers;     /* a JSON object as text, or absent */
+    struct span traceparent; /* or absent */
+    int64_t created_at_us;   /* wall clock, microseconds since 1970 UTC; 0 = the table has no such column */
+    unsigned attempt;        /* this delivery's number, counted from 1 */
+    struct span *columns;    /* values of extra columns that the destination template names */
+};
+
+#endif

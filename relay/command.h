@@ -1,0 +1,40 @@
+/* relay/command.h -- the subcommands of pgcourier. main.c finds one by name and runs it. */
+#ifndef RELAY_COMMAND_H
+#define RELAY_COMMAND_H
+
+#include "relay/base/log.h"
+#include "relay/config.h"
+
+#include <libpq-fe.h>
+
+/* sysexits(3head), the vocabulary that systemd shares. */
+enum exit_code {
+    EXIT_OK = 0,
+    EXIT_USAGE = 64,       /* wrong arguments */
+    EXIT_UNAVAILABLE = 69, /* the database is not there */
+    EXIT_SOFTWARE = 70,    /* a bug, or out of memory */
+    EXIT_TEMPFAIL = 75,    /* try again later; also: stopped before everything in flight was settled */
+    EXIT_NOPERM = 77,      /* the database refuses us something */
+    EXIT_CONFIG = 78       /* the configuration, the table or the schema is wrong */
+};
+
+struct command {
+    const char *name;
+    const char *help; /* one line, for `pgcourier --help` */
+    /* argv[0] is "pgcourier NAME", for argp. Returns an exit code. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct command command_run, command_migrate, command_check_config, command_status, command_dead,
+    command_publish;
+
+int exit_code_of(enum error_kind kind);
+
+/* For one-shot commands: prints `pgcourier: TEXT` on stderr and returns the code that belongs to it. */
+int command_fail(const struct error *err);
+
+/* Opens a blocking connection for a one-shot command, application_name pgcourier/COMMAND, search_path pg_catalog,
+ * client_encoding UTF8 (SQL_ASCII where the database is). NULL and *err on failure; PQfinish() it. */
+PGconn *command_connect(const char *database, const char *command, struct error *err) MUST_CHECK;
+
+#endif

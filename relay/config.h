@@ -1,0 +1,85 @@
+/* relay/config.h -- what the configuration file says, checked.
+ *
+ *   config_load -> read the structs -> config_free
+ *
+ * YAML, one file. Every scalar may use ${VAR}, ${VAR:-default} and $$ for a dollar sign, expanded after parsing,
+ * so that a value cannot become structure. Every secret may be given as NAME_file: PATH. Unknown keys are errors.
+ * Messages read FILE:LINE:COLUMN: what is wrong; what to write instead. */
+#ifndef RELAY_CONFIG_H
+#define RELAY_CONFIG_H
+
+#include "relay/base/error.h"
+#include "relay/base/setting.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+struct sink_type;
+
+enum after { AFTER_DELETE, AFTER_ARCHIVE };
+enum on_exhausted { ON_EXHAUSTED_DEAD_LETTER, ON_EXHAUSTED_PARK };
+enum prepared { PREPARED_AUTO, PREPARED_ON, PREPARED_OFF };
+
+struct sink_config {
+    char *name;
+    const struct sink_type *type;
+    void *settings;        /* type->settings_size bytes, filled from type->settings */
+    int64_t max_in_flight; /* deliveries at once in this sink */
+};
+
+/* Names of the table's columns; NULL = not mapped. `id` is always set. */
+struct column_map {
+    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at;
+};
+
+struct queue_config {
+    char *name;
+    char *table; /* [schema.]table, unquoted, as one would write it in SQL without quotes */
+    struct column_map columns;
+    char *where;       /* extra SQL predicate over the table's columns, or NULL */
+    char *ordering;    /* strategy name */
+    char *sink;        /* name of a sink */
+    char *destination; /* template: text with {key} {type} {id} {COLUMN}; NULL if the sink needs none */
+    int after;         /* enum after */
+
+    int64_t retry_base_us, retry_max_us, retry_attempts;
+    int on_exhausted; /* enum on_exhausted */
+
+    int64_t connections;              /* claims open at once */
+    int64_t keys_per_claim;           /* advisory locks a claim takes at a time */
+    int64_t max_events_per_key;       /* of one key in one claim */
+    int64_t max_batch_bytes;          /* of payload and headers held for one claim; one larger row goes alone */
+    int64_t max_event_bytes;          /* larger events become dead letters; 0 = no limit */
+    int64_t poll_min_us, poll_max_us; /* between polls: after work, and when idle */
+    int64_t oldest_share;             /* percent of claims that start at the oldest end */
+    int64_t lock_class;               /* first half of the advisory lock; 0 = from the table's name */
+    char *listen;                     /* NOTIFY channel to listen on, or NULL */
+
+    char *place; /* FILE:LINE:COLUMN of the queue, for messages */
+};
+
+struct config {
+    char *path;
+    char *database;        /* libpq connection string */
+    char *listen_database; /* for LISTEN, when `database` is a pooler; NULL = database */
+    int prepared;          /* enum prepared */
+    int64_t shutdown_timeout_us;
+    int64_t statement_timeout_us;
+    int64_t stats_interval_us; /* between queue.stats log lines; 0 = only at the end */
+    struct sink_config *sinks;
+    size_t sink_count;
+    struct queue_config *queues;
+    size_t queue_count;
+};
+
+/* NULL and *err (ERROR_CONFIG, or ERROR_UNREACHABLE when the file cannot be read) on failure. Does not connect to
+ * anything. The result is the caller's: config_free(). */
+struct config *config_load(const char *path, struct error *err) MUST_CHECK;
+void config_free(struct config *config); /* NULL is a no-op; wipes secrets */
+
+const struct sink_config *config_sink(const struct config *config, const char *name);
+
+/* docs/configuration.md, from the same tables that the parser uses. */
+void config_print_reference(FILE *out);
+
+#endif

@@ -1,0 +1,62 @@
+/* relay/table.h -- what the relay knows of a queue's table, read from the catalogue.
+ *
+ *   table_inspect -> table_check -> (claim and settle use the struct) -> table_free
+ *
+ * Nothing here changes the table. */
+#ifndef RELAY_TABLE_H
+#define RELAY_TABLE_H
+
+#include "relay/base/error.h"
+#include "relay/base/event.h"
+#include "relay/config.h"
+
+#include <libpq-fe.h>
+
+enum key_type { KEY_NONE, KEY_BIGINT, KEY_INTEGER, KEY_TEXT, KEY_UUID };
+
+struct table {
+    char *name_sql;   /* "public"."events": quoted, schema-qualified */
+    char *plain_name; /* public.events, for messages and for the lock class */
+    /* Quoted column names; NULL when not mapped. id_sql is always set. */
+    char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql;
+    enum key_type key_type;
+    bool key_nullable;
+    enum payload_kind payload_kind; /* PAYLOAD_JSON when no payload column is mapped */
+    bool payload_is_jsonb;
+    bool index_key_id;  /* a valid, non-partial btree index that starts (key, id) */
+    bool index_key;     /* one that starts with key */
+    bool index_id;      /* a valid unique btree index on exactly (id) */
+    char *sequence_sql; /* quoted name of the sequence that feeds id, or NULL; readable by us */
+    /* Quoted names of the extra columns that the destination template names, in order of first use. */
+    char **extra_sql;
+    size_t extra_count;
+    int32_t lock_class; /* first half of the advisory locks */
+};
+
+enum finding_level { FINDING_WARNING, FINDING_ERROR };
+
+/* One line: what is wrong, why it matters, and the SQL that mends it. */
+struct finding {
+    enum finding_level level;
+    char text[600];
+    char remedy[600]; /* a statement ending in ";", or empty */
+};
+
+#define FINDINGS_MAX 32
+
+struct findings {
+    struct finding list[FINDINGS_MAX];
+    size_t count, errors;
+};
+
+/* Blocking; for start-up, doctor and tests. NULL and *err when the table or a mapped column does not exist or has a
+ * type that cannot serve (ERROR_CONFIG), or the connection failed (ERROR_UNREACHABLE). */
+struct table *table_inspect(PGconn *conn, const struct queue_config *queue, struct error *err) MUST_CHECK;
+void table_free(struct table *table);
+
+/* Everything that would break a guarantee is an error, what only costs speed a warning. False only when a query
+ * failed; findings are not failures. */
+bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
+                 struct error *err) MUST_CHECK;
+
+#endif

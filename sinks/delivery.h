@@ -1,0 +1,46 @@
+/* sinks/delivery.h -- one attempt to put one event into one destination. */
+#ifndef SINKS_DELIVERY_H
+#define SINKS_DELIVERY_H
+
+#include "relay/base/arena.h"
+#include "relay/base/error.h"
+#include "relay/base/event.h"
+
+enum verdict {
+    VERDICT_NONE = 0, /* undecided; the zero value, never reported by a sink */
+    VERDICT_ACKED,    /* the destination holds it as durably as it ever will */
+    VERDICT_RETRY,    /* did not arrive; the same bytes may arrive later */
+    VERDICT_REJECTED, /* did not arrive; the same bytes never will */
+    VERDICT_UNKNOWN   /* may have arrived; a retry may duplicate it */
+};
+
+struct sink;
+
+struct delivery {
+    const struct event *event; /* borrowed; valid until the verdict */
+    struct span destination;   /* topic, stream, path or URL chosen by the router; NUL follows it */
+    struct arena *arena;       /* the batch's: lives until after the verdict */
+    void *owner;               /* the engine's; sinks leave it alone */
+
+    enum verdict verdict;
+    /* Whose fault a failure is, unless ACKED. ERROR_UNREACHABLE and ERROR_ROUTE: the destination's, for certain.
+     * ERROR_OVERLOADED and ERROR_TIMEOUT: the destination's, unless it is taking other events meanwhile.
+     * Anything else: this event's. In the arena. */
+    struct error *cause;
+    int64_t retry_after_us; /* how long the destination asked us to wait; 0 = it did not say */
+
+    struct sink *sink;     /* who took it; set by sink_submit() */
+    void *sink_data;       /* the sink's own, from submit to the verdict */
+    struct delivery *next; /* the sink's own list link, from submit to the verdict */
+};
+
+/* Gives `d` its one verdict. `cause` is copied; NULL exactly when ACKED. A second verdict is a bug and aborts. */
+void delivery_resolve(struct delivery *d, enum verdict verdict, const struct error *cause);
+
+/* The same for a failure, with its cause spelled here. */
+void delivery_fail(struct delivery *d, enum verdict verdict, enum error_kind kind, const char *format, ...)
+    PRINTF_LIKE(4, 5);
+
+const char *verdict_name(enum verdict verdict);
+
+#endif

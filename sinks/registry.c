@@ -1,0 +1,9 @@
+/* Every destination pgcourier knows. To add one: one file, one declaration, one line. */
+#include "sinks/sink.h"
+
+extern const struct sink_type sink_discard;
+
+const struct sink_type *const sink_types[] = {
+    &sink_discard,
+    NULL,
+};

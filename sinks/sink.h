@@ -1,0 +1,93 @@
+/* sinks/sink.h -- the contract every destination implements.
+ *
+ * A sink takes deliveries and later gives each exactly one verdict. Every call comes from the relay's one
+ * thread and none blocks. Verdicts are given only from inside progress() and close(), never from submit(),
+ * so a caller iterating over its deliveries is never surprised. Sinks never log and never touch the database.
+ *
+ *   open -> (submit* -> prepare -> poll(2) -> progress)* -> close
+ *
+ * Within one sink, deliveries of one key are submitted in id order. Without SINK_KEEPS_KEY_ORDER the engine
+ * submits the next one only after the verdict of the one before. */
+#ifndef SINKS_SINK_H
+#define SINKS_SINK_H
+
+#include "relay/base/clock.h"
+#include "relay/base/pollset.h"
+#include "relay/base/setting.h"
+#include "sinks/delivery.h"
+
+enum sink_trait {
+    /* Many events of one key may be in flight at once: they arrive in submit order, and if one fails, so do
+     * all later ones of that key that are in flight. */
+    SINK_KEEPS_KEY_ORDER = 1 << 0
+};
+
+/* What a probe found out about a destination. */
+enum reach { REACH_PENDING = 0, REACH_YES, REACH_NO };
+
+struct sink; /* instance; each sink embeds it as its first member */
+
+struct sink_type {
+    const char *name; /* value of `type:` in the configuration, e.g. "kafka" */
+    const char *help; /* one line for the documentation */
+
+    /* The sink's own keys in the configuration, and the struct they fill. */
+    const struct setting *settings; /* ends with a row whose name is NULL */
+    size_t settings_size;           /* sizeof that struct */
+
+    /* Does the destination template have to be given? (A file's line just carries it.) */
+    bool needs_destination;
+
+    /* ---- required ---- */
+
+    /* Checks what the table cannot say and creates an instance; does not wait for the network. `settings` is
+     * borrowed and outlives the sink; `name` likewise. NULL and *err when this can never work. */
+    struct sink *(*open)(const char *name, const void *settings, struct error *err);
+
+    /* Takes a prefix of ds[0..n), in order, and returns its length. A short count means "full: call again after
+     * a verdict". Events stay valid and unmodified until their verdict, so nothing needs copying. */
+    size_t (*submit)(struct sink *sink, struct delivery *const ds[], size_t n, instant_us now);
+
+    /* Adds the descriptors and the next deadline that progress() is waiting for. */
+    void (*prepare)(struct sink *sink, struct pollset *ps);
+
+    /* Does whatever I/O is possible now and resolves what became known. */
+    void (*progress)(struct sink *sink, const struct pollset *ps, instant_us now);
+
+    /* Frees `sink`; unresolved deliveries become VERDICT_UNKNOWN. Does not wait longer than 1 s. */
+    void (*close)(struct sink *sink);
+
+    /* ---- optional: NULL means there is nothing to do ---- */
+
+    /* Is the destination there? Called again and again while its circuit is open; the first call starts finding
+     * out, later ones report; after YES or NO the next call starts afresh. No event is sent. NULL: the engine
+     * tries with one event. Works in prepare/progress like everything else. */
+    enum reach (*probe)(struct sink *sink, struct span destination, instant_us now);
+
+    /* SIGHUP: open files again. */
+    bool (*reopen)(struct sink *sink, struct error *err);
+};
+
+struct sink {
+    const struct sink_type *type;
+    const char *name;
+    unsigned traits;  /* enum sink_trait bits; open() sets them, as they may depend on the settings */
+    size_t in_flight; /* taken, no verdict yet; kept by sink_submit() and delivery_resolve() */
+};
+
+/* All types, in the order of the documentation; NULL after the last. sinks/registry.c is the one line that adds
+ * a sink. */
+extern const struct sink_type *const sink_types[];
+const struct sink_type *sink_type_find(const char *name); /* NULL if there is none */
+
+/* The only way to call a sink: each checks the contract, then dispatches. */
+struct sink *sink_open(const struct sink_type *type, const char *name, const void *settings,
+                       struct error *err) MUST_CHECK;
+size_t sink_submit(struct sink *sink, struct delivery *const ds[], size_t n, instant_us now) MUST_CHECK;
+void sink_prepare(struct sink *sink, struct pollset *ps);
+void sink_progress(struct sink *sink, const struct pollset *ps, instant_us now);
+enum reach sink_probe(struct sink *sink, struct span destination, instant_us now);
+bool sink_reopen(struct sink *sink, struct error *err) MUST_CHECK;
+void sink_close(struct sink *sink); /* NULL is a no-op */
+
+#endif
