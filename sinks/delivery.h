@@ -34,7 +34,8 @@ struct delivery {
     struct delivery *next; /* the sink's own list link, from submit to the verdict */
 };
 
-/* Gives `d` its one verdict. `cause` is copied; NULL exactly when ACKED. A second verdict is a bug and aborts. */
+/* Gives `d` its one verdict. `cause` is copied; NULL exactly when ACKED. A second verdict is a bug and aborts. From
+ * then on `d` and its links belong to the engine: read d->next before. */
 void delivery_resolve(struct delivery *d, enum verdict verdict, const struct error *cause);
 
 /* The same for a failure, with its cause spelled here. */

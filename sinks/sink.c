@@ -21,6 +21,8 @@ struct sink *sink_open(const struct sink_type *type, const char *name, const voi
     sink->type = type;
     sink->name = name;
     sink->in_flight = 0;
+    sink->resolved = NULL;
+    sink->resolved_end = &sink->resolved;
     return sink;
 }
 
@@ -77,7 +79,22 @@ void delivery_resolve(struct delivery *d, enum verdict verdict, const struct err
         d->cause = arena_alloc(d->arena, sizeof *d->cause);
         *d->cause = *cause;
     }
-    d->sink->in_flight--;
+    struct sink *sink = d->sink;
+    sink->in_flight--;
+    d->next = NULL;
+    *sink->resolved_end = d;
+    sink->resolved_end = &d->next;
+}
+
+struct delivery *sink_take_resolved(struct sink *sink)
+{
+    struct delivery *d = sink->resolved;
+    if (!d)
+        return NULL;
+    sink->resolved = d->next;
+    if (!sink->resolved)
+        sink->resolved_end = &sink->resolved;
+    return d;
 }
 
 void delivery_fail(struct delivery *d, enum verdict verdict, enum error_kind kind, const char *format, ...)

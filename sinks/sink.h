@@ -73,6 +73,7 @@ struct sink {
     const char *name;
     unsigned traits;  /* enum sink_trait bits; open() sets them, as they may depend on the settings */
     size_t in_flight; /* taken, no verdict yet; kept by sink_submit() and delivery_resolve() */
+    struct delivery *resolved, **resolved_end; /* verdicts the engine has not looked at; in order of arrival */
 };
 
 /* All types, in the order of the documentation; NULL after the last. sinks/registry.c is the one line that adds
@@ -89,5 +90,8 @@ void sink_progress(struct sink *sink, const struct pollset *ps, instant_us now);
 enum reach sink_probe(struct sink *sink, struct span destination, instant_us now);
 bool sink_reopen(struct sink *sink, struct error *err) MUST_CHECK;
 void sink_close(struct sink *sink); /* NULL is a no-op */
+
+/* Takes one delivery that has its verdict, oldest verdict first; NULL when there is none. For the engine. */
+struct delivery *sink_take_resolved(struct sink *sink);
 
 #endif
