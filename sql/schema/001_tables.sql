@@ -1,0 +1,76 @@
+-- 001_tables: the schema, an outbox table for those who have none, and what the relays remember.
+--
+-- Nothing here is ever written to an events table: retries live in parked, refusals in dead. That is why an existing
+-- table can be served as it is.
+
+create schema outbox;
+
+create table outbox.schema_version (
+    version    int primary key,
+    name       text not null,
+    applied_at timestamptz not null default clock_timestamp()
+);
+
+-- The ready-made outbox. `id` is the order: one sequence, cache 1, because a session that caches ids commits 2 after 33.
+create table outbox.events (
+    id            bigint generated always as identity (cache 1) primary key,
+    event_id      uuid not null default gen_random_uuid(),
+    aggregatetype text,
+    aggregateid   text, -- the key; null: no order wanted
+    type          text,
+    payload       jsonb,
+    headers       jsonb,
+    traceparent   text,
+    -- Not now(): that is the start of the transaction, so a transaction of a minute would look like a minute of lag,
+    -- and all events of one transaction would tie.
+    created_at    timestamptz not null default clock_timestamp()
+);
+
+create index events_key on outbox.events (aggregateid, id);
+
+-- A queue's table turns over completely many times an hour: vacuum by count, not by share.
+alter table outbox.events set (
+    autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_insert_threshold = 50000, autovacuum_analyze_scale_factor = 0.05);
+
+-- One row per key that waits, so later events of the key wait too. An event without a key waits alone.
+create table outbox.parked (
+    queue           text not null,
+    key             text not null,                 -- as text; '' with keyless = true
+    event_id        bigint not null,               -- the head: the event that failed
+    keyless         boolean not null default false,
+    attempts        int not null default 0,
+    next_at         timestamptz not null,          -- 'infinity': closed until somebody resumes it
+    last_error      text not null default '',
+    first_failed_at timestamptz not null default now(),
+    updated_at      timestamptz not null default now(),
+    head            jsonb
+);
+
+create unique index parked_key on outbox.parked (queue, key) where not keyless;
+create unique index parked_event on outbox.parked (queue, event_id);
+create index parked_next on outbox.parked (queue, next_at);
+
+alter table outbox.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
+
+-- Events taken out of their queue after the last attempt. `original` is the whole row as row_to_json gives it; json and
+-- not jsonb, so that a json payload keeps its spacing, its key order and its duplicate keys.
+create table outbox.dead (
+    dead_id      bigint generated always as identity primary key,
+    queue        text not null,
+    event_id     bigint not null,
+    key          text,
+    type         text,
+    reason       text not null,
+    attempts     int not null,
+    source_table text not null,
+    original     json not null,
+    created_at   timestamptz,
+    died_at      timestamptz not null default now()
+);
+
+create index dead_key on outbox.dead (queue, key);
+create index dead_event on outbox.dead (queue, event_id);
+create index dead_died on outbox.dead (died_at);
+
+revoke all on schema outbox from public;

@@ -1,0 +1,59 @@
+-- 002_archive: delivered events, kept by day, so that old ones go by dropping a table.
+
+-- No index: an archive is written once per event and read seldom. Build one on the partitions that are closed if you
+-- look things up: create index on outbox.archive_20261121 (queue, key, event_id);
+create table outbox.archive (
+    queue       text not null,
+    event_id    bigint not null,
+    key         text,
+    archived_at timestamptz not null default now(),
+    original    json not null
+) partition by range (archived_at);
+
+-- Takes whatever no day takes, so that settling never fails because a partition is missing.
+create table outbox.archive_default partition of outbox.archive default;
+
+-- Makes the partitions archive_YYYYMMDD (UTC days) from today to days_ahead; returns how many it made. Relays call it
+-- at start and once a day, at the same time as others: they take turns.
+--
+-- A partition is made apart and then attached, because ATTACH lets inserts into the other days go on, and CREATE ...
+-- PARTITION OF does not. Rows of that day which are already in the default partition are moved first; without that
+-- ATTACH would be refused.
+create function outbox.archive_prepare(days_ahead int default 7) returns int
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+    set timezone = 'UTC'
+    set lock_timeout = '3s'
+as $$
+declare
+    today date := current_date;
+    day   date;
+    part  text;
+    made  int := 0;
+begin
+    if days_ahead is null or days_ahead not between 0 and 400 then
+        raise exception 'archive_prepare: days_ahead must be between 0 and 400, not %', days_ahead
+            using errcode = 'invalid_parameter_value';
+    end if;
+    -- Class and number are FNV-1a of "pgcourier:archive" and 0.
+    perform pg_advisory_xact_lock(662116619, 0);
+    for day in select today + n from generate_series(0, days_ahead) n loop
+        part := 'archive_' || to_char(day, 'YYYYMMDD');
+        continue when to_regclass(format('outbox.%I', part)) is not null;
+        execute format('create table outbox.%I (like outbox.archive including defaults including constraints)', part);
+        lock table outbox.archive_default in access exclusive mode;
+        execute format(
+            'with late as (delete from outbox.archive_default where archived_at >= %L and archived_at < %L returning *)'
+            ' insert into outbox.%I select * from late', day::timestamptz, (day + 1)::timestamptz, part);
+        execute format('alter table outbox.archive attach partition outbox.%I for values from (%L) to (%L)',
+                       part, day::timestamptz, (day + 1)::timestamptz);
+        made := made + 1;
+    end loop;
+    return made;
+end
+$$;
+
+revoke all on function outbox.archive_prepare(int) from public;
+
+select outbox.archive_prepare();

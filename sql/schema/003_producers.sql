@@ -1,0 +1,124 @@
+-- 003_producers: ids that commit in order, per key.
+--
+-- Relays deliver a key's events in id order, which is commit order only if producers of one key take turns. A service
+-- that locks the order's row before it inserts the event has that already. For the others: publish(), or the trigger.
+-- Both take an advisory lock on the key and only then draw the id; a default drawn first would be older than the wait.
+--
+-- The lock is (525316013, hashtext(key)): FNV-1a of "pgcourier:producer", a class of its own, so that producers never
+-- wait for deliveries. A transaction that publishes for several keys takes several locks: let it go through them in
+-- sorted order, or two such transactions may deadlock (one of them then gets an error; nothing is lost).
+
+-- plpgsql and not a single INSERT: statement by statement, the lock is granted before the INSERT evaluates the identity.
+create function outbox.publish(
+    key text, type text, payload jsonb,
+    aggregatetype text default null, headers jsonb default null, traceparent text default null)
+    returns bigint
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    new_id bigint;
+begin
+    if publish.key is not null then
+        perform pg_advisory_xact_lock(525316013, hashtext(publish.key));
+    end if;
+    insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent)
+    values (publish.aggregatetype, publish.key, publish.type, publish.payload, publish.headers, publish.traceparent)
+    returning e.id into new_id;
+    return new_id;
+end
+$$;
+
+-- For plain INSERTs into any table:
+--   create trigger ... before insert on T for each row
+--       execute function outbox.order_by_key('KEY_COLUMN', 'ID_COLUMN' [, 'SEQUENCE']);
+-- The column's default was drawn before any trigger ran, so the id is drawn again once the lock is ours; each insert
+-- costs two ids and about 20 us. Without SEQUENCE it is the one that the id column owns.
+create function outbox.order_by_key() returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    key_text text;
+    sequence text;
+begin
+    execute format('select ($1).%I::text', tg_argv[0]) using new into key_text;
+    if key_text is null then
+        return new;
+    end if;
+    perform pg_advisory_xact_lock(525316013, hashtext(key_text));
+    sequence := coalesce(tg_argv[2], pg_get_serial_sequence(format('%I.%I', tg_table_schema, tg_table_name), tg_argv[1]));
+    if sequence is null then
+        raise exception 'outbox.order_by_key: no sequence feeds %.%.%', tg_table_schema, tg_table_name, tg_argv[1]
+            using hint = 'Name the sequence as the third argument of the trigger.',
+                  errcode = 'object_not_in_prerequisite_state';
+    end if;
+    return json_populate_record(new, json_build_object(tg_argv[1], nextval(sequence::regclass)));
+end
+$$;
+
+-- The sequence behind a column's default, owned or not; null if there is none.
+create function outbox.sequence_of(tbl regclass, column_name name) returns regclass
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select s.oid::regclass
+      from pg_attribute a
+      join pg_depend d on (d.classid = 'pg_attrdef'::regclass
+                           and d.objid in (select x.oid from pg_attrdef x where x.adrelid = a.attrelid and x.adnum = a.attnum)
+                           and d.refclassid = 'pg_class'::regclass)
+                       or (d.classid = 'pg_class'::regclass and d.deptype = 'i'
+                           and d.refobjid = a.attrelid and d.refobjsubid = a.attnum)
+      join pg_class s on s.relkind = 'S'
+                     and s.oid = case when d.classid = 'pg_class'::regclass then d.objid else d.refobjid end
+     where a.attrelid = tbl and a.attname = column_name and not a.attisdropped
+     limit 1
+$$;
+
+-- Puts the trigger on a table. Whoever may insert there must be able to draw from the sequence: an identity column
+-- does not ask for that right, nextval() does, so it is granted to the roles that have INSERT now.
+create function outbox.install_ordering(tbl regclass, key_column name, id_column name default 'id') returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    sequence regclass := outbox.sequence_of(tbl, id_column);
+    grantee  regrole;
+begin
+    if sequence is null then
+        raise exception 'install_ordering: no sequence feeds %.%', tbl, quote_ident(id_column)
+            using errcode = 'object_not_in_prerequisite_state';
+    end if;
+    if not exists (select from pg_attribute a where a.attrelid = tbl and a.attname = key_column and not a.attisdropped)
+    then
+        raise exception 'install_ordering: % has no column %', tbl, quote_ident(key_column)
+            using errcode = 'undefined_column';
+    end if;
+    perform outbox.uninstall_ordering(tbl);
+    -- Triggers fire in the order of their names, and the key must be final when it is locked: hence zz_.
+    execute format('create trigger zz_outbox_order_by_key before insert on %s'
+                   ' for each row execute function outbox.order_by_key(%L, %L, %L)',
+                   tbl, key_column, id_column, sequence::text);
+    for grantee in
+        select distinct x.grantee::regrole from pg_class c, aclexplode(c.relacl) x
+         where c.oid = tbl and x.privilege_type = 'INSERT' and x.grantee <> 0
+    loop
+        execute format('grant usage on sequence %s to %s', sequence, grantee);
+    end loop;
+end
+$$;
+
+create function outbox.uninstall_ordering(tbl regclass) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if exists (select from pg_trigger t where t.tgrelid = tbl and t.tgname = 'zz_outbox_order_by_key') then
+        execute format('drop trigger zz_outbox_order_by_key on %s', tbl);
+    end if;
+end
+$$;
+
+revoke all on function outbox.publish(text, text, jsonb, text, jsonb, text), outbox.order_by_key(),
+    outbox.sequence_of(regclass, name), outbox.install_ordering(regclass, name, name), outbox.uninstall_ordering(regclass)
+    from public;

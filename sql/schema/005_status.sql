@@ -1,0 +1,24 @@
+-- 005_status: views that a dashboard may read every few seconds. None of them counts an events table.
+
+create view outbox.status_parked as
+    select queue,
+           count(*)                                     as keys,
+           count(*) filter (where next_at = 'infinity') as closed,
+           max(attempts)                                as most_attempts,
+           min(first_failed_at)                         as oldest_failure
+      from outbox.parked
+     group by queue;
+
+create view outbox.status_dead as
+    select queue, count(*) as events, min(died_at) as first_died_at, max(died_at) as last_died_at
+      from outbox.dead
+     group by queue;
+
+-- Of outbox.events only; `pgcourier status` reads the table of each queue. The estimate is the planner's.
+create view outbox.status_events as
+    select greatest(c.reltuples, 0)::bigint as estimate,
+           oldest.id                        as oldest_id,
+           oldest.created_at                as oldest_created_at
+      from pg_catalog.pg_class c
+      left join lateral (select e.id, e.created_at from outbox.events e order by e.id limit 1) oldest on true
+     where c.oid = 'outbox.events'::pg_catalog.regclass;

@@ -1,0 +1,100 @@
+-- 006_roles: three group roles, each with what it needs and no more. Grant them to login roles:
+--   grant outbox_writer to shop;  grant outbox_relay to pgcourier;  grant outbox_monitor to grafana;
+--
+--   outbox_writer   inserts events
+--   outbox_relay    reads and deletes events, keeps parked, dead and archive. `dead retry` puts an event back, so
+--                   whoever runs that is a member of outbox_writer too (for another table: has INSERT on it).
+--   outbox_monitor  reads the status views
+
+-- Roles belong to the whole server: another database, or another migration at this moment, may have made them already.
+create function outbox.create_roles() returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    role    name;
+    missing text[] := '{}';
+begin
+    foreach role in array array['outbox_writer', 'outbox_relay', 'outbox_monitor']::name[] loop
+        continue when exists (select from pg_roles r where r.rolname = role);
+        begin
+            execute format('create role %I nologin', role);
+        exception
+            when duplicate_object or unique_violation then
+                null;
+            when insufficient_privilege then
+                missing := missing || format('create role %I nologin;', role);
+        end;
+    end loop;
+    if missing <> '{}' then
+        raise notice 'the group roles were not made: % may not create roles. Have an administrator run: % '
+                     'Then, as %: select outbox.grant_roles();',
+                     current_user, array_to_string(missing, ' '), current_user;
+    end if;
+end
+$$;
+
+-- Gives the roles that exist their rights; may be run again at any time.
+create function outbox.grant_roles() returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if to_regrole('outbox_writer') is not null then
+        grant usage on schema outbox to outbox_writer;
+        -- publish() returns the id, and RETURNING asks for SELECT on it.
+        grant insert, select (id) on outbox.events to outbox_writer;
+        -- For the ordering trigger.
+        grant usage on sequence outbox.events_id_seq to outbox_writer;
+        grant execute on function outbox.publish(text, text, jsonb, text, jsonb, text) to outbox_writer;
+    end if;
+    if to_regrole('outbox_relay') is not null then
+        grant usage on schema outbox to outbox_relay;
+        grant select, delete on outbox.events to outbox_relay;
+        grant select on sequence outbox.events_id_seq to outbox_relay;
+        grant select, insert, update, delete on outbox.parked to outbox_relay;
+        grant select, insert, delete on outbox.dead to outbox_relay;
+        grant insert on outbox.archive to outbox_relay;
+        grant select on outbox.schema_version, outbox.status_parked, outbox.status_dead, outbox.status_events
+            to outbox_relay;
+        grant execute on function outbox.archive_prepare(int) to outbox_relay;
+    end if;
+    if to_regrole('outbox_monitor') is not null then
+        grant usage on schema outbox to outbox_monitor;
+        grant select on outbox.status_parked, outbox.status_dead, outbox.status_events to outbox_monitor;
+    end if;
+end
+$$;
+
+-- Lets a role serve an existing table: select outbox.grant_relay('public.events');
+create function outbox.grant_relay(tbl regclass, role_name name default 'outbox_relay') returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    schema_name name;
+    sequence    regclass;
+begin
+    if to_regrole(quote_ident(role_name)) is null then
+        raise exception 'grant_relay: there is no role %', quote_ident(role_name)
+            using errcode = 'undefined_object';
+    end if;
+    select n.nspname into schema_name
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = tbl;
+    if not has_schema_privilege(role_name, schema_name, 'USAGE') then
+        execute format('grant usage on schema %I to %I', schema_name, role_name);
+    end if;
+    execute format('grant select, delete on table %s to %I', tbl, role_name);
+    for sequence in
+        select distinct s from pg_attribute a, outbox.sequence_of(tbl, a.attname) s
+         where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped and s is not null
+    loop
+        execute format('grant select on sequence %s to %I', sequence, role_name);
+    end loop;
+end
+$$;
+
+revoke all on function outbox.create_roles(), outbox.grant_roles(), outbox.grant_relay(regclass, name) from public;
+
+select outbox.create_roles();
+select outbox.grant_roles();
