@@ -1,0 +1,30 @@
+/* sinks/delivery_queue.h -- deliveries in order, linked through delivery.next. All zero is empty. */
+#ifndef SINKS_DELIVERY_QUEUE_H
+#define SINKS_DELIVERY_QUEUE_H
+
+#include "sinks/delivery.h"
+
+struct delivery_queue {
+    struct delivery *first, *last;
+};
+
+static inline void delivery_queue_push(struct delivery_queue *queue, struct delivery *d)
+{
+    d->next = NULL;
+    if (queue->first)
+        queue->last->next = d;
+    else
+        queue->first = d;
+    queue->last = d;
+}
+
+/* NULL when empty. */
+static inline struct delivery *delivery_queue_pop(struct delivery_queue *queue)
+{
+    struct delivery *d = queue->first;
+    if (d)
+        queue->first = d->next;
+    return d;
+}
+
+#endif
