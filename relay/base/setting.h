@@ -1,5 +1,7 @@
 /* relay/base/setting.h -- one row a configuration key.
  *
+ *   setting_defaults -> setting_parse (or setting_map_put) for each key that is given -> setting_free
+ *
  * The same rows feed the parser, check-config, docs/configuration.md and the sinks: a module lists its keys in a
  * table, says where in its own struct each value goes, and never sees YAML. */
 #ifndef RELAY_BASE_SETTING_H
@@ -11,11 +13,11 @@
 #include <stdint.h>
 
 enum setting_kind {
-    SETTING_TEXT,     /* char *            any text */
-    SETTING_SECRET,   /* char *            like TEXT; `NAME_file:` reads it from a file; never printed */
-    SETTING_BOOL,     /* bool              true | false | yes | no | on | off */
-    SETTING_COUNT,    /* int64_t           a whole number between min and max */
-    SETTING_SIZE,     /* int64_t, bytes    64kB, 1MB (powers of 1024) or a plain number */
+    SETTING_TEXT,   /* char *            any text; one of `choices` if there are any; empty only if `fallback` is "" */
+    SETTING_SECRET, /* char *            like TEXT; `NAME_file:` reads it from a file; never printed */
+    SETTING_BOOL,   /* bool              true | false | yes | no | on | off */
+    SETTING_COUNT,  /* int64_t           a whole number between min and max */
+    SETTING_SIZE,   /* int64_t, bytes    64kB, 1MB (powers of 1024) or a plain number */
     SETTING_DURATION, /* int64_t, us       250us, 10ms, 1s, 5m, 2h, 1d */
     SETTING_CHOICE,   /* int               one of `choices`, stored as its index */
     SETTING_URL,      /* char *            checked against `choices` as the allowed schemes; may carry a password,
@@ -38,9 +40,33 @@ struct setting {
     size_t offset;        /* of the value in the module's struct */
     const char *fallback; /* default, as one would write it in the file; NULL: absent (NULL, 0, empty) */
     bool required;
-    int64_t min, max;           /* COUNT, SIZE (bytes), DURATION (us), both inclusive; 0,0 = any >= 0 */
-    const char *const *choices; /* CHOICE and URL; NULL after the last */
+    int64_t min, max;           /* COUNT, SIZE (bytes), DURATION (us), both inclusive; max 0 = no upper bound */
+    const char *const *choices; /* CHOICE, URL and TEXT; NULL after the last */
     const char *help;           /* one line for the documentation */
 };
+
+/* Tables end with a row whose name is NULL; `values` is the module's struct. */
+
+/* Fills a zeroed `values` with the fallbacks. A fallback that does not parse is a bug and aborts. */
+void setting_defaults(const struct setting *table, void *values);
+
+/* Checks `text` and stores what it means, copied, in place of the old value. On false `values` is untouched and *err
+ * (ERROR_CONFIG) says what is wrong and what to write instead, without naming the key; it never shows a secret. Not for
+ * SETTING_MAP. */
+bool setting_parse(const struct setting *setting, const char *text, void *values, struct error *err) MUST_CHECK;
+
+/* Adds one pair, copied, to a SETTING_MAP. */
+void setting_map_put(const struct setting *setting, const char *name, const char *text, void *values);
+
+/* Frees what the rows own and makes it absent; secrets, URLs and maps are overwritten first. */
+void setting_free(const struct setting *table, void *values);
+
+const struct setting *setting_find(const struct setting *table, const char *name); /* NULL if there is none */
+
+/* What may be written, for people: "a duration from 1ms to 1h", "delete or archive". At most `size` bytes. */
+void setting_describe(const struct setting *setting, char *ret, size_t size);
+
+/* `url` without its userinfo, for messages and logs. At most `size` bytes. */
+void setting_url_show(const char *url, char *ret, size_t size);
 
 #endif

@@ -56,3 +56,22 @@ bool utf8_valid(struct span text)
     }
     return true;
 }
+
+size_t utf8_char(struct span text)
+{
+    const unsigned char *p = (const unsigned char *)text.data;
+    if (text.size == 0)
+        return 0;
+    return *p < 0x80 ? 1 : sequence_bytes(p, text.size);
+}
+
+size_t utf8_fit(struct span text, size_t max)
+{
+    if (text.size <= max)
+        return text.size;
+    size_t fit = max;
+    while (fit > 0 && max - fit < 3 && ((unsigned char)text.data[fit] & 0xC0) == 0x80)
+        fit--;
+    /* Three in a row that only continue: not UTF-8, so there is nothing to keep whole. */
+    return ((unsigned char)text.data[fit] & 0xC0) == 0x80 ? max : fit;
+}

@@ -1,0 +1,56 @@
+#include "relay/base/file.h"
+
+#include "relay/base/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Reads until the end or until `max` + 1 bytes are there. */
+static bool read_all(int fd, char *bytes, size_t max, size_t *ret_size)
+{
+    size_t size = 0;
+    while (size <= max) {
+        ssize_t n = read(fd, bytes + size, max + 1 - size);
+        if (n == 0)
+            break;
+        if (n < 0 && errno != EINTR)
+            return false;
+        size += n > 0 ? (size_t)n : 0;
+    }
+    *ret_size = size;
+    return true;
+}
+
+char *file_read(const char *path, size_t max, size_t *ret_size, struct error *err)
+{
+    char *bytes = NULL, *ret = NULL;
+    size_t size = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        error_set(err, errno == EACCES ? ERROR_PERMISSION : ERROR_UNREACHABLE, "cannot open: %s", strerror(errno));
+        goto done;
+    }
+    bytes = memory_new(max + 2);
+    if (!read_all(fd, bytes, max, &size)) {
+        error_set(err, ERROR_UNREACHABLE, "cannot read: %s", strerror(errno));
+        goto done;
+    }
+    if (size > max) {
+        error_set(err, ERROR_CONFIG, "larger than %zu bytes, which no such file should be", max);
+        goto done;
+    }
+    bytes[size] = '\0';
+    *ret_size = size;
+    ret = bytes;
+    bytes = NULL;
+done:
+    if (bytes)
+        explicit_bzero(bytes, size);
+    free(bytes);
+    if (fd >= 0)
+        close(fd);
+    return ret;
+}
