@@ -1,0 +1,169 @@
+#include "relay/config_check.h"
+
+#include "relay/base/arena.h"
+#include "relay/base/suggest.h"
+#include "sinks/sink.h"
+
+#include <ctype.h>
+#include <libpq-fe.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_BYTES_MAX 63       /* as PostgreSQL's own names */
+#define IDENTIFIER_BYTES_MAX 63 /* NAMEDATALEN - 1 */
+
+bool config_check_name(const struct config_place *place, const char *name, struct error *err)
+{
+    size_t size = strlen(name);
+    bool good = size > 0 && size <= NAME_BYTES_MAX && isalpha((unsigned char)name[0]);
+    for (size_t i = 0; good && i < size; i++)
+        good = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
+    return good ||
+           config_error(place, err, "not a good name; start with a letter and use up to %d letters, digits, _ and -",
+                        NAME_BYTES_MAX);
+}
+
+bool config_check_database(const struct config_place *place, const char *text, struct error *err)
+{
+    bool is_url = strncmp(text, "postgresql://", 13) == 0 || strncmp(text, "postgres://", 11) == 0;
+    if (!is_url && strstr(text, "://"))
+        return config_error(place, err, "libpq knows no such URL; write postgresql://USER@HOST/DATABASE");
+    if (!is_url && !strchr(text, '='))
+        return true; /* a database's name alone, or nothing */
+    char *why = NULL;
+    PQconninfoOption *options = PQconninfoParse(text, &why);
+    bool good = options != NULL;
+    PQconninfoFree(options);
+    PQfreemem(why);
+    return good || config_error(place, err,
+                                "libpq cannot read this; write postgresql://USER@HOST/DATABASE or host=HOST "
+                                "dbname=DATABASE");
+}
+
+/* ---- destination ---- */
+
+/* {NAME}, {{ and }}. What the names stand for is only known with the table. */
+static bool check_template(const struct config_place *place, const char *text, struct error *err)
+{
+    for (const char *c = text; *c; c++) {
+        if ((*c == '{' || *c == '}') && c[1] == *c) {
+            c++;
+        } else if (*c == '}') {
+            return config_error(place, err, "\"%s\" has a } without a {; write }} for the character", text);
+        } else if (*c == '{') {
+            size_t name = strcspn(c + 1, "{}");
+            if (c[1 + name] != '}')
+                return config_error(place, err, "\"%s\" has a { without a }; write {NAME}, or {{ for the character",
+                                    text);
+            if (name == 0)
+                return config_error(place, err, "\"%s\" has an empty {}; write {key}, {type}, {id} or {COLUMN}", text);
+            c += 1 + name;
+        }
+    }
+    return true;
+}
+
+static bool check_sink(const struct config_place *place, const struct yaml_node *map, const struct config *config,
+                       const struct queue_config *queue, struct error *err)
+{
+    const struct sink_config *sink = config_sink(config, queue->sink);
+    struct config_place at = config_place_of(place, map, "sink");
+    if (!sink) {
+        const char **names = memory_array(config->sink_count + 1, sizeof *names);
+        for (size_t i = 0; i < config->sink_count; i++)
+            names[i] = config->sinks[i].name;
+        const char *near = suggest(queue->sink, names);
+        if (near)
+            config_error(&at, err, "no sink \"%s\" under sinks; did you mean \"%s\"?", queue->sink, near);
+        else
+            config_error(&at, err, "no sink \"%s\" under sinks; add it there", queue->sink);
+        free(names);
+        return false;
+    }
+    if (!queue->destination && sink->type->needs_destination)
+        return config_error(place, err,
+                            "\"destination\" is missing and %s sinks need one; add e.g. destination: \"%s.{type}\"",
+                            sink->type->name, queue->name);
+    at = config_place_of(place, map, "destination");
+    return !queue->destination || check_template(&at, queue->destination, err);
+}
+
+/* ---- table ---- */
+
+static bool check_table_name(const struct config_place *place, const char *table, struct error *err)
+{
+    size_t parts = 0;
+    const char *part = table;
+    bool good = true;
+    while (good) {
+        size_t size = strcspn(part, ".");
+        good = size > 0 && size <= IDENTIFIER_BYTES_MAX && strcspn(part, "\"'; \t\r\n") >= size;
+        parts++;
+        if (part[size] == '\0')
+            break;
+        part += size + 1;
+    }
+    return (good && parts <= 2) ||
+           config_error(place, err, "\"%.80s\" is not a table's name; write SCHEMA.TABLE without quotes", table);
+}
+
+static bool same_table(const char *a, const char *b)
+{
+    /* Without a schema a name means public's. */
+    a += strncmp(a, "public.", 7) == 0 ? 7 : 0;
+    b += strncmp(b, "public.", 7) == 0 ? 7 : 0;
+    return strcmp(a, b) == 0;
+}
+
+static bool check_table(const struct config_place *place, const struct yaml_node *map, const struct config *config,
+                        const struct queue_config *queue, struct error *err)
+{
+    struct config_place at = config_place_of(place, map, "table");
+    if (!check_table_name(&at, queue->table, err))
+        return false;
+    for (const struct queue_config *other = config->queues; other < queue; other++) {
+        if (!same_table(other->table, queue->table))
+            continue;
+        if (!queue->where || !other->where)
+            return config_error(&at, err,
+                                "queue \"%s\" already reads %s; give each of the two a \"where\" that leaves the "
+                                "other's rows alone",
+                                other->name, other->table);
+        at = config_place_of(place, map, "lock_class");
+        if (queue->lock_class != other->lock_class)
+            return config_error(&at, err,
+                                "queue \"%s\" reads the same table with another lock class; give both the same, or "
+                                "one key could be delivered by both at once",
+                                other->name);
+    }
+    return true;
+}
+
+/* The place of GROUP.NAME. */
+static struct config_place place_in(const struct config_place *place, const struct yaml_node *map, const char *group,
+                                    const char *name)
+{
+    static const struct yaml_node nothing = {.kind = YAML_MAP};
+    struct config_place outer = config_place_of(place, map, group);
+    const struct yaml_pair *pair = yaml_find(map, group);
+    return config_place_of(&outer, pair ? pair->value : &nothing, name);
+}
+
+bool config_check_queue(const struct config_place *place, const struct yaml_node *map, const struct config *config,
+                        const struct queue_config *queue, struct error *err)
+{
+    struct config_place columns = config_place_of(place, map, "columns");
+    if (yaml_find(map, "columns") && !yaml_find(map, "table"))
+        return config_error(&columns, err,
+                            "columns belong to a table of yours; add \"table\", or leave both out for outbox.events");
+    struct config_place base = place_in(place, map, "retry", "base"), min = place_in(place, map, "poll", "min");
+    if (queue->retry_base_us > queue->retry_max_us)
+        return config_error(&base, err, "longer than retry.max; make it the shorter one");
+    if (queue->poll_min_us > queue->poll_max_us)
+        return config_error(&min, err, "longer than poll.max; make it the shorter one");
+    if (queue->listen && strlen(queue->listen) > IDENTIFIER_BYTES_MAX) {
+        struct config_place at = config_place_of(place, map, "listen");
+        return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);
+    }
+    return check_table(place, map, config, queue, err) && check_sink(place, map, config, queue, err);
+}

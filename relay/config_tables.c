@@ -1,0 +1,266 @@
+#include "relay/config_tables.h"
+
+#include "relay/base/clock.h"
+#include "relay/config.h"
+
+#include <stddef.h>
+
+#define AT_CONFIG(member) offsetof(struct config, member)
+#define AT_SINK(member) offsetof(struct sink_config, member)
+#define AT_QUEUE(member) offsetof(struct queue_config, member)
+
+#define MINUTE_US (60 * SECOND_US)
+#define HOUR_US (60 * MINUTE_US)
+#define DAY_US (24 * HOUR_US)
+#define KB INT64_C(1024)
+#define GB (KB * KB * KB)
+
+#define LAST_ROW                                                                                                       \
+    {                                                                                                                  \
+        .name = NULL                                                                                                   \
+    }
+
+/* In the order of the enums in config.h. */
+static const char *const prepared_names[] = {"auto", "on", "off", NULL};
+static const char *const after_names[] = {"delete", "archive", NULL};
+static const char *const on_exhausted_names[] = {"dead_letter", "park", NULL};
+
+static const char *const ordering_names[] = {"per_key", NULL};
+
+const struct setting config_settings[] = {
+    {.name = "database",
+     .kind = SETTING_SECRET,
+     .offset = AT_CONFIG(database),
+     .fallback = "",
+     .help = "where the tables are: any libpq connection string; what it leaves out comes from the `PG*` variables, "
+             "service files and `~/.pgpass`"                                                                                   },
+    { .name = "listen_database",
+     .kind = SETTING_SECRET,
+     .offset = AT_CONFIG(listen_database),
+     .help = "a direct connection for LISTEN, where `database` is a pooler; else `database`"      },
+    {                                                                                                       .name = "prepared",
+     .kind = SETTING_CHOICE,
+     .offset = AT_CONFIG(prepared),
+     .fallback = "auto",
+     .choices = prepared_names,
+     .help = "prepared statements; `off` behind a pooler that mixes up sessions, `auto` finds out"},
+    {                                                                                                     .name = "shutdown_timeout",
+     .kind = SETTING_DURATION,
+     .offset = AT_CONFIG(shutdown_timeout_us),
+     .fallback = "30s",
+     .max = HOUR_US,
+     .help = "how long SIGTERM waits for what is in flight"},
+    {                                                                                                     .name = "statement_timeout",
+     .kind = SETTING_DURATION,
+     .offset = AT_CONFIG(statement_timeout_us),
+     .fallback = "30s",
+     .min = 100 * MS_US,
+     .max = HOUR_US,
+     .help = "longest time for one statement of the relay"},
+    {                                             .name = "stats_interval",
+     .kind = SETTING_DURATION,
+     .offset = AT_CONFIG(stats_interval_us),
+     .fallback = "10s",
+     .max = DAY_US,
+     .help = "time between the `queue.stats` lines in the log; `0` = only one at the end"},
+    LAST_ROW,
+};
+
+const struct setting sink_type_settings[] = {
+    {.name = "type", .kind = SETTING_TEXT, .required = true, .help = "what kind of sink this is"},
+    LAST_ROW,
+};
+
+const struct setting sink_settings[] = {
+    {.name = "max_in_flight",
+     .kind = SETTING_COUNT,
+     .offset = AT_SINK(max_in_flight),
+     .fallback = "256",
+     .min = 1,
+     .max = 1000000,
+     .help = "deliveries at once in this sink"},
+    LAST_ROW,
+};
+
+const struct setting queue_settings[] = {
+    {.name = "table",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(table),
+     .help = "the table to read, `SCHEMA.TABLE` without quotes; without it `outbox.events` with all its columns"},
+    {.name = "where",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(where),
+     .help = "an SQL condition on the table's columns; other rows are left alone"                               },
+    {.name = "ordering",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(ordering),
+     .fallback = "per_key",
+     .choices = ordering_names,
+     .help = "which events wait for which: `per_key` delivers the events of one key one after the other"},
+    {.name = "sink",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(sink),
+     .required = true,
+     .help = "one of the names under `sinks`"},
+    {.name = "destination",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(destination),
+     .help = "topic, stream, list or channel for each event; `{key}`, `{type}`, `{id}` and `{COLUMN}` are replaced, "
+             "`{{` and `}}` are braces"                                           },
+    {.name = "after",
+     .kind = SETTING_CHOICE,
+     .offset = AT_QUEUE(after),
+     .fallback = "delete",
+     .choices = after_names,
+     .help = "what happens to a delivered row"},
+    {.name = "connections",
+     .kind = SETTING_COUNT,
+     .offset = AT_QUEUE(connections),
+     .fallback = "2",
+     .min = 1,
+     .max = 64,
+     .help = "database connections, each with one claim at a time"},
+    {.name = "keys_per_claim",
+     .kind = SETTING_COUNT,
+     .offset = AT_QUEUE(keys_per_claim),
+     .fallback = "256",
+     .min = 1,
+     .max = 4096,
+     .help = "keys a claim locks; every one takes a slot in the server's lock table"},
+    {.name = "max_events_per_key",
+     .kind = SETTING_COUNT,
+     .offset = AT_QUEUE(max_events_per_key),
+     .fallback = "64",
+     .min = 1,
+     .max = 10000,
+     .help = "events of one key in one claim"},
+    {.name = "max_batch_bytes",
+     .kind = SETTING_SIZE,
+     .offset = AT_QUEUE(max_batch_bytes),
+     .fallback = "4MB",
+     .min = KB,
+     .max = GB,
+     .help = "payload and headers held for one claim; a larger row is delivered alone"},
+    {.name = "max_event_bytes",
+     .kind = SETTING_SIZE,
+     .offset = AT_QUEUE(max_event_bytes),
+     .fallback = "0",
+     .max = GB,
+     .help = "larger events become dead letters; `0` = no limit"},
+    {.name = "oldest_share",
+     .kind = SETTING_COUNT,
+     .offset = AT_QUEUE(oldest_share),
+     .fallback = "50",
+     .max = 100,
+     .help = "percent of the claims that start with the oldest events; the others start with the newest"},
+    {.name = "lock_class",
+     .kind = SETTING_COUNT,
+     .offset = AT_QUEUE(lock_class),
+     .fallback = "0",
+     .max = INT32_MAX,
+     .help = "first number of the advisory locks, to keep clear of the application's own; `0` = from the table's name"},
+    {.name = "listen",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(listen),
+     .help = "a NOTIFY channel that wakes the queue up; polling goes on besides"                                                                                       },
+    LAST_ROW,
+};
+
+static const struct setting columns_settings[] = {
+    {.name = "id",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.id),
+     .fallback = "id",
+     .help = "unique, bigint or integer; orders the events of a key"},
+    {.name = "key",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.key),
+     .help = "what is ordered: bigint, integer, text or uuid; events without a key have no order"                                                                  },
+    {.name = "type",            .kind = SETTING_TEXT,        .offset = AT_QUEUE(columns.type),        .help = "the event's type"},
+    {.name = "payload",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.payload),
+     .help = "json, jsonb, text or bytea, sent byte for byte; not mapped: the row as JSON"                                                              },
+    {.name = "headers",            .kind = SETTING_TEXT,     .offset = AT_QUEUE(columns.headers),     .help = "a JSON object of headers"},
+    {.name = "event_id",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.event_id),
+     .help = "the application's own identifier of the event"                                                             },
+    {.name = "traceparent",            .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.traceparent), .help = "W3C trace context"},
+    {.name = "created_at",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.created_at),
+     .help = "when the event was made; latency is measured from it"                                                           },
+    LAST_ROW,
+};
+
+static const struct setting retry_settings[] = {
+    {.name = "base",
+     .kind = SETTING_DURATION,
+     .offset = AT_QUEUE(retry_base_us),
+     .fallback = "1s",
+     .min = MS_US,
+     .max = DAY_US,
+     .help = "longest wait after the first failure; doubles with each one, and the wait is drawn at random below it"},
+    {.name = "max",
+     .kind = SETTING_DURATION,
+     .offset = AT_QUEUE(retry_max_us),
+     .fallback = "5m",
+     .min = MS_US,
+     .max = 7 * DAY_US,
+     .help = "longest wait of all"},
+    {.name = "attempts",
+     .kind = SETTING_COUNT,
+     .offset = AT_QUEUE(retry_attempts),
+     .fallback = "12",
+     .min = 1,
+     .max = 1000000,
+     .help = "deliveries that may fail by the event's own fault before it is given up"},
+    {.name = "on_exhausted",
+     .kind = SETTING_CHOICE,
+     .offset = AT_QUEUE(on_exhausted),
+     .fallback = "dead_letter",
+     .choices = on_exhausted_names,
+     .help = "then: `dead_letter` takes the event out and goes on with its key, `park` closes the key until `pgcourier "
+             "dead retry`"},
+    LAST_ROW,
+};
+
+static const struct setting poll_settings[] = {
+    {.name = "min",
+     .kind = SETTING_DURATION,
+     .offset = AT_QUEUE(poll_min_us),
+     .fallback = "2ms",
+     .min = 100,
+     .max = HOUR_US,
+     .help = "wait between polls while there is work"        },
+    {.name = "max",
+     .kind = SETTING_DURATION,
+     .offset = AT_QUEUE(poll_max_us),
+     .fallback = "100ms",
+     .min = MS_US,
+     .max = HOUR_US,
+     .help = "wait when the table has been empty for a while"},
+    LAST_ROW,
+};
+
+const struct config_group queue_groups[] = {
+    {"columns", columns_settings, "which column of `table` is what; what is not mapped is not sent"},
+    {"retry",   retry_settings,   "what happens to an event that its sink refuses"                 },
+    {"poll",    poll_settings,    "how often the table is looked at"                               },
+    {NULL,      NULL,             NULL                                                             },
+};
+
+const char outbox_table[] = "outbox.events";
+
+const struct setting outbox_columns[] = {
+    {.name = "id",          .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.id),          .fallback = "id"         },
+    {.name = "key",         .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.key),         .fallback = "aggregateid"},
+    {.name = "type",        .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.type),        .fallback = "type"       },
+    {.name = "payload",     .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.payload),     .fallback = "payload"    },
+    {.name = "headers",     .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.headers),     .fallback = "headers"    },
+    {.name = "event_id",    .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.event_id),    .fallback = "event_id"   },
+    {.name = "traceparent", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.traceparent), .fallback = "traceparent"},
+    {.name = "created_at",  .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.created_at),  .fallback = "created_at" },
+    LAST_ROW,
+};
