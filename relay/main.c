@@ -1,4 +1,66 @@
-int main(void)
+#include "relay/base/suggest.h"
+#include "relay/command.h"
+#include "relay/version.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* In the order of --help. */
+static const struct command *const commands[] = {
+    &command_check_config,
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+static void print_help(FILE *out)
 {
-    return 0;
+    fputs("Usage: pgcourier COMMAND [OPTION...]\n"
+          "Delivers the events of PostgreSQL outbox tables, in order per key.\n\n",
+          out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-14s %s\n", commands[i]->name, commands[i]->help);
+    fputs("\n  --help         print this; `pgcourier COMMAND --help` says more\n"
+          "  --version      print the version\n",
+          out);
+}
+
+static int unknown_command(const char *name)
+{
+    const char *names[COMMAND_COUNT + 1] = {NULL};
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        names[i] = commands[i]->name;
+    const char *near = suggest(name, names);
+    if (near)
+        fprintf(stderr, "pgcourier: no command \"%s\"; did you mean \"%s\"?\n", name, near);
+    else
+        fprintf(stderr, "pgcourier: no command \"%s\"; see pgcourier --help\n", name);
+    return EXIT_USAGE;
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    char name[64];
+    snprintf(name, sizeof name, "pgcourier %s", command->name);
+    argv[0] = name;
+    return command->run(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        puts("pgcourier " PGCOURIER_VERSION);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "-?") == 0) {
+        print_help(stdout);
+        return EXIT_OK;
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(argv[1], commands[i]->name) == 0)
+            return run_command(commands[i], argc - 1, argv + 1);
+    return unknown_command(argv[1]);
 }

@@ -1,0 +1,81 @@
+#include "relay/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Rows that are not here are a bug's: 70. */
+static const struct {
+    enum error_kind kind;
+    enum exit_code code;
+} exit_codes[] = {
+    {ERROR_NONE,        EXIT_OK         },
+    {ERROR_USAGE,       EXIT_USAGE      },
+    {ERROR_CONFIG,      EXIT_CONFIG     },
+    {ERROR_ROUTE,       EXIT_CONFIG     },
+    {ERROR_PERMISSION,  EXIT_NOPERM     },
+    {ERROR_UNREACHABLE, EXIT_UNAVAILABLE},
+    {ERROR_OVERLOADED,  EXIT_TEMPFAIL   },
+    {ERROR_TIMEOUT,     EXIT_TEMPFAIL   },
+    {ERROR_CONFLICT,    EXIT_TEMPFAIL   },
+    {ERROR_LOST_CLAIM,  EXIT_TEMPFAIL   },
+    {ERROR_RESOURCE,    EXIT_TEMPFAIL   },
+};
+
+int exit_code_of(enum error_kind kind)
+{
+    for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++)
+        if (exit_codes[i].kind == kind)
+            return exit_codes[i].code;
+    return EXIT_SOFTWARE;
+}
+
+int command_fail(const struct error *err)
+{
+    fprintf(stderr, "pgcourier: %s\n", err->text);
+    return exit_code_of(err->kind);
+}
+
+/* libpq gives no SQLSTATE for a connection that was refused, only text, and that in the server's language. What it does
+ * tell apart: did the server answer (so it said why) or was there nobody? */
+static enum error_kind failed_connection_kind(const PGconn *conn)
+{
+    if (PQconnectionNeedsPassword(conn) || PQconnectionUsedPassword(conn))
+        return ERROR_PERMISSION;
+    return ERROR_UNREACHABLE;
+}
+
+/* The session settings that every statement of ours relies on. */
+static bool prepare_session(PGconn *conn, struct error *err)
+{
+    static const char text[] = "set search_path to pg_catalog";
+    const char *encoding = PQparameterStatus(conn, "server_encoding");
+    /* The server cannot convert SQL_ASCII, so its bytes are taken as they are. */
+    bool ascii = encoding && strcmp(encoding, "SQL_ASCII") == 0;
+    if (PQsetClientEncoding(conn, ascii ? "SQL_ASCII" : "UTF8") != 0)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
+    PGresult *result = PQexec(conn, text);
+    bool good = PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (!good)
+        error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
+    PQclear(result);
+    return good;
+}
+
+PGconn *command_connect(const char *database, const char *command, struct error *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "pgcourier/%s", command);
+    const char *const keywords[] = {"dbname", "fallback_application_name", NULL};
+    const char *const values[] = {database, name, NULL};
+    PGconn *conn = PQconnectdbParams(keywords, values, 1);
+    if (!conn || PQstatus(conn) != CONNECTION_OK) {
+        error_set(err, conn ? failed_connection_kind(conn) : ERROR_RESOURCE, "database: %s",
+                  conn ? PQerrorMessage(conn) : "out of memory");
+        PQfinish(conn);
+        return NULL;
+    }
+    if (prepare_session(conn, err))
+        return conn;
+    PQfinish(conn);
+    return NULL;
+}

@@ -1,0 +1,70 @@
+#include "relay/command.h"
+
+#include <argp.h>
+#include <stdio.h>
+
+struct arguments {
+    const char *config;
+    bool reference;
+};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'c':
+        arguments->config = value;
+        return 0;
+    case 'r':
+        arguments->reference = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->config && !arguments->reference)
+            argp_error(state, "give the configuration with -c FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    {"config",                      'c', "FILE", 0, "the configuration to check", 0},
+    {"reference",                       'r', NULL, 0, "print docs/configuration.md and check nothing", 0},
+    {0},
+};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse_option,
+    .doc = "Says whether a configuration is good, and if not, where and why. Connects to nothing.",
+};
+
+static void print_count(size_t count, const char *name)
+{
+    printf(", %zu %s%s", count, name, count == 1 ? "" : "s");
+}
+
+static int check_config(int argc, char **argv)
+{
+    struct arguments arguments = {NULL, false};
+    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return EXIT_USAGE;
+    if (arguments.reference) {
+        config_print_reference(stdout);
+        return EXIT_OK;
+    }
+    struct error err;
+    struct config *config = config_load(arguments.config, &err);
+    if (!config) {
+        fprintf(stderr, "%s\n", err.text);
+        return EXIT_CONFIG;
+    }
+    printf("%s: ok", arguments.config);
+    print_count(config->sink_count, "sink");
+    print_count(config->queue_count, "queue");
+    printf("\n");
+    config_free(config);
+    return EXIT_OK;
+}
+
+const struct command command_check_config = {"check-config", "say whether a configuration is good", check_config};
