@@ -2,6 +2,7 @@
 #include "relay/command.h"
 #include "relay/version.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ static int run_command(const struct command *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    /* A peer or a log reader that goes away is an error of one write, not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
