@@ -1,0 +1,43 @@
+#include "relay/database.h"
+
+#include "relay/command.h"
+#include "relay/config.h"
+
+static const struct argp_option options[] = {
+    {"config",   'c', "FILE",     0, "the configuration, for its database", 0},
+    {"database", 'd', "CONNINFO", 0, "a libpq connection string or URI",    0},
+    {0}
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct database *database = state->input;
+    switch (key) {
+    case 'c':
+        database->config_path = arg;
+        return 0;
+    case 'd':
+        database->conninfo = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp database_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
+
+PGconn *database_connect(const struct database *database, const char *command, struct error *err)
+{
+    if (database->conninfo)
+        return command_connect(database->conninfo, command, err);
+    if (!database->config_path) {
+        error_set(err, ERROR_USAGE, "%s: give -c FILE or -d CONNINFO", command);
+        return NULL;
+    }
+    struct config *config = config_load(database->config_path, err);
+    if (!config)
+        return NULL;
+    PGconn *conn = command_connect(config->database, command, err);
+    config_free(config);
+    return conn;
+}

@@ -1,0 +1,21 @@
+/* relay/database.h -- which database a one-shot command talks to: that of a configuration (-c), or another (-d). */
+#ifndef RELAY_DATABASE_H
+#define RELAY_DATABASE_H
+
+#include "relay/base/error.h"
+
+#include <argp.h>
+#include <libpq-fe.h>
+
+struct database {
+    const char *config_path; /* -c, borrowed from argv */
+    const char *conninfo;    /* -d, likewise */
+};
+
+/* A child for the command's own argp; its input is a struct database. One of -c and -d has to be given. */
+extern const struct argp database_argp;
+
+/* NULL and *err on failure; PQfinish() it. `command` is for application_name. */
+PGconn *database_connect(const struct database *database, const char *command, struct error *err) MUST_CHECK;
+
+#endif
