@@ -1,3 +1,4 @@
+#include "relay/check_database.h"
 #include "relay/command.h"
 
 #include <argp.h>
@@ -5,7 +6,7 @@
 
 struct arguments {
     const char *config;
-    bool reference;
+    bool reference, database;
 };
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -17,6 +18,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case 'r':
         arguments->reference = true;
+        return 0;
+    case 'd':
+        arguments->database = true;
         return 0;
     case ARGP_KEY_END:
         if (!arguments->config && !arguments->reference)
@@ -30,13 +34,15 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 static const struct argp_option options[] = {
     {"config",                      'c', "FILE", 0, "the configuration to check", 0},
     {"reference",                       'r', NULL, 0, "print docs/configuration.md and check nothing", 0},
-    {0},
+    {"database", 'd', NULL, 0, "also connect, and check each queue's table", 0},
+    {0                            },
 };
 
 static const struct argp argp = {
     .options = options,
     .parser = parse_option,
-    .doc = "Says whether a configuration is good, and if not, where and why. Connects to nothing.",
+    .doc = "Says whether a configuration is good, and if not, where and why. Connects to nothing "
+           "without --database.",
 };
 
 static void print_count(size_t count, const char *name)
@@ -46,7 +52,7 @@ static void print_count(size_t count, const char *name)
 
 static int check_config(int argc, char **argv)
 {
-    struct arguments arguments = {NULL, false};
+    struct arguments arguments = {0};
     if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return EXIT_USAGE;
     if (arguments.reference) {
@@ -63,8 +69,9 @@ static int check_config(int argc, char **argv)
     print_count(config->sink_count, "sink");
     print_count(config->queue_count, "queue");
     printf("\n");
+    int code = arguments.database ? check_database(config) : EXIT_OK;
     config_free(config);
-    return EXIT_OK;
+    return code;
 }
 
 const struct command command_check_config = {"check-config", "say whether a configuration is good", check_config};

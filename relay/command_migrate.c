@@ -16,7 +16,7 @@ struct migrate_options {
 
 static const struct argp_option options[] = {
     {"print", 'p', NULL, 0, "write the SQL to standard output and connect to nothing", 0},
-    {0}
+    {0  }
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -37,7 +37,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = {
     {&database_argp, 0, NULL, 0},
-    {0}
+    {0         }
 };
 
 static const struct argp argp = {
@@ -92,10 +92,11 @@ static bool installed_version(PGconn *conn, int *ret, struct error *err)
     *ret = (int)query_int(result, 0, 0);
     PQclear(result);
     if (*ret > newest_known())
-        return error_set(err, ERROR_CONFIG,
-                         "the database's outbox schema has version %d and this pgcourier knows up to %d; install a newer "
-                         "pgcourier",
-                         *ret, newest_known());
+        return error_set(
+            err, ERROR_CONFIG,
+            "the database's outbox schema has version %d and this pgcourier knows up to %d; install a newer "
+            "pgcourier",
+            *ret, newest_known());
     return true;
 }
 

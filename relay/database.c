@@ -4,8 +4,8 @@
 #include "relay/config.h"
 
 static const struct argp_option options[] = {
-    {"config",   'c', "FILE",     0, "the configuration, for its database", 0},
-    {"database", 'd', "CONNINFO", 0, "a libpq connection string or URI",    0},
+    {"config",                               'c', "FILE", 0, "the configuration, for its database", 0},
+    {"database",                                'd', "CONNINFO", 0, "a libpq connection string or URI", 0},
     {0}
 };
 

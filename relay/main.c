@@ -8,6 +8,7 @@
 
 /* In the order of --help. */
 static const struct command *const commands[] = {
+    &command_migrate,
     &command_check_config,
 };
 

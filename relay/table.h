@@ -15,8 +15,10 @@
 enum key_type { KEY_NONE, KEY_BIGINT, KEY_INTEGER, KEY_TEXT, KEY_UUID };
 
 struct table {
-    char *name_sql;   /* "public"."events": quoted, schema-qualified */
-    char *plain_name; /* public.events, for messages and for the lock class */
+    unsigned oid;
+    int id_attnum, key_attnum; /* key_attnum -1: not mapped */
+    char *name_sql;            /* "public"."events": quoted, schema-qualified */
+    char *plain_name;          /* public.events, for messages and for the lock class */
     /* Quoted column names; NULL when not mapped. id_sql is always set. */
     char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql;
     enum key_type key_type;
@@ -53,6 +55,11 @@ struct findings {
  * type that cannot serve (ERROR_CONFIG), or the connection failed (ERROR_UNREACHABLE). */
 struct table *table_inspect(PGconn *conn, const struct queue_config *queue, struct error *err) MUST_CHECK;
 void table_free(struct table *table);
+
+/* The second half of the advisory lock, as a statement for sql_render(): an int4 expression over :key, or over :id for
+ * events without a key, e.g. "hashint8(:key)". Whoever locks a key uses this. Static. */
+const char *table_lock_hash(const struct table *table);
+const char *table_lock_hash_keyless(void);
 
 /* Everything that would break a guarantee is an error, what only costs speed a warning. False only when a query
  * failed; findings are not failures. */

@@ -1,0 +1,245 @@
+#include "relay/table.h"
+
+#include "relay/base/statement.h"
+#include "relay/query.h"
+#include "sql_text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One check under way: what it looks at and where its findings go. */
+struct check {
+    PGconn *conn;
+    const struct queue_config *queue;
+    const struct table *table;
+    struct findings *findings;
+    char oid[16], id_attnum[16], key_attnum[16];
+};
+
+/* A list that is full keeps its first findings: one of them stops the relay already, or none would. */
+static struct finding *find(struct check *check, enum finding_level level, const char *format, ...) PRINTF_LIKE(3, 4);
+
+static struct finding *find(struct check *check, enum finding_level level, const char *format, ...)
+{
+    struct findings *findings = check->findings;
+    struct finding *finding = &findings->list[findings->count < FINDINGS_MAX ? findings->count++ : FINDINGS_MAX - 1];
+    *finding = (struct finding){.level = level};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding->text, sizeof finding->text, format, args);
+    va_end(args);
+    findings->errors += level == FINDING_ERROR;
+    return finding;
+}
+
+static void mend(struct finding *finding, const char *format, ...) PRINTF_LIKE(2, 3);
+
+static void mend(struct finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding->remedy, sizeof finding->remedy, format, args);
+    va_end(args);
+}
+
+static PGresult *ask(struct check *check, const char *sql, int count, const char *const *params, struct error *err)
+{
+    return query(check->conn, check->table->plain_name, sql, count, params, err);
+}
+
+/* A quarter leaves room for the application's own locks; more than the whole can never be had at once. */
+static void check_lock_budget(struct check *check, int64_t slots, int64_t per_transaction)
+{
+    int64_t wanted = check->queue->keys_per_claim * check->queue->connections;
+    if (slots <= 0 || wanted <= slots / 4)
+        return;
+    bool impossible = wanted > slots;
+    int64_t needed = per_transaction * wanted * 4 / slots + 1;
+    struct finding *finding =
+        find(check, impossible ? FINDING_ERROR : FINDING_WARNING,
+             "%" PRId64 " keys a claim on %" PRId64 " connections may take %" PRId64
+             " locks and the server has about %" PRId64
+             " for everybody%s; lower keys_per_claim or connections, or raise the server's limit and restart it",
+             check->queue->keys_per_claim, check->queue->connections, wanted, slots,
+             impossible ? "" : "; when they run out, other sessions fail");
+    mend(finding, "alter system set max_locks_per_transaction = %" PRId64 ";", needed);
+}
+
+static void check_durability(struct check *check, const char *synchronous_commit, const char *fsync)
+{
+    if (strcmp(synchronous_commit, "off") == 0)
+        mend(find(check, FINDING_WARNING,
+                  "synchronous_commit is off: a crash of the server loses events that were committed, and brings back "
+                  "events that were delivered"),
+             "alter database \"%s\" set synchronous_commit = on;", PQdb(check->conn));
+    if (strcmp(fsync, "off") == 0)
+        mend(find(check, FINDING_WARNING, "fsync is off: a power failure may lose or damage everything"),
+             "alter system set fsync = on;");
+}
+
+static bool check_server(struct check *check, struct error *err)
+{
+    PGresult *result = ask(check, sql_table_server, 0, NULL, err);
+    if (!result)
+        return false;
+    check_lock_budget(check, query_int(result, 0, 0), query_int(result, 0, 1));
+    check_durability(check, query_text(result, 0, 2), query_text(result, 0, 3));
+    if (!query_bool(result, 0, 4))
+        find(check, FINDING_ERROR,
+             "the database %s has no outbox schema, where retries and dead letters are kept: run pgcourier migrate",
+             PQdb(check->conn));
+    PQclear(result);
+    return true;
+}
+
+static bool check_privileges(struct check *check, struct error *err)
+{
+    const char *params[] = {check->oid, check->queue->after == AFTER_ARCHIVE ? "true" : "false"};
+    PGresult *result = ask(check, sql_table_privileges, 2, params, err);
+    if (!result)
+        return false;
+    for (int row = 0; row < PQntuples(result); row++)
+        mend(find(check, FINDING_ERROR, "%s has no %s on %s", PQuser(check->conn), query_text(result, row, 1),
+                  query_text(result, row, 0)),
+             "%s", query_text(result, row, 2));
+    PQclear(result);
+    return true;
+}
+
+static void check_unique_id(struct check *check, bool partitioned, bool id_leads)
+{
+    const struct table *table = check->table;
+    if (table->index_id)
+        return;
+    if (partitioned && id_leads) {
+        find(check, FINDING_WARNING,
+             "%s of %s is unique only within a partition: nothing keeps an id from being used twice, and events are "
+             "deleted by id",
+             table->id_sql, table->plain_name);
+        return;
+    }
+    mend(find(check, FINDING_ERROR,
+              "%s of %s is not unique: events are deleted by id, and a repeated one would be lost", table->id_sql,
+              table->plain_name),
+         partitioned ? "alter table %s add primary key (%s);" : "create unique index concurrently on %s (%s);",
+         table->name_sql, table->id_sql);
+}
+
+/* The columns of sql/table/table_facts.sql. */
+enum { FACT_UNLOGGED, FACT_PARTITIONED, FACT_ID_NOT_NULL, FACT_SPLIT_SEQUENCE, FACT_HIDDEN, FACT_USER };
+
+static void check_storage(struct check *check, const PGresult *facts)
+{
+    const struct table *table = check->table;
+    if (query_bool(facts, 0, FACT_UNLOGGED))
+        mend(find(check, FINDING_ERROR, "%s is unlogged: a crash of the server empties it", table->plain_name),
+             "alter table %s set logged;", table->name_sql);
+    if (!query_bool(facts, 0, FACT_ID_NOT_NULL))
+        mend(find(check, FINDING_ERROR,
+                  "%s of %s may be null: such an event could not be delivered in order or deleted", table->id_sql,
+                  table->plain_name),
+             "alter table %s alter column %s set not null;", table->name_sql, table->id_sql);
+    const char *partition = query_text(facts, 0, FACT_SPLIT_SEQUENCE);
+    if (partition)
+        mend(find(check, FINDING_ERROR,
+                  "partition %s of %s draws %s from a default of its own: ids of several sequences are in no order",
+                  partition, table->plain_name, table->id_sql),
+             "alter table %s alter column %s drop default;", partition, table->id_sql);
+    if (query_bool(facts, 0, FACT_HIDDEN))
+        mend(find(check, FINDING_ERROR, "row-level security on %s may hide rows from %s: they would never be delivered",
+                  table->plain_name, PQuser(check->conn)),
+             "create policy pgcourier on %s to %s using (true);", table->name_sql, query_text(facts, 0, FACT_USER));
+}
+
+/* Only speed: without the index a claim sorts, or reads a whole key to find its head. */
+static void check_key_index(struct check *check, bool partitioned)
+{
+    const struct table *table = check->table;
+    if (!table->key_sql || table->index_key_id)
+        return;
+    struct finding *finding =
+        find(check, FINDING_WARNING,
+             table->index_key ? "%s has an index on %s but none on (%s, %s): a key with many events is slow to claim"
+                              : "%s has no index on %s: each claim reads the table to find the events of its keys; one "
+                                "on (%s, %s) would do",
+             table->plain_name, table->key_sql, table->key_sql, table->id_sql);
+    mend(finding, "create index %son %s (%s, %s);", partitioned ? "" : "concurrently ", table->name_sql, table->key_sql,
+         table->id_sql);
+}
+
+static bool check_table(struct check *check, struct error *err)
+{
+    PGresult *facts = ask(check, sql_table_facts, 2, (const char *const[]){check->oid, check->id_attnum}, err);
+    if (!facts)
+        return false;
+    PGresult *indexes =
+        ask(check, sql_table_indexes, 3, (const char *const[]){check->oid, check->id_attnum, check->key_attnum}, err);
+    if (indexes) {
+        check_storage(check, facts);
+        check_unique_id(check, query_bool(facts, 0, FACT_PARTITIONED), query_bool(indexes, 0, 3));
+        check_key_index(check, query_bool(facts, 0, FACT_PARTITIONED));
+    }
+    PQclear(indexes);
+    PQclear(facts);
+    return indexes != NULL;
+}
+
+/* Order is commit order only while ids are drawn one at a time, upwards, once. */
+static bool check_sequence(struct check *check, struct error *err)
+{
+    PGresult *result = ask(check, sql_table_sequence, 2, (const char *const[]){check->oid, check->id_attnum}, err);
+    if (!result)
+        return false;
+    const char *name = PQntuples(result) ? query_text(result, 0, 0) : NULL;
+    if (name && query_int(result, 0, 2) > 1)
+        mend(find(check, FINDING_ERROR,
+                  "sequence %s has cache %" PRId64
+                  ": each session draws ids in advance, so a later event gets a smaller id",
+                  name, query_int(result, 0, 2)),
+             "alter sequence %s cache 1;", name);
+    if (name && query_int(result, 0, 3) < 0)
+        find(check, FINDING_ERROR, "sequence %s counts down: later events would be delivered first", name);
+    if (name && query_bool(result, 0, 4))
+        mend(find(check, FINDING_ERROR, "sequence %s starts again at its end: new events would go before old ones",
+                  name),
+             "alter sequence %s no cycle;", name);
+    PQclear(result);
+    return true;
+}
+
+/* Planned, not run. What is wrong with it is a finding; a lost connection is a failure. */
+static bool check_filter(struct check *check, struct error *err)
+{
+    if (!check->queue->where)
+        return true;
+    const struct sql_variable variables[] = {
+        {"table", check->table->name_sql},
+        {"where", check->queue->where   },
+        {NULL,    NULL                  }
+    };
+    char *sql = sql_render(sql_table_filter, variables, err);
+    if (!sql)
+        return false;
+    struct error refused;
+    PGresult *result = query(check->conn, "where", sql, 0, NULL, &refused);
+    if (!result && PQstatus(check->conn) == CONNECTION_OK)
+        find(check, FINDING_ERROR, "%s: the condition cannot be used on %s: %s", check->queue->place,
+             check->table->plain_name, refused.text);
+    PQclear(result);
+    free(sql);
+    return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
+}
+
+bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
+                 struct error *err)
+{
+    struct check check = {.conn = conn, .queue = queue, .table = table, .findings = ret};
+    *ret = (struct findings){0};
+    snprintf(check.oid, sizeof check.oid, "%u", table->oid);
+    snprintf(check.id_attnum, sizeof check.id_attnum, "%d", table->id_attnum);
+    snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
+    return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
+           check_sequence(&check, err) && check_filter(&check, err);
+}
