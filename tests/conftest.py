@@ -1,0 +1,145 @@
+"""Fixtures for all suites. Servers start when the first test asks for them and serve the whole session; what a test
+puts into them is its own: a fresh database, an empty Redis, a topic name of its own."""
+
+import os
+
+import pytest
+
+from tests.support import servers
+from tests.support.process import exit_on_signals
+
+TEMPLATE = "outbox_template"
+
+
+def pytest_configure(config):
+    exit_on_signals()
+    config.addinivalue_line("markers", "deep: takes minutes; runs with PGCOURIER_DEEP=1 only")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deep tests are left out of a default run, which is not the same as skipping: nothing asked for them."""
+    if os.environ.get("PGCOURIER_DEEP") == "1":
+        return
+    deep = [item for item in items if item.get_closest_marker("deep")]
+    if deep:
+        config.hook.pytest_deselected(items=deep)
+        items[:] = [item for item in items if item not in deep]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Puts the end of each relay's log under a failed test."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed:
+        for number, relay in enumerate(getattr(item, "relays", [])):
+            code = relay.exit_code if relay.process else "not started"
+            tail = relay.process.log_tail(40) if relay.process else ""
+            report.sections.append((f"relay {number}, exit code {code}", tail))
+
+
+@pytest.fixture(scope="session")
+def pg():
+    """The session's PostgreSQL. A test that stops or reconfigures a server takes own_pg instead."""
+    with servers.Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def own_pg():
+    with servers.Postgres() as server:
+        yield server
+
+
+def migrate(dsn):
+    done = servers.run_command("migrate", "-d", dsn)
+    if done.returncode != 0:
+        raise servers.ServerError(f"pgcourier migrate exited with {done.returncode}: {done.stderr}{done.stdout}")
+
+
+@pytest.fixture(scope="session")
+def migrated_template(pg):
+    """Migrated once; copying it is quicker than migrating for every test."""
+    database = pg.create_database(name=TEMPLATE)
+    migrate(database.dsn)
+    return TEMPLATE
+
+
+@pytest.fixture
+def db(pg, migrated_template):
+    """A fresh database with pgcourier's schema."""
+    database = pg.create_database(migrated_template)
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def empty_db(pg):
+    """A fresh database with nothing in it."""
+    database = pg.create_database()
+    yield database
+    database.drop()
+
+
+@pytest.fixture(scope="session")
+def _redis_server():
+    with servers.Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis(_redis_server):
+    """The session's Redis, emptied, and up again if the last test left it down."""
+    if _redis_server.running:
+        _redis_server.resume()
+    else:
+        _redis_server.start()
+    with _redis_server.client() as client:
+        client.flushall()
+    return _redis_server
+
+
+@pytest.fixture(scope="session")
+def _kafka_server():
+    with servers.Kafka() as server:
+        yield server
+
+
+@pytest.fixture
+def kafka(_kafka_server):
+    """The session's broker, up again if the last test left it down. Topics are for the test to create; see `topic`."""
+    if _kafka_server.running:
+        _kafka_server.resume()
+    else:
+        _kafka_server.start()
+    return _kafka_server
+
+
+@pytest.fixture
+def topic(kafka, request):
+    """The name of a fresh topic with 12 partitions."""
+    name = f"{request.node.originalname}-{servers.free_port()}"
+    kafka.create_topic(name, 12)
+    return name
+
+
+@pytest.fixture
+def http():
+    with servers.HttpReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def relay(request):
+    """A function: relay(config_text, until_empty=False) starts one; all are killed at the end of the test."""
+    request.node.relays = started = []
+
+    def start(config, **options):
+        one = servers.Relay(config, **options)
+        started.append(one)
+        return one.start()
+
+    yield start
+    for one in started:
+        one.kill()
+        one.close()

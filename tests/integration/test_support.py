@@ -1,0 +1,173 @@
+"""The test servers themselves: each starts, answers, stops, comes back, and leaves nothing behind."""
+
+import http.client as http_client
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.support import servers
+from tests.support.process import REPO, wait_until
+
+
+def gone(pid):
+    return not os.path.exists(f"/proc/{pid}")
+
+
+def left_nothing(server, pid):
+    return gone(pid) and not os.path.exists(server.folder)
+
+
+def test_postgres_keeps_its_data_over_a_crash_and_leaves_nothing():
+    with servers.Postgres() as server:
+        pid = server.pid
+        database = server.create_database()
+        database.query("CREATE TABLE kept AS SELECT 7 AS n")
+        database.query("CHECKPOINT")
+        server.kill()
+        server.start()
+        assert database.value("SELECT n FROM kept") == 7
+        assert database.psql("SELECT 1;\nSELECT 2;") == "1\n2\n"
+    assert left_nothing(server, pid) and gone(server.pid)
+
+
+def test_postgres_takes_an_encoding_and_settings():
+    with servers.Postgres(settings={"max_connections": "20"}, encoding="SQL_ASCII") as server:
+        assert server.query("SHOW server_encoding") == [("SQL_ASCII",)]
+        assert server.query("SHOW max_connections") == [("20",)]
+
+
+def test_each_test_gets_its_own_database(empty_db):
+    empty_db.query("CREATE TABLE mine (id int)")
+    other = empty_db.server.create_database()
+    assert other.value("SELECT to_regclass('mine')") is None
+    other.drop()
+
+
+def test_redis_loses_its_data_when_killed_and_comes_back():
+    with servers.Redis() as server:
+        pid = server.pid
+        server.client().set("a", "1")
+        server.kill()
+        server.start()
+        assert server.client().get("a") is None
+    assert left_nothing(server, pid) and gone(server.pid)
+
+
+def test_a_paused_redis_does_not_answer(redis):
+    import redis as library
+
+    redis.pause()
+    with pytest.raises(library.TimeoutError):
+        redis.client(socket_timeout=0.2).ping()
+    redis.resume()
+    assert redis.client().ping()
+
+
+def produce(kafka, topic, lines, *options):
+    command = ["kcat", "-b", kafka.bootstrap, "-P", "-t", topic, "-K:", *options]
+    subprocess.run(command, input=b"\n".join(lines), check=True, timeout=30)
+
+
+def test_kafka_gives_back_keys_values_and_headers_byte_for_byte(kafka, topic):
+    produce(kafka, topic, [b"k1:\xff\xfe{}", b"k2:plain"], "-H", "trace=a,b", "-H", "type=x")
+    records = {record.key: record for record in kafka.consume(topic)}
+    assert records[b"k1"].value == b"\xff\xfe{}"
+    assert records[b"k2"].headers == [("trace", "a,b"), ("type", "x")]
+
+
+def test_kafka_keeps_its_records_over_a_kill(kafka, topic):
+    produce(kafka, topic, [b"k%d:v" % n for n in range(100)])
+    kafka.kill()
+    kafka.start()
+    assert len(kafka.consume(topic)) == 100
+
+
+def post(url, body):
+    with urllib.request.urlopen(urllib.request.Request(url, data=body), timeout=5) as answer:
+        return answer.status
+
+
+def test_the_http_receiver_follows_its_rules_in_order(http):
+    http.rule(lambda request: request.body == b"bad", servers.Reply(503), times=1)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        post(http.url, b"bad")
+    assert refused.value.code == 503
+    assert post(http.url, b"bad") == 200
+    assert [request.body for request in http.requests] == [b"bad", b"bad"]
+
+
+@pytest.mark.parametrize("action", [servers.DROP, servers.HALF])
+def test_the_http_receiver_breaks_off_when_told_to(http, action):
+    http.respond = lambda request: servers.Reply(200, body=b"x" * 1000, action=action)
+    with pytest.raises((OSError, http_client.HTTPException)):
+        with urllib.request.urlopen(urllib.request.Request(http.url, data=b"a"), timeout=5) as answer:
+            answer.read()
+    assert len(http.requests) == 1
+
+
+def test_a_stopped_http_receiver_refuses_connections_and_comes_back(http):
+    http.stop()
+    with pytest.raises(urllib.error.URLError):
+        post(http.url, b"a")
+    http.start()
+    assert post(http.url, b"b") == 200
+
+
+def test_pgbouncer_passes_transactions_on(pg, empty_db):
+    import psycopg2
+
+    with servers.PgBouncer(pg) as pool:
+        pid = pool.pid
+        connection = psycopg2.connect(pool.dsn(empty_db.name))
+        with connection, connection.cursor() as cursor:
+            cursor.execute("SELECT current_database()")
+            assert cursor.fetchone() == (empty_db.name,)
+        connection.close()
+    assert left_nothing(pool, pid)
+
+
+def test_nginx_answers():
+    with servers.Nginx() as server:
+        assert post(server.url, b"x") == 200
+        pid = server.pid
+    assert left_nothing(server, pid)
+
+
+ORPHAN_MAKER = """
+import sys, time
+from tests.support import servers
+started = [servers.Postgres().start(), servers.Redis().start(), servers.Nginx().start()]
+print(*(server.pid for server in started), flush=True)
+print(*(server.folder for server in started), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_server_outlives_the_program_that_started_it(number, tmp_path):
+    env = {**os.environ, "PYTHONPATH": REPO, "TMPDIR": str(tmp_path)}
+    tmp_path.chmod(0o755)
+    for parent in list(tmp_path.parents)[:2]:  # pytest's folders are closed to the account that runs PostgreSQL
+        parent.chmod(0o755)
+    program = subprocess.Popen([sys.executable, "-c", ORPHAN_MAKER], stdout=subprocess.PIPE, text=True, env=env,
+                               stderr=subprocess.DEVNULL)
+    pids = program.stdout.readline().split()
+    assert len(pids) == 3
+    program.send_signal(number)
+    program.wait(20)
+    wait_until(lambda: all(gone(pid) for pid in pids), 10, "the servers to end")
+    if number == signal.SIGINT:
+        assert not list(tmp_path.glob("pgcourier-*"))
+
+
+def test_waiting_is_bounded():
+    start = time.monotonic()
+    with pytest.raises(TimeoutError, match="the impossible"):
+        wait_until(lambda: False, 0.05, "the impossible")
+    assert time.monotonic() - start < 5

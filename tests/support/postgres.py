@@ -1,0 +1,140 @@
+"""A private PostgreSQL cluster."""
+
+import glob
+import itertools
+import os
+import signal
+import subprocess
+
+import psycopg2
+
+from tests.support.process import Process, Server, ServerError, as_user, find_program, free_port, unprivileged_user
+
+# Throwaway data: nothing here is about surviving a power cut. A bench passes durable=True.
+FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+COMMON = {"max_connections": "100", "shared_buffers": "128MB", "log_min_messages": "warning",
+          "log_line_prefix": "'%m [%p] %a '", "max_wal_size": "2GB", "jit": "off"}
+
+STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
+
+
+def bin_folders():
+    """Where the server programs are, newest release first: Debian keeps them out of PATH."""
+    folders = glob.glob("/usr/lib/postgresql/*/bin")
+    return sorted(folders, key=lambda path: int(path.split("/")[4]), reverse=True)
+
+
+class Postgres(Server):
+    """Postgres(settings={"wal_level": "logical"}, encoding="SQL_ASCII") -> a started-on-enter cluster.
+
+    The superuser is `postgres`, without a password, over TCP on 127.0.0.1 and a socket in .folder."""
+
+    name = "postgres"
+    stop_signal = signal.SIGINT  # "fast"; a parent's death is "immediate": it still removes the shared memory
+
+    def __init__(self, settings=None, encoding="UTF8", durable=False):
+        self.user = unprivileged_user()
+        super().__init__()
+        self.port = free_port()
+        self.data = os.path.join(self.folder, "data")
+        self.settings = {**COMMON, **({} if durable else FAST), **(settings or {})}
+        self._names = itertools.count(1)
+        self._initdb(encoding)
+
+    def _initdb(self, encoding):
+        command = [find_program("initdb", *bin_folders()), "--no-sync", "-A", "trust", "-U", "postgres", "-E", encoding,
+                   "--locale=C", "-D", self.data]
+        done = subprocess.run(as_user(command, self.user), cwd="/", capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ServerError(f"initdb failed\n{done.stdout}{done.stderr}")
+
+    def _launch(self):
+        settings = {"listen_addresses": "127.0.0.1", "port": self.port, **self.settings}
+        # A socket path has room for 107 bytes; in a deeper folder TCP alone must do.
+        settings["unix_socket_directories"] = self.folder if len(self.folder) < 90 else ""
+        options = [part for item in settings.items() for part in ("-c", "{}={}".format(*item).replace("'", ""))]
+        command = [find_program("postgres", *bin_folders()), "-D", self.data, *options]
+        return Process(command, self.log_path, user=self.user, death_signal="QUIT")
+
+    def _answers(self):
+        try:
+            self.connect().close()
+            return True
+        except psycopg2.OperationalError:
+            return False
+
+    def dsn(self, dbname="postgres", user="postgres", **parameters):
+        """A libpq connection string."""
+        parts = {"host": "127.0.0.1", "port": self.port, "dbname": dbname, "user": user, **parameters}
+        return " ".join(f"{name}={value}" for name, value in parts.items())
+
+    def connect(self, dbname="postgres", user="postgres", autocommit=True, **parameters):
+        """A psycopg2 connection; autocommit unless told otherwise."""
+        connection = psycopg2.connect(self.dsn(dbname, user, **parameters), connect_timeout=10)
+        connection.autocommit = autocommit
+        return connection
+
+    def query(self, sql, parameters=None, dbname="postgres"):
+        """Runs one statement and returns its rows, [] when it has none."""
+        connection = self.connect(dbname)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, parameters)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
+
+    def psql(self, sql, dbname="postgres", check=True):
+        """Runs a script through psql -X, unaligned and without headers, and returns its output."""
+        command = [find_program("psql", *bin_folders()), "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.dsn(dbname), "-f", "-"]
+        done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            raise ServerError(f"psql failed: {done.stderr}")
+        return done.stdout
+
+    def stop(self, mode="fast"):
+        """mode: smart, fast or immediate (as if it had crashed)."""
+        if self.process:
+            self.process.end(STOP_SIGNALS[mode], self.stop_timeout_s)
+
+    def kill(self):
+        """A crash. Not SIGKILL: that would leave the shared memory behind for good."""
+        self.stop("immediate")
+
+    def restart(self, mode="fast"):
+        self.stop(mode)
+        self.start()
+
+    def create_database(self, template="template1", name=None):
+        """Creates a database and returns a Database."""
+        name = name or f"test_{next(self._names)}"
+        self.query(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        return Database(self, name)
+
+
+class Database:
+    """One database of a cluster."""
+
+    def __init__(self, server, name):
+        self.server = server
+        self.name = name
+
+    @property
+    def dsn(self):
+        return self.server.dsn(self.name)
+
+    def connect(self, **parameters):
+        return self.server.connect(self.name, **parameters)
+
+    def query(self, sql, parameters=None):
+        return self.server.query(sql, parameters, self.name)
+
+    def value(self, sql, parameters=None):
+        """The first column of the first row."""
+        return self.query(sql, parameters)[0][0]
+
+    def psql(self, sql, check=True):
+        return self.server.psql(sql, self.name, check)
+
+    def drop(self):
+        self.server.query(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
