@@ -19,13 +19,15 @@
 static bool unknown_sink_type(const struct config_place *place, const char *type, struct error *err)
 {
     const char *names[SINK_TYPES_MAX + 1] = {NULL};
-    char list[ERROR_TEXT_MAX / 4] = "", hint[ERROR_TEXT_MAX / 8];
+    char list[ERROR_TEXT_MAX / 4] = "";
     for (size_t i = 0, used = 0; sink_types[i] && i < SINK_TYPES_MAX && used < sizeof list; i++) {
         names[i] = sink_types[i]->name;
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
     }
-    suggest_text(type, names, hint, sizeof hint);
-    return config_error(place, err, "no sink type \"%.60s\"; write %s%s", type, list, hint);
+    const char *near = suggest(type, names);
+    if (near)
+        return config_error(place, err, "no sink type \"%.60s\"; did you mean \"%s\"?", type, near);
+    return config_error(place, err, "no sink type \"%.60s\"; write one of %s", type, list);
 }
 
 static const struct sink_type *read_sink_type(const struct config_place *place, const struct yaml_node *map,

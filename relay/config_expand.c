@@ -41,7 +41,7 @@ static const char *expand_reference(const char *text, struct growing *out, struc
     }
     bool has_default = strncmp(name + size, ":-", 2) == 0;
     if (size == 0 || size >= sizeof copy || (!has_default && name + size != end)) {
-        error_set(err, ERROR_CONFIG, "a ${...} holds no variable's name; write ${NAME} or ${NAME:-default}");
+        error_set(err, ERROR_CONFIG, "this ${...} cannot be read; write ${NAME} or ${NAME:-default}");
         return NULL;
     }
     memcpy(copy, name, size);

@@ -49,7 +49,7 @@ bool config_need_map(const struct config_place *place, const struct yaml_node *n
 static char *read_text(const struct config_place *place, const struct yaml_node *node, struct error *err)
 {
     if (node->kind == YAML_NULL) {
-        config_error(place, err, "no value is given; write one, \"\" for an empty one, or leave the key out");
+        config_error(place, err, "no value is given; write one or leave the key out");
         return NULL;
     }
     if (node->kind != YAML_SCALAR) {

@@ -2,6 +2,13 @@
 #include "relay/config_tables.h"
 #include "sinks/sink.h"
 
+/* A bar would end the cell. */
+static void print_cell(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
+}
+
 static void print_row(FILE *out, const char *prefix, const struct setting *row)
 {
     char what[200];
@@ -11,7 +18,9 @@ static void print_row(FILE *out, const char *prefix, const struct setting *row)
         fputs("required", out);
     else if (row->fallback && *row->fallback)
         fprintf(out, "`%s`", row->fallback);
-    fprintf(out, " | %s |\n", row->help);
+    fputs(" | ", out);
+    print_cell(out, row->help);
+    fputs(" |\n", out);
 }
 
 static void print_rows(FILE *out, const char *prefix, const struct setting *table)

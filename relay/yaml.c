@@ -39,6 +39,19 @@ static struct place place_of(struct fy_node *node, struct place otherwise)
     return mark ? (struct place){mark->line + 1, mark->column + 1} : otherwise;
 }
 
+/* Where the first scalar in `node` stands: only scalars have places. */
+static struct place place_inside(struct fy_node *node, struct place otherwise)
+{
+    void *iterator = NULL;
+    for (int depth = 0; node && depth < DEPTH_MAX && !fy_node_is_scalar(node); depth++, iterator = NULL) {
+        struct fy_node_pair *pair = fy_node_is_mapping(node) ? fy_node_mapping_iterate(node, &iterator) : NULL;
+        node = pair                        ? fy_node_pair_key(pair)
+               : fy_node_is_sequence(node) ? fy_node_sequence_iterate(node, &iterator)
+                                           : NULL;
+    }
+    return node ? place_of(node, otherwise) : otherwise;
+}
+
 static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struct place place, int depth);
 
 static bool is_null(struct fy_node *node, struct span text)
@@ -80,7 +93,7 @@ static bool read_pair(struct reader *r, struct fy_node_pair *from, struct yaml_n
     struct fy_node *key = fy_node_pair_key(from), *value = fy_node_pair_value(from);
     struct place around = {map->line, map->column};
     if (!key || !fy_node_is_scalar(key) || fy_node_is_alias(key))
-        return fail(r, around, "a name in this mapping is not a plain text; write NAME: VALUE");
+        return fail(r, place_inside(key, around), "a name in this mapping is not a plain text; write NAME: VALUE");
     struct place place = place_of(key, around);
     struct yaml_node name = {.line = place.line, .column = place.column};
     if (!read_scalar(r, key, &name))
@@ -194,7 +207,7 @@ static bool read_document(struct reader *r, struct fy_parser *parser, struct fy_
     if (fy_parser_get_stream_error(parser)) {
         report(r, diag);
     } else if (second) {
-        fail(r, place_of(fy_document_root(second), (struct place){1, 1}),
+        fail(r, place_inside(fy_document_root(second), (struct place){1, 1}),
              "a second document starts here; put everything into one and take out the --- line");
     } else {
         struct fy_node *root = document ? fy_document_root(document) : NULL;

@@ -161,7 +161,7 @@ static bool parse_bool(const struct setting *setting, const char *text, void *va
         }
     }
     char quoted[80];
-    return error_set(err, ERROR_CONFIG, "%s is not yes or no; write true or false", shown(text, quoted, sizeof quoted));
+    return error_set(err, ERROR_CONFIG, "%s is not true or false; write yes or no", shown(text, quoted, sizeof quoted));
 }
 
 /* "a, b or c", each with `suffix`. */
@@ -184,10 +184,13 @@ static bool find_choice(const struct setting *setting, const char *text, int *re
             return true;
         }
     }
-    char quoted[80], list[200], hint[80];
+    char quoted[80], list[200];
+    const char *near = suggest(text, setting->choices);
+    shown(text, quoted, sizeof quoted);
     list_choices(setting->choices, "", list, sizeof list);
-    suggest_text(text, setting->choices, hint, sizeof hint);
-    return error_set(err, ERROR_CONFIG, "%s is unknown; write %s%s", shown(text, quoted, sizeof quoted), list, hint);
+    if (near)
+        return error_set(err, ERROR_CONFIG, "%s is not %s; did you mean \"%s\"?", quoted, list, near);
+    return error_set(err, ERROR_CONFIG, "%s is unknown; write %s", quoted, list);
 }
 
 static bool parse_choice(const struct setting *setting, const char *text, void *values, struct error *err)

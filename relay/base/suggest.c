@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #define WORD_MAX 64 /* longer words are nobody's typing slip */
@@ -51,17 +50,10 @@ const char *suggest(const char *word, const char *const *names)
             continue;
         size_t slips = distance(word, word_size, names[i], name_size);
         size_t longer = word_size > name_size ? word_size : name_size;
-        if (slips < best && slips * 3 <= longer + 1) {
+        if (slips < best && slips * 3 <= longer) {
             best = slips;
             ret = names[i];
         }
     }
-    return ret;
-}
-
-const char *suggest_text(const char *word, const char *const *names, char *ret, size_t size)
-{
-    const char *name = suggest(word, names);
-    snprintf(ret, size, name ? "; did you mean \"%s\"?" : "", name);
     return ret;
 }
