@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #define WORD_MAX 64 /* longer words are nobody's typing slip */
@@ -55,5 +56,14 @@ const char *suggest(const char *word, const char *const *names)
             ret = names[i];
         }
     }
+    return ret;
+}
+
+const char *suggest_text(const char *word, const char *const *names, char *ret, size_t size)
+{
+    const char *name = suggest(word, names);
+    ret[0] = '\0';
+    if (name)
+        snprintf(ret, size, "; did you mean \"%s\"?", name);
     return ret;
 }

@@ -8,4 +8,7 @@
  * three letters. A slip is a letter too many, missing, wrong, or swapped with its neighbour. Case is ignored. */
 const char *suggest(const char *word, const char *const *names);
 
+/* For messages: `; did you mean "NAME"?`, or empty. At most `size` bytes. Returns `ret`. */
+const char *suggest_text(const char *word, const char *const *names, char *ret, size_t size);
+
 #endif

@@ -1,0 +1,314 @@
+#include "relay/config.h"
+
+#include "relay/base/clock.h"
+#include "relay/base/file.h"
+#include "sinks/sink.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SINKS "sinks:\n  log: { type: discard }\n"
+
+static char path[64];
+
+static void setup(void)
+{
+    strcpy(path, "/tmp/config_test.XXXXXX");
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+}
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *out = fopen(name, "w");
+    ck_assert_ptr_nonnull(out);
+    fputs(text, out);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+static struct config *load(const char *text)
+{
+    struct error err;
+    write_file(path, text);
+    struct config *config = config_load(path, &err);
+    ck_assert_msg(config != NULL, "%s", err.text);
+    return config;
+}
+
+static void expect_error(const char *text, struct error *ret_err)
+{
+    write_file(path, text);
+    ck_assert_ptr_null(config_load(path, ret_err));
+}
+
+static const char article[] = "database: \"postgresql:///shop\"\n"
+                              "sinks:\n"
+                              "  log:  { type: file,  path: \"events.jsonl\" }\n"
+                              "  none: { type: discard, max_in_flight: 7 }\n"
+                              "queues:\n"
+                              "  orders:\n"
+                              "    table: public.events\n"
+                              "    columns: { id: no, key: order_id, type: status, created_at: created_at }\n"
+                              "    ordering: per_key\n"
+                              "    sink: log\n"
+                              "    destination: \"orders.{type}\"\n"
+                              "    after: archive\n"
+                              "    retry: { base: 2s, max: 5m, attempts: 3, on_exhausted: park }\n";
+
+START_TEST(every_value_of_a_queue_is_read)
+{
+    struct config *config = load(article);
+    ck_assert_str_eq(config->database, "postgresql:///shop");
+    ck_assert_uint_eq(config->sink_count, 2);
+    ck_assert_uint_eq(config->queue_count, 1);
+    const struct queue_config *queue = &config->queues[0];
+    ck_assert_str_eq(queue->name, "orders");
+    ck_assert_str_eq(queue->table, "public.events");
+    ck_assert_str_eq(queue->columns.id, "no"); /* and not false */
+    ck_assert_str_eq(queue->columns.key, "order_id");
+    ck_assert_str_eq(queue->columns.type, "status");
+    ck_assert_str_eq(queue->columns.created_at, "created_at");
+    ck_assert_ptr_null(queue->columns.payload);
+    ck_assert_str_eq(queue->sink, "log");
+    ck_assert_str_eq(queue->destination, "orders.{type}");
+    ck_assert_int_eq(queue->after, AFTER_ARCHIVE);
+    ck_assert_int_eq(queue->retry_base_us, 2 * SECOND_US);
+    ck_assert_int_eq(queue->retry_max_us, 300 * SECOND_US);
+    ck_assert_int_eq(queue->retry_attempts, 3);
+    ck_assert_int_eq(queue->on_exhausted, ON_EXHAUSTED_PARK);
+    ck_assert_int_eq(config_sink(config, "none")->max_in_flight, 7);
+    ck_assert_str_eq(config_sink(config, "log")->type->name, "file");
+    ck_assert_ptr_null(config_sink(config, "other"));
+    char place[100];
+    snprintf(place, sizeof place, "%s:6:3", path);
+    ck_assert_str_eq(queue->place, place);
+    config_free(config);
+}
+END_TEST
+
+START_TEST(what_is_left_out_has_its_default)
+{
+    struct config *config = load(SINKS "queues:\n  q: { sink: log, table: t }\n");
+    ck_assert_str_eq(config->database, "");
+    ck_assert_ptr_null(config->listen_database);
+    ck_assert_int_eq(config->prepared, PREPARED_AUTO);
+    ck_assert_int_eq(config->shutdown_timeout_us, 30 * SECOND_US);
+    ck_assert_int_eq(config->statement_timeout_us, 30 * SECOND_US);
+    ck_assert_int_eq(config->stats_interval_us, 10 * SECOND_US);
+    ck_assert_int_eq(config->sinks[0].max_in_flight, 256);
+    const struct queue_config *queue = &config->queues[0];
+    ck_assert_str_eq(queue->columns.id, "id");
+    ck_assert_ptr_null(queue->columns.key);
+    ck_assert_str_eq(queue->ordering, "per_key");
+    ck_assert_int_eq(queue->after, AFTER_DELETE);
+    ck_assert_int_eq(queue->retry_base_us, SECOND_US);
+    ck_assert_int_eq(queue->retry_max_us, 300 * SECOND_US);
+    ck_assert_int_eq(queue->retry_attempts, 12);
+    ck_assert_int_eq(queue->on_exhausted, ON_EXHAUSTED_DEAD_LETTER);
+    ck_assert_int_eq(queue->connections, 2);
+    ck_assert_int_eq(queue->keys_per_claim, 256);
+    ck_assert_int_eq(queue->max_events_per_key, 64);
+    ck_assert_int_eq(queue->max_batch_bytes, 4 << 20);
+    ck_assert_int_eq(queue->max_event_bytes, 0);
+    ck_assert_int_eq(queue->poll_min_us, 2 * MS_US);
+    ck_assert_int_eq(queue->poll_max_us, 100 * MS_US);
+    ck_assert_int_eq(queue->oldest_share, 50);
+    ck_assert_int_eq(queue->lock_class, 0);
+    ck_assert_ptr_null(queue->listen);
+    ck_assert_ptr_null(queue->where);
+    ck_assert_ptr_null(queue->destination);
+    config_free(config);
+}
+END_TEST
+
+START_TEST(queue_without_table_reads_our_own_with_all_columns)
+{
+    struct config *config = load(SINKS "queues:\n  q: { sink: log }\n");
+    const struct queue_config *queue = &config->queues[0];
+    ck_assert_str_eq(queue->table, "outbox.events");
+    ck_assert_str_eq(queue->columns.id, "id");
+    ck_assert_str_eq(queue->columns.key, "aggregateid");
+    ck_assert_str_eq(queue->columns.type, "type");
+    ck_assert_str_eq(queue->columns.payload, "payload");
+    ck_assert_str_eq(queue->columns.headers, "headers");
+    ck_assert_str_eq(queue->columns.event_id, "event_id");
+    ck_assert_str_eq(queue->columns.traceparent, "traceparent");
+    ck_assert_str_eq(queue->columns.created_at, "created_at");
+    config_free(config);
+}
+END_TEST
+
+START_TEST(variables_are_put_in_after_parsing)
+{
+    setenv("CONFIG_TEST_A", "x: { y } # \"z\" ${B} $$", 1);
+    setenv("CONFIG_TEST_EMPTY", "", 1);
+    unsetenv("CONFIG_TEST_UNSET");
+    struct config *config = load(SINKS "queues:\n"
+                                       "  q:\n"
+                                       "    sink: log\n"
+                                       "    where: ${CONFIG_TEST_A}/$$1/${CONFIG_TEST_UNSET:-d:-e}/"
+                                       "${CONFIG_TEST_EMPTY:-f}/${CONFIG_TEST_UNSET:-}\n");
+    ck_assert_str_eq(config->queues[0].where, "x: { y } # \"z\" ${B} $$/$1/d:-e/f/");
+    config_free(config);
+}
+END_TEST
+
+static const struct {
+    const char *file, *secret;
+} secret_files[] = {
+    {"host=db password=a$b",      "host=db password=a$b"   },
+    {"host=db password=a\n",      "host=db password=a"     },
+    {"host=db password=a\r\n",    "host=db password=a"     },
+    {"host=db password='a \n'\n", "host=db password='a \n'"},
+    {"host=db password=' a'\n\n", "host=db password=' a'\n"},
+};
+
+START_TEST(secret_comes_from_its_file_without_the_last_line_end)
+{
+    char secret[80], text[400];
+    snprintf(secret, sizeof secret, "%s.secret", path);
+    snprintf(text, sizeof text, "database_file: %s\n" SINKS "queues:\n  q: { sink: log }\n", secret);
+    write_file(secret, secret_files[_i].file);
+    struct config *config = load(text);
+    ck_assert_str_eq(config->database, secret_files[_i].secret);
+    config_free(config);
+    unlink(secret);
+}
+END_TEST
+
+static const char *const with_secret[] = {
+    "database: \"host=db password='hunter2 dbname=x\"\n",
+    "database: mysql://root:hunter2@db/shop\n",
+    "database: \"postgresql://shop:hunter2@[db/shop\"\n",
+    "database: \"hunter2${\"\n",
+    "database: \"hunter2$\"\n",
+    "database: \"hunter2${CONFIG_TEST_UNSET}\"\n",
+    "listen_database: \"hunter2=\\n'\"\n",
+    "database: shop\ndatabase_file: hunter2\n",
+};
+
+START_TEST(no_message_shows_a_secret)
+{
+    char text[400];
+    struct error err;
+    unsetenv("CONFIG_TEST_UNSET");
+    snprintf(text, sizeof text, "%s" SINKS "queues:\n  q: { sink: log }\n", with_secret[_i]);
+    expect_error(text, &err);
+    ck_assert_ptr_null(strstr(err.text, "hunter2"));
+}
+END_TEST
+
+START_TEST(databases_of_every_spelling_are_taken)
+{
+    static const char *const good[] = {"\"\"",
+                                       "shop",
+                                       "host=db dbname=shop",
+                                       "service=shop",
+                                       "postgresql:///shop",
+                                       "postgres://u:p%20w@h1:5432,h2/shop?sslmode=require",
+                                       "\"dbname = 'a b'\""};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "database: %s\n" SINKS "queues:\n  q: { sink: log }\n", good[i]);
+        config_free(load(text));
+    }
+}
+END_TEST
+
+START_TEST(queues_share_settings_by_merge_keys)
+{
+    struct config *config = load(SINKS "queues:\n"
+                                       "  a: &base\n"
+                                       "    sink: log\n"
+                                       "    table: a\n"
+                                       "    connections: 3\n"
+                                       "    retry: &retry { attempts: 4 }\n"
+                                       "  b:\n"
+                                       "    <<: *base\n"
+                                       "    table: b\n"
+                                       "  c: { sink: log, table: c, retry: *retry }\n");
+    ck_assert_str_eq(config->queues[0].table, "a");
+    ck_assert_str_eq(config->queues[1].table, "b");
+    ck_assert_int_eq(config->queues[1].connections, 3);
+    ck_assert_int_eq(config->queues[1].retry_attempts, 4);
+    ck_assert_int_eq(config->queues[2].retry_attempts, 4);
+    ck_assert_int_eq(config->queues[2].connections, 2);
+    config_free(config);
+}
+END_TEST
+
+START_TEST(one_table_may_serve_two_queues_that_divide_it)
+{
+    config_free(load(SINKS "queues:\n"
+                           "  even: { sink: log, table: t, where: id % 2 = 0 }\n"
+                           "  odd: { sink: log, table: public.t, where: id % 2 = 1 }\n"));
+}
+END_TEST
+
+START_TEST(braces_of_a_destination_may_be_doubled)
+{
+    struct config *config = load(SINKS "queues:\n  q: { sink: log, destination: \"{{a}}{key}.{some col}{{{id}}}\" }\n");
+    ck_assert_str_eq(config->queues[0].destination, "{{a}}{key}.{some col}{{{id}}}");
+    config_free(config);
+}
+END_TEST
+
+START_TEST(missing_file_is_told_by_its_name)
+{
+    struct error err;
+    ck_assert_ptr_null(config_load("/nonexistent/pgcourier.yaml", &err));
+    ck_assert_str_eq(err.text, "/nonexistent/pgcourier.yaml: cannot open: No such file or directory");
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
+START_TEST(documentation_is_what_the_tables_say)
+{
+    char *printed = NULL;
+    size_t printed_size, kept_size;
+    struct error err;
+    FILE *out = open_memstream(&printed, &printed_size);
+    config_print_reference(out);
+    fclose(out);
+    char *kept = file_read("docs/configuration.md", 1 << 20, &kept_size, &err);
+    ck_assert_msg(kept != NULL, "docs/configuration.md: %s", err.text);
+    ck_assert_msg(strcmp(kept, printed) == 0,
+                  "run: build/dev/pgcourier check-config --reference > docs/configuration.md");
+    free(kept);
+    free(printed);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("config");
+    TCase *tcase = tcase_create("config");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, every_value_of_a_queue_is_read);
+    tcase_add_test(tcase, what_is_left_out_has_its_default);
+    tcase_add_test(tcase, queue_without_table_reads_our_own_with_all_columns);
+    tcase_add_test(tcase, variables_are_put_in_after_parsing);
+    tcase_add_loop_test(tcase, secret_comes_from_its_file_without_the_last_line_end, 0,
+                        sizeof secret_files / sizeof secret_files[0]);
+    tcase_add_loop_test(tcase, no_message_shows_a_secret, 0, sizeof with_secret / sizeof with_secret[0]);
+    tcase_add_test(tcase, databases_of_every_spelling_are_taken);
+    tcase_add_test(tcase, queues_share_settings_by_merge_keys);
+    tcase_add_test(tcase, one_table_may_serve_two_queues_that_divide_it);
+    tcase_add_test(tcase, braces_of_a_destination_may_be_doubled);
+    tcase_add_test(tcase, missing_file_is_told_by_its_name);
+    tcase_add_test(tcase, documentation_is_what_the_tables_say);
+    SRunner *runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
