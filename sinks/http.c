@@ -1,0 +1,317 @@
+/* One POST an event, many at a time, through libcurl's multi interface.
+ *
+ * DESIGN. http_url.c says where to, http_headers.c with what header, http_request.c carries one event on a reused
+ * handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2). What is here is the sink contract:
+ * which requests exist, and the events that cannot become one. */
+#include "sinks/http_headers.h"
+#include "sinks/http_loop.h"
+#include "sinks/http_request.h"
+#include "sinks/sink.h"
+
+#include <stdlib.h>
+
+static const char *const url_schemes[] = {"http", "https", NULL};
+static const char *const proxy_schemes[] = {"http", "https", "socks5", "socks5h", NULL};
+static const char *const versions[] = {"1.1", "2", NULL};
+
+static const struct setting http_settings[] = {
+    {.name = "url",
+     .kind = SETTING_URL,
+     .offset = offsetof(struct http_settings, url),
+     .required = true,
+     .choices = url_schemes,
+     .help = "where to POST; a destination of the queue is appended to its path"},
+    {.name = "timeout",
+     .kind = SETTING_DURATION,
+     .offset = offsetof(struct http_settings, timeout_us),
+     .fallback = "15s",
+     .min = MS_US,
+     .max = 3600 * SECOND_US,
+     .help = "for the whole request, connecting included"},
+    {.name = "connect_timeout",
+     .kind = SETTING_DURATION,
+     .offset = offsetof(struct http_settings, connect_timeout_us),
+     .fallback = "5s",
+     .min = MS_US,
+     .max = 3600 * SECOND_US,
+     .help = "for name, connection and TLS"},
+    {.name = "connections",
+     .kind = SETTING_COUNT,
+     .offset = offsetof(struct http_settings, connections),
+     .fallback = "256",
+     .min = 1,
+     .max = 10000,
+     .help = "requests in flight at most; with HTTP/1.1 each has a connection of its own"},
+    {.name = "headers",
+     .kind = SETTING_MAP,
+     .offset = offsetof(struct http_settings, headers),
+     .help = "more request headers, sent with every event"},
+    {.name = "bearer_token",
+     .kind = SETTING_SECRET,
+     .offset = offsetof(struct http_settings, bearer_token),
+     .help = "sent as Authorization: Bearer"},
+    {.name = "content_type",
+     .kind = SETTING_TEXT,
+     .offset = offsetof(struct http_settings, content_type),
+     .help =
+         "of the body; by default application/json, text/plain or application/octet-stream after the column's type"},
+    {.name = "max_response",
+     .kind = SETTING_SIZE,
+     .offset = offsetof(struct http_settings, max_response),
+     .fallback = "64kB",
+     .min = 0,
+     .max = 1024 * 1024 * 1024,
+     .help = "bytes of an answer's body that are read; the rest is cut off"},
+    {.name = "ca_file",
+     .kind = SETTING_TEXT,
+     .offset = offsetof(struct http_settings, ca_file),
+     .help = "PEM file of the authorities to trust instead of the system's"},
+    {.name = "http_version",
+     .kind = SETTING_CHOICE,
+     .offset = offsetof(struct http_settings, http_version),
+     .fallback = "1.1",
+     .choices = versions,
+     .help = "2 needs https and is best with libcurl 8 or later"},
+    {.name = "proxy",
+     .kind = SETTING_URL,
+     .offset = offsetof(struct http_settings, proxy),
+     .choices = proxy_schemes,
+     .help = "proxy to go through; proxies of the environment are ignored"},
+    {.name = NULL                                                               },
+};
+
+struct http {
+    struct sink sink;
+    const struct http_settings *settings;
+    struct http_url url;
+    struct http_headers *headers;
+    struct http_loop *loop;
+    struct http_request **requests; /* all, made as needed, `connections` at most */
+    size_t request_count, request_max;
+    struct http_request *idle;
+    struct delivery *unsent; /* failed in submit(); their verdict is in sink_data */
+    CURL *probe;             /* NULL: none under way */
+    enum reach reach;        /* what the last probe found, until somebody asks */
+};
+
+/* A verdict that submit() found and must not give. */
+struct verdict_later {
+    enum verdict verdict;
+    struct error cause;
+};
+
+/* The one place where this sink looks at the wall clock: the receiver wants to know when an attempt was made, and a
+ * Retry-After may name a date. Nothing is timed by it. */
+static int64_t wall_s(void)
+{
+    return clock_wall_us() / SECOND_US;
+}
+
+static void http_free(struct http *http)
+{
+    for (size_t i = 0; i < http->request_count; i++)
+        http_request_free(http->requests[i]);
+    http_loop_close(http->loop);
+    http_headers_close(http->headers);
+    http_url_done(&http->url);
+    free(http->requests);
+    free(http);
+    curl_global_cleanup();
+}
+
+/* NULL when all are busy or memory is short. */
+static struct http_request *request_take(struct http *http)
+{
+    struct http_request *request = http->idle;
+    if (request) {
+        http->idle = request->next;
+        return request;
+    }
+    if (http->request_count == http->request_max)
+        return NULL;
+    request = http_request_new(http->settings, &http->url);
+    if (request)
+        http->requests[http->request_count++] = request;
+    return request;
+}
+
+static void request_give_back(struct http *http, struct http_request *request)
+{
+    request->d = NULL;
+    request->next = http->idle;
+    http->idle = request;
+}
+
+static bool http_start(struct http *http, struct error *err)
+{
+    const struct http_settings *settings = http->settings;
+    if (!http_url_init(&http->url, settings->url, err))
+        return false;
+    if (settings->bearer_token && http->url.user)
+        return error_set(err, ERROR_CONFIG, "bearer_token: the url has a user already; remove one of them");
+    if (settings->connect_timeout_us > settings->timeout_us)
+        return error_set(err, ERROR_CONFIG, "connect_timeout: longer than timeout, which includes it");
+    http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
+    if (!http->headers)
+        return false;
+    http->loop = http_loop_open((long)settings->connections);
+    /* The first request is made here, so that a libcurl which lacks something says so at the start. */
+    struct http_request *first = http->loop ? request_take(http) : NULL;
+    if (!first)
+        return error_set(err, ERROR_CONFIG, "libcurl %s lacks memory or a feature; 7.88 with TLS is needed",
+                         curl_version_info(CURLVERSION_NOW)->version);
+    request_give_back(http, first);
+    return true;
+}
+
+static struct sink *http_open(const char *name, const void *settings, struct error *err)
+{
+    (void)name;
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        error_set(err, ERROR_RESOURCE, "libcurl does not start");
+        return NULL;
+    }
+    struct http *http = memory_new(sizeof *http);
+    http->settings = settings;
+    http->request_max = (size_t)http->settings->connections;
+    http->requests = memory_array(http->request_max, sizeof(struct http_request *));
+    if (http_start(http, err))
+        return &http->sink;
+    http_free(http);
+    return NULL;
+}
+
+static void fail_later(struct http *http, struct delivery *d, enum verdict verdict, const struct error *cause)
+{
+    struct verdict_later *later = arena_alloc(d->arena, sizeof *later);
+    *later = (struct verdict_later){verdict, *cause};
+    d->sink_data = later;
+    d->next = http->unsent;
+    http->unsent = d;
+}
+
+static size_t http_submit(struct sink *sink, struct delivery *const ds[], size_t n, instant_us now)
+{
+    struct http *http = (struct http *)sink;
+    int64_t attempt_s = wall_s();
+    for (size_t i = 0; i < n; i++) {
+        struct http_request *request = request_take(http);
+        if (!request)
+            return i;
+        struct delivery *d = ds[i];
+        struct error err;
+        const char *target = http_url_join(&http->url, d->destination, d->arena, &err);
+        struct curl_slist *headers = target ? http_headers_build(http->headers, d, attempt_s, &err) : NULL;
+        if (!headers) {
+            request_give_back(http, request);
+            fail_later(http, d, VERDICT_REJECTED, &err);
+            continue;
+        }
+        http_request_start(request, d, target, headers);
+        if (http_loop_add(http->loop, request->easy, now))
+            continue;
+        request_give_back(http, request);
+        error_set(&err, ERROR_UNREACHABLE, "POST %s: libcurl does not start the request", http->url.base);
+        fail_later(http, d, VERDICT_RETRY, &err);
+    }
+    return n;
+}
+
+static void http_prepare(struct sink *sink, struct pollset *ps)
+{
+    const struct http *http = (const struct http *)sink;
+    if (http->unsent)
+        pollset_deadline(ps, 0);
+    http_loop_prepare(http->loop, ps);
+}
+
+static void resolve_unsent(struct http *http)
+{
+    for (struct delivery *d = http->unsent, *next; d; d = next) {
+        next = d->next;
+        const struct verdict_later *later = d->sink_data;
+        delivery_resolve(d, later->verdict, &later->cause);
+    }
+    http->unsent = NULL;
+}
+
+static void probe_end(struct http *http, enum reach reach)
+{
+    curl_easy_cleanup(http->probe);
+    http->probe = NULL;
+    http->reach = reach;
+}
+
+static void http_progress(struct sink *sink, const struct pollset *ps, instant_us now)
+{
+    struct http *http = (struct http *)sink;
+    resolve_unsent(http);
+    http_loop_progress(http->loop, ps, now);
+    CURLcode code;
+    CURL *easy;
+    while ((easy = http_loop_next(http->loop, &code))) {
+        if (easy == http->probe) {
+            probe_end(http, code == CURLE_OK ? REACH_YES : REACH_NO);
+            continue;
+        }
+        void *request = NULL;
+        curl_easy_getinfo(easy, CURLINFO_PRIVATE, &request);
+        http_request_finish(request, code, &http->url, wall_s());
+        request_give_back(http, request);
+    }
+}
+
+static enum reach http_probe(struct sink *sink, struct span destination, instant_us now)
+{
+    (void)destination; /* all are on the same host */
+    struct http *http = (struct http *)sink;
+    enum reach reach = http->reach;
+    http->reach = REACH_PENDING;
+    if (reach != REACH_PENDING || http->probe)
+        return reach;
+    http->probe = curl_easy_init();
+    if (!http->probe)
+        return REACH_NO;
+    /* A connection of its own, TLS included, and nothing is sent over it. */
+    bool ok = http_handle_init(http->probe, http->settings, &http->url) &&
+              curl_easy_setopt(http->probe, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&
+              curl_easy_setopt(http->probe, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK &&
+              curl_easy_setopt(http->probe, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
+              http_loop_add(http->loop, http->probe, now);
+    if (ok)
+        return REACH_PENDING;
+    probe_end(http, REACH_PENDING);
+    return REACH_NO;
+}
+
+static void http_close(struct sink *sink)
+{
+    struct http *http = (struct http *)sink;
+    resolve_unsent(http);
+    if (http->probe) {
+        http_loop_remove(http->loop, http->probe);
+        probe_end(http, REACH_NO);
+    }
+    for (size_t i = 0; i < http->request_count; i++) {
+        struct http_request *request = http->requests[i];
+        if (!request->d)
+            continue;
+        http_loop_remove(http->loop, request->easy);
+        delivery_fail(request->d, VERDICT_UNKNOWN, ERROR_UNREACHABLE, "POST %s: closed before the answer",
+                      http->url.base);
+    }
+    http_free(http);
+}
+
+const struct sink_type sink_http = {
+    .name = "http",
+    .help = "one POST request an event",
+    .settings = http_settings,
+    .settings_size = sizeof(struct http_settings),
+    .open = http_open,
+    .submit = http_submit,
+    .prepare = http_prepare,
+    .progress = http_progress,
+    .close = http_close,
+    .probe = http_probe,
+};

@@ -1,0 +1,56 @@
+/* sinks/http_request.h -- one request and what came back, on a libcurl handle that is used again and again.
+ *
+ *   http_request_new -> (http_request_start -> transfer -> http_request_finish)* -> http_request_free */
+#ifndef SINKS_HTTP_REQUEST_H
+#define SINKS_HTTP_REQUEST_H
+
+#include "relay/base/setting.h"
+#include "sinks/delivery.h"
+#include "sinks/http_url.h"
+#include "sinks/http_verdict.h"
+
+enum http_version { HTTP_VERSION_1_1, HTTP_VERSION_2 };
+
+struct http_settings {
+    char *url;
+    int64_t timeout_us, connect_timeout_us;
+    struct setting_map headers;
+    char *bearer_token, *content_type, *ca_file, *proxy;
+    int64_t max_response; /* bytes */
+    int http_version;     /* enum http_version */
+    int64_t connections;
+};
+
+#define HTTP_EXCERPT_MAX 200
+
+struct http_request {
+    CURL *easy;
+    struct delivery *d;        /* NULL while idle */
+    struct http_request *next; /* in the list of idle ones */
+
+    /* What happened so far. */
+    bool sent;     /* a byte of the request may have left */
+    bool answered; /* the header of a final answer is complete */
+    bool capped;   /* we stopped reading a body at max_response */
+    int64_t max_response, body_bytes, header_bytes;
+    char excerpt[HTTP_EXCERPT_MAX + 1]; /* of the body, printable */
+    char retry_after[64];
+    char why[CURL_ERROR_SIZE];
+};
+
+/* What every handle of the sink has in common, also that of the probe: where to, TLS, time limits. False when
+ * libcurl refuses an option. */
+bool http_handle_init(CURL *easy, const struct http_settings *settings, const struct http_url *url) MUST_CHECK;
+
+/* NULL when libcurl has no memory or refuses an option. Settings and url outlive it. */
+struct http_request *http_request_new(const struct http_settings *settings, const struct http_url *url);
+void http_request_free(struct http_request *request); /* not while a multi handle has it */
+
+/* Makes `request` carry `d` to `target` with `headers`; all borrowed until finish. The payload is not copied. */
+void http_request_start(struct http_request *request, struct delivery *d, const char *target,
+                        struct curl_slist *headers);
+
+/* Gives the delivery its verdict and forgets it. `wall_s` is for a Retry-After that names a date. */
+void http_request_finish(struct http_request *request, CURLcode code, const struct http_url *url, int64_t wall_s);
+
+#endif

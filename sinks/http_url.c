@@ -1,0 +1,153 @@
+#include "sinks/http_url.h"
+
+#include <curl/curl.h>
+#include <stdlib.h>
+
+static char *part(CURLU *parts, CURLUPart which, unsigned flags)
+{
+    char *text = NULL, *copy = NULL;
+    if (curl_url_get(parts, which, &text, flags) == CURLUE_OK)
+        copy = memory_text(text);
+    curl_free(text);
+    return copy;
+}
+
+static char *with_query(const char *base, const char *query)
+{
+    if (!query)
+        return memory_text(base);
+    size_t base_size = strlen(base), query_size = strlen(query);
+    char *whole = memory_new(base_size + query_size + 2);
+    memcpy(whole, base, base_size);
+    whole[base_size] = '?';
+    memcpy(whole + base_size + 1, query, query_size);
+    return whole;
+}
+
+bool http_url_init(struct http_url *ret, const char *text, struct error *err)
+{
+    if (strlen(text) > HTTP_URL_MAX)
+        return error_set(err, ERROR_CONFIG, "url: longer than %d bytes", HTTP_URL_MAX);
+    CURLU *parts = curl_url();
+    if (!parts)
+        return error_set(err, ERROR_RESOURCE, "url: out of memory");
+    /* The text itself may hold a password, so no message repeats it. */
+    bool ok = false;
+    char *scheme = NULL, *fragment = NULL;
+    CURLUcode code = curl_url_set(parts, CURLUPART_URL, text, CURLU_PATH_AS_IS);
+    if (code != CURLUE_OK) {
+        error_set(err, ERROR_CONFIG, "url: %s; write http://HOST[:PORT]/PATH or https://...", curl_url_strerror(code));
+        goto done;
+    }
+    scheme = part(parts, CURLUPART_SCHEME, 0);
+    if (!scheme || (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)) {
+        error_set(err, ERROR_CONFIG, "url: the scheme is not http or https");
+        goto done;
+    }
+    fragment = part(parts, CURLUPART_FRAGMENT, 0);
+    if (fragment) {
+        error_set(err, ERROR_CONFIG, "url: a #fragment is never sent; remove it");
+        goto done;
+    }
+    struct http_url url = {.https = strcmp(scheme, "https") == 0};
+    url.user = part(parts, CURLUPART_USER, CURLU_URLDECODE);
+    url.password = part(parts, CURLUPART_PASSWORD, CURLU_URLDECODE);
+    url.query = part(parts, CURLUPART_QUERY, 0);
+    curl_url_set(parts, CURLUPART_USER, NULL, 0);
+    curl_url_set(parts, CURLUPART_PASSWORD, NULL, 0);
+    curl_url_set(parts, CURLUPART_QUERY, NULL, 0);
+    url.base = part(parts, CURLUPART_URL, CURLU_PATH_AS_IS);
+    url.whole = with_query(url.base ? url.base : "", url.query);
+    *ret = url;
+    ok = true;
+done:
+    free(scheme);
+    free(fragment);
+    curl_url_cleanup(parts);
+    return ok;
+}
+
+void http_url_done(struct http_url *url)
+{
+    if (url->password)
+        explicit_bzero(url->password, strlen(url->password));
+    free(url->base);
+    free(url->query);
+    free(url->whole);
+    free(url->user);
+    free(url->password);
+    *url = (struct http_url){0};
+}
+
+/* RFC 3986 pchar without '%', and the slash between segments. */
+static bool stays(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("-._~!$&'()*+,;=:@/", c));
+}
+
+static bool has_dot_segment(struct span path)
+{
+    for (size_t start = 0; start <= path.size;) {
+        const char *slash = start < path.size ? memchr(path.data + start, '/', path.size - start) : NULL;
+        size_t end = slash ? (size_t)(slash - path.data) : path.size;
+        struct span segment = {path.data + start, end - start};
+        if (span_equal(segment, SPAN_LITERAL(".")) || span_equal(segment, SPAN_LITERAL("..")))
+            return true;
+        start = end + 1;
+    }
+    return false;
+}
+
+static bool check_path(struct span path, struct error *err)
+{
+    for (size_t i = 0; i < path.size; i++)
+        if ((unsigned char)path.data[i] < ' ' || path.data[i] == 0x7f)
+            return error_set(err, ERROR_REFUSED, "destination: control character 0x%02x at byte %zu of the path",
+                             (unsigned)(unsigned char)path.data[i], i + 1);
+    if (has_dot_segment(path))
+        return error_set(err, ERROR_REFUSED, "destination: a path segment is \".\" or \"..\"");
+    return true;
+}
+
+const char *http_url_join(const struct http_url *url, struct span destination, struct arena *arena, struct error *err)
+{
+    if (destination.size == 0)
+        return url->whole;
+    if (destination.data[0] == '/')
+        destination = (struct span){destination.data + 1, destination.size - 1};
+    if (!check_path(destination, err))
+        return NULL;
+    size_t base_size = strlen(url->base), query_size = url->query ? strlen(url->query) : 0;
+    while (base_size > 0 && url->base[base_size - 1] == '/')
+        base_size--;
+    if (destination.size > HTTP_URL_MAX) {
+        error_set(err, ERROR_REFUSED, "destination: a path of %zu bytes is too long", destination.size);
+        return NULL;
+    }
+    char *text = arena_alloc(arena, base_size + 3 * destination.size + query_size + 3), *out = text;
+    memcpy(out, url->base, base_size);
+    out += base_size;
+    *out++ = '/';
+    for (size_t i = 0; i < destination.size; i++) {
+        unsigned char c = (unsigned char)destination.data[i];
+        if (stays((char)c)) {
+            *out++ = (char)c;
+            continue;
+        }
+        *out++ = '%';
+        *out++ = "0123456789ABCDEF"[c >> 4];
+        *out++ = "0123456789ABCDEF"[c & 15];
+    }
+    if (url->query) {
+        *out++ = '?';
+        memcpy(out, url->query, query_size);
+        out += query_size;
+    }
+    if (out - text > HTTP_URL_MAX) {
+        error_set(err, ERROR_REFUSED, "destination: a URL of %zu bytes is too long, %d is the most",
+                  (size_t)(out - text), HTTP_URL_MAX);
+        return NULL;
+    }
+    return text;
+}
