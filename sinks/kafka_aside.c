@@ -1,0 +1,135 @@
+#include "sinks/kafka_aside.h"
+
+#include "relay/base/arena.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Shorter than what close() may take, so that a probe under way does not hold it up. */
+#define METADATA_TIMEOUT_MS 800
+
+struct kafka_aside {
+    pthread_t thread;
+    atomic_bool done;
+    int wake_fd; /* our own copy: the caller may have closed its own by the time this is over */
+    rd_kafka_t *rk;
+    char *topic; /* NULL: destroy */
+    enum reach reach;
+    size_t before_count;
+    struct kafka_aside *before[];
+};
+
+static enum reach ask(rd_kafka_t *rk, const char *topic)
+{
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
+    if (!rkt)
+        return REACH_YES; /* no topic of that name can be: let the event be rejected for it */
+    const struct rd_kafka_metadata *md = NULL;
+    enum reach reach = REACH_NO;
+    if (rd_kafka_metadata(rk, 0, rkt, &md, METADATA_TIMEOUT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (md->topic_cnt == 1 && md->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR && md->topics[0].partition_cnt > 0)
+            reach = REACH_YES;
+        rd_kafka_metadata_destroy(md);
+    }
+    rd_kafka_topic_destroy(rkt);
+    return reach;
+}
+
+static void *run(void *arg)
+{
+    struct kafka_aside *aside = arg;
+    for (size_t i = 0; i < aside->before_count; i++)
+        kafka_aside_free(aside->before[i], INSTANT_NEVER);
+    if (aside->topic)
+        aside->reach = ask(aside->rk, aside->topic);
+    else
+        rd_kafka_destroy(aside->rk);
+    int fd = aside->wake_fd;
+    atomic_store(&aside->done, true);
+    /* From here on the owner may be done with us: only `fd` is ours. */
+    uint64_t one = 1;
+    ssize_t ignored = write(fd, &one, sizeof one);
+    (void)ignored;
+    close(fd);
+    return NULL;
+}
+
+/* Signals are the main thread's: this one gets none. */
+static bool start(struct kafka_aside *aside)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&aside->thread, NULL, run, aside);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed == 0;
+}
+
+static struct kafka_aside *aside_new(rd_kafka_t *rk, const char *topic, size_t before_count, int wake_fd)
+{
+    struct kafka_aside *aside = memory_new(sizeof *aside + before_count * sizeof(struct kafka_aside *));
+    aside->rk = rk;
+    aside->topic = memory_text(topic);
+    aside->wake_fd = dup(wake_fd);
+    return aside;
+}
+
+static void aside_release(struct kafka_aside *aside)
+{
+    free(aside->topic);
+    free(aside);
+}
+
+struct kafka_aside *kafka_aside_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
+{
+    struct kafka_aside *aside = aside_new(rk, topic, 0, wake_fd);
+    if (aside->wake_fd >= 0 && start(aside))
+        return aside;
+    close(aside->wake_fd);
+    aside_release(aside);
+    return NULL;
+}
+
+struct kafka_aside *kafka_aside_destroy(rd_kafka_t *rk, struct kafka_aside *const before[], size_t n, int wake_fd)
+{
+    struct kafka_aside *aside = aside_new(rk, NULL, n, wake_fd);
+    for (size_t i = 0; i < n; i++)
+        aside->before[aside->before_count++] = before[i];
+    if (start(aside))
+        return aside;
+    run(aside);
+    aside_release(aside);
+    return NULL;
+}
+
+bool kafka_aside_done(struct kafka_aside *aside)
+{
+    return atomic_load(&aside->done);
+}
+
+enum reach kafka_aside_reach(const struct kafka_aside *aside)
+{
+    return aside->reach;
+}
+
+static bool join_until(struct kafka_aside *aside, instant_us deadline)
+{
+    if (deadline == INSTANT_NEVER || atomic_load(&aside->done))
+        return pthread_join(aside->thread, NULL) == 0;
+    struct timespec until = {.tv_sec = deadline / SECOND_US, .tv_nsec = deadline % SECOND_US * 1000};
+    return pthread_clockjoin_np(aside->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+}
+
+void kafka_aside_free(struct kafka_aside *aside, instant_us deadline)
+{
+    if (!aside)
+        return;
+    if (join_until(aside, deadline))
+        aside_release(aside);
+    else
+        pthread_detach(aside->thread); /* a few hundred bytes, once, in a process that is about to end */
+}

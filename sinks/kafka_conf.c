@@ -1,0 +1,121 @@
+#include "sinks/kafka_conf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct property {
+    const char *name, *value;
+};
+
+/* Where we differ from librdkafka's own defaults. docs/sinks/kafka.md says why in more words. */
+static const struct property defaults[] = {
+    {"enable.idempotence",                 "true"          }, /* its own retries neither duplicate nor reorder */
+    {"partitioner",                        "murmur2_random"}, /* the same partition as Java, Debezium and Kafka Streams */
+    {"message.timeout.ms",                 "30000"         }, /* an event must not hold its claim for five minutes */
+    {"linger.ms",                          "5"             }, /* one event of a key at a time: waiting costs latency twice */
+    {"compression.codec",                  "lz4"           }, /* built in everywhere, cheap */
+    {"allow.auto.create.topics",           "false"         }, /* a wrong destination is an error, not a new topic */
+    {"topic.metadata.propagation.max.ms",  "2000"          },
+    {"topic.metadata.refresh.interval.ms", "30000"         },
+    {"queue.buffering.max.messages",       "100000"        }, /* beyond any max_in_flight; the engine bounds the bytes */
+    {"queue.buffering.max.kbytes",         "262144"        },
+    {"socket.keepalive.enable",            "true"          },
+    {"socket.nagle.disable",               "true"          }, /* default only since 2.10 */
+    {"reconnect.backoff.ms",               "100"           },
+    {"reconnect.backoff.max.ms",           "1000"          }, /* back within seconds of the broker's return */
+    {"client.id",                          "pgcourier"     },
+    {"log.queue",                          "true"          }, /* the log comes to our queue, not to stderr */
+};
+
+/* What a property must be in the end, whatever was given. */
+static const struct {
+    const char *name, *value, *why;
+} musts[] = {
+    {"enable.idempotence",         "true",  "without it a retry of librdkafka can reorder and duplicate events"},
+    {"delivery.report.only.error", "false", "without delivery reports nothing is ever acknowledged"            },
+    {"log.queue",                  "true",  "the log of librdkafka would go to stderr"                         },
+};
+
+static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct error *err)
+{
+    char text[256];
+    if (rd_kafka_conf_set(conf, name, value, text, sizeof text) == RD_KAFKA_CONF_OK)
+        return true;
+    return error_set(err, ERROR_CONFIG, "kafka properties: %s: %s; see CONFIGURATION.md of librdkafka %s", name, text,
+                     rd_kafka_version_str());
+}
+
+static bool set_secret(rd_kafka_conf_t *conf, const char *name, const char *value, struct error *err)
+{
+    /* Not through set(): its text quotes the value. */
+    if (!value || rd_kafka_conf_set(conf, name, value, NULL, 0) == RD_KAFKA_CONF_OK)
+        return true;
+    return error_set(err, ERROR_CONFIG, "kafka: librdkafka %s refuses the given %s", rd_kafka_version_str(), name);
+}
+
+static bool set_all(rd_kafka_conf_t *conf, const struct kafka_settings *settings, struct error *err)
+{
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++)
+        if (!set(conf, defaults[i].name, defaults[i].value, err))
+            return false;
+    for (size_t i = 0; i < settings->properties.count; i++) {
+        const struct setting_pair *pair = &settings->properties.pairs[i];
+        if (!strstr(pair->name, "password") && !strstr(pair->name, "secret") && !strstr(pair->name, ".pem")
+                ? !set(conf, pair->name, pair->value, err)
+                : !set_secret(conf, pair->name, pair->value, err))
+            return false;
+    }
+    return set_secret(conf, "sasl.password", settings->sasl_password, err) &&
+           set_secret(conf, "ssl.key.password", settings->ssl_key_password, err);
+}
+
+/* Empty when the property is not set. */
+static const char *get(const rd_kafka_conf_t *conf, const char *name, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (rd_kafka_conf_get(conf, name, text, &size) != RD_KAFKA_CONF_OK)
+        text[0] = '\0';
+    return text;
+}
+
+static bool check(const rd_kafka_conf_t *conf, struct error *err)
+{
+    char text[512];
+    for (size_t i = 0; i < sizeof musts / sizeof musts[0]; i++)
+        if (strcmp(get(conf, musts[i].name, text, sizeof text), musts[i].value) != 0)
+            return error_set(err, ERROR_CONFIG, "kafka properties: %s must be %s: %s", musts[i].name, musts[i].value,
+                             musts[i].why);
+    if (get(conf, "transactional.id", text, sizeof text)[0])
+        return error_set(err, ERROR_CONFIG,
+                         "kafka properties: transactional.id is not supported: events are sent outside transactions; "
+                         "remove it");
+    if (kafka_conf_number(conf, "message.timeout.ms") <= 0)
+        return error_set(err, ERROR_CONFIG,
+                         "kafka properties: message.timeout.ms must not be 0: an undeliverable event would wait for "
+                         "ever");
+    if (!get(conf, "bootstrap.servers", text, sizeof text)[0] && kafka_conf_number(conf, "test.mock.num.brokers") == 0)
+        return error_set(err, ERROR_CONFIG,
+                         "kafka properties: bootstrap.servers is missing; give the brokers, e.g. bootstrap.servers: "
+                         "\"kafka-1:9092,kafka-2:9092\"");
+    return true;
+}
+
+rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, bool single, struct error *err)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    if (!set_all(conf, settings, err) || !check(conf, err))
+        goto failed;
+    if (single && (!set(conf, "batch.num.messages", "1", err) || !set(conf, "linger.ms", "0", err)))
+        goto failed;
+    rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
+    return conf;
+failed:
+    rd_kafka_conf_destroy(conf);
+    return NULL;
+}
+
+int64_t kafka_conf_number(const rd_kafka_conf_t *conf, const char *property)
+{
+    char text[64];
+    return strtoll(get(conf, property, text, sizeof text), NULL, 10);
+}

@@ -1,0 +1,345 @@
+#include "sinks/kafka_producer.h"
+
+#include "relay/base/arena.h"
+#include "sinks/kafka_message.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* With some brokers left, a partition without leader is normal for as long as an election takes (the controller
+ * notices a dead broker after 9 s), and idempotence makes waiting free of duplicates. Giving up is not. */
+#define STALLED_AFTER_US (10 * SECOND_US)
+/* After a fatal error what is in flight may still be acked; after a purge the reports are already on their way. */
+#define FATAL_GRACE_US SECOND_US
+#define PURGE_GRACE_US (500 * MS_US)
+#define RENEW_PAUSE_US (100 * MS_US)
+#define RENEW_PAUSE_MAX_US (5 * SECOND_US)
+#define PROBE_FORGOTTEN_US (5 * SECOND_US)
+#define CLOSE_RESERVE_US (200 * MS_US)
+
+/* ---- what is in librdkafka ---- */
+
+static void link_waiting(struct kafka_producer *p, struct delivery *d)
+{
+    d->sink_data = NULL;
+    d->next = p->waiting;
+    if (d->next)
+        d->next->sink_data = d;
+    p->waiting = d;
+    p->waiting_count++;
+}
+
+static void report(struct kafka_producer *p, struct delivery *d, rd_kafka_resp_err_t code, rd_kafka_msg_status_t status)
+{
+    struct delivery *before = d->sink_data;
+    if (before)
+        before->next = d->next;
+    else
+        p->waiting = d->next;
+    if (d->next)
+        d->next->sink_data = before;
+    p->waiting_count--;
+    p->report(p->report_context, d, code, status);
+}
+
+static void report_all(struct kafka_producer *p)
+{
+    while (p->waiting)
+        report(p, p->waiting, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED);
+}
+
+/* ---- the handle's life ---- */
+
+static bool handle_new(struct kafka_producer *p, struct error *err)
+{
+    char text[256];
+    rd_kafka_conf_t *conf = rd_kafka_conf_dup(p->conf);
+    p->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
+    if (!p->rk) {
+        rd_kafka_conf_destroy(conf);
+        return error_set(err, ERROR_CONFIG, "librdkafka %s: %s", rd_kafka_version_str(), text);
+    }
+    const uint64_t one = 1;
+    p->queue = rd_kafka_queue_get_main(p->rk);
+    rd_kafka_set_log_queue(p->rk, NULL); /* NULL: the main queue */
+    rd_kafka_queue_io_event_enable(p->queue, p->wake_fd, &one, sizeof one);
+    p->state = KAFKA_RUNNING;
+    p->troubled = p->all_down = p->purged = false;
+    p->until = INSTANT_NEVER;
+    return true;
+}
+
+static void queue_leave(struct kafka_producer *p)
+{
+    if (!p->queue)
+        return;
+    rd_kafka_queue_io_event_enable(p->queue, -1, NULL, 0);
+    rd_kafka_queue_destroy(p->queue);
+    p->queue = NULL;
+}
+
+/* Hands the handle, and the probes that use it, to a thread that ends them. */
+static struct kafka_aside *handle_give_away(struct kafka_producer *p)
+{
+    struct kafka_aside *before[KAFKA_PROBES_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
+        struct kafka_probe *probe = &p->probes[i];
+        if (probe->aside)
+            before[n++] = probe->aside;
+        free(probe->topic);
+        *probe = (struct kafka_probe){0};
+    }
+    queue_leave(p);
+    struct kafka_aside *aside = kafka_aside_destroy(p->rk, before, n, p->wake_fd);
+    p->rk = NULL;
+    return aside;
+}
+
+static struct kafka_aside **free_retired_slot(struct kafka_producer *p)
+{
+    struct kafka_aside **slot = NULL;
+    for (size_t i = 0; i < KAFKA_RETIRED_MAX; i++) {
+        if (p->retired[i] && kafka_aside_done(p->retired[i])) {
+            kafka_aside_free(p->retired[i], INSTANT_NEVER);
+            p->retired[i] = NULL;
+        }
+        if (!p->retired[i])
+            slot = &p->retired[i];
+    }
+    return slot;
+}
+
+static int64_t renew_pause_us(unsigned renewals)
+{
+    if (renewals <= 1)
+        return 0;
+    int64_t pause_us = RENEW_PAUSE_US;
+    for (unsigned i = 2; i < renewals && pause_us < RENEW_PAUSE_MAX_US; i++)
+        pause_us *= 2;
+    return pause_us < RENEW_PAUSE_MAX_US ? pause_us : RENEW_PAUSE_MAX_US;
+}
+
+static void retire(struct kafka_producer *p, instant_us now)
+{
+    struct kafka_aside **slot = free_retired_slot(p);
+    if (!slot) {
+        /* That many handles hang in their destruction: making more would only add to them. */
+        p->until = now + SECOND_US;
+        return;
+    }
+    *slot = handle_give_away(p);
+    p->state = KAFKA_RETIRED;
+    p->until = now + renew_pause_us(++p->renewals);
+}
+
+static void renew(struct kafka_producer *p, instant_us now)
+{
+    struct error err;
+    if (handle_new(p, &err))
+        return;
+    snprintf(p->cause, sizeof p->cause, "%s", err.text);
+    p->until = now + renew_pause_us(++p->renewals);
+}
+
+static void purge(struct kafka_producer *p, instant_us now)
+{
+    rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+    p->state = KAFKA_DRAINING;
+    p->purged = true;
+    p->until = now + PURGE_GRACE_US;
+}
+
+/* ---- events ---- */
+
+static void take_reports(struct kafka_producer *p, rd_kafka_event_t *event, instant_us now)
+{
+    const rd_kafka_message_t *message;
+    while ((message = rd_kafka_event_message_next(event))) {
+        rd_kafka_msg_status_t status = rd_kafka_message_status(message);
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            p->news_at = now;
+            p->troubled = p->all_down = false;
+            p->renewals = 0;
+        }
+        report(p, message->_private, message->err, status);
+    }
+}
+
+static void take_fatal(struct kafka_producer *p, instant_us now)
+{
+    char text[200] = "";
+    rd_kafka_resp_err_t code = rd_kafka_fatal_error(p->rk, text, sizeof text);
+    snprintf(p->cause, sizeof p->cause, "the producer failed for good and is replaced: %s: %s", rd_kafka_err2name(code),
+             text);
+    if (p->state == KAFKA_RUNNING) {
+        p->state = KAFKA_DRAINING;
+        p->purged = false;
+        p->until = now + FATAL_GRACE_US;
+    }
+}
+
+static void take_error(struct kafka_producer *p, rd_kafka_event_t *event, instant_us now)
+{
+    rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+    if (code == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event)) {
+        take_fatal(p, now);
+        return;
+    }
+    p->troubled = true;
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        p->all_down = true;
+    else if (p->state == KAFKA_RUNNING)
+        snprintf(p->cause, sizeof p->cause, "%s", rd_kafka_event_error_string(event));
+}
+
+static void take_events(struct kafka_producer *p, instant_us now)
+{
+    rd_kafka_event_t *event;
+    while (p->queue && (event = rd_kafka_queue_poll(p->queue, 0))) {
+        if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_DR)
+            take_reports(p, event, now);
+        else if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR)
+            take_error(p, event, now);
+        rd_kafka_event_destroy(event);
+    }
+}
+
+/* ---- the contract ---- */
+
+bool kafka_producer_open(struct kafka_producer *p, struct error *err)
+{
+    return handle_new(p, err);
+}
+
+rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct delivery *d, rd_kafka_headers_t *headers,
+                                        instant_us now)
+{
+    if (p->state != KAFKA_RUNNING)
+        return RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
+    const struct event *event = d->event;
+    /* The RD_KAFKA_V_ macros spelled out: they are statement expressions, which -Wpedantic refuses. Not produceva():
+     * in 2.0.2 it frees headers twice when the topic is not there. */
+    rd_kafka_resp_err_t code = rd_kafka_producev(p->rk, RD_KAFKA_VTYPE_TOPIC, d->destination.data,               //
+                                                 RD_KAFKA_VTYPE_KEY, event->key.data, event->key.size,           //
+                                                 RD_KAFKA_VTYPE_VALUE, event->payload.data, event->payload.size, //
+                                                 RD_KAFKA_VTYPE_TIMESTAMP, kafka_message_timestamp_ms(event),    //
+                                                 RD_KAFKA_VTYPE_HEADERS, headers,                                //
+                                                 RD_KAFKA_VTYPE_MSGFLAGS, RD_KAFKA_MSG_F_COPY,                   //
+                                                 RD_KAFKA_VTYPE_OPAQUE, (void *)d, RD_KAFKA_VTYPE_END);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (p->waiting_count == 0)
+            p->news_at = now;
+        link_waiting(p, d);
+    } else if (code == RD_KAFKA_RESP_ERR__FATAL) {
+        take_fatal(p, now);
+    }
+    return code;
+}
+
+/* When to stop waiting for acks. */
+static instant_us give_up_at(const struct kafka_producer *p)
+{
+    if (p->state != KAFKA_RUNNING || p->waiting_count == 0 || !p->troubled)
+        return INSTANT_NEVER;
+    return p->news_at + (p->all_down ? p->down_after_us : STALLED_AFTER_US);
+}
+
+static void drain(struct kafka_producer *p, instant_us now)
+{
+    if (p->waiting_count > 0 && now >= p->until) {
+        if (p->purged) {
+            /* A thread of the old handle hangs, most likely in a name lookup. Do not wait for it, and never look at
+             * its reports again. */
+            queue_leave(p);
+            report_all(p);
+        } else {
+            purge(p, now);
+        }
+    }
+    if (p->waiting_count == 0)
+        retire(p, now);
+}
+
+void kafka_producer_serve(struct kafka_producer *p, instant_us now)
+{
+    take_events(p, now);
+    if (now >= give_up_at(p))
+        purge(p, now);
+    if (p->state == KAFKA_DRAINING)
+        drain(p, now);
+    if (p->state == KAFKA_RETIRED && now >= p->until)
+        renew(p, now);
+}
+
+instant_us kafka_producer_deadline(const struct kafka_producer *p)
+{
+    return p->state == KAFKA_RUNNING ? give_up_at(p) : p->until;
+}
+
+/* ---- probes ---- */
+
+static void probe_end(struct kafka_probe *probe)
+{
+    kafka_aside_free(probe->aside, INSTANT_NEVER);
+    free(probe->topic);
+    *probe = (struct kafka_probe){0};
+}
+
+static enum reach probe_take(struct kafka_probe *probe)
+{
+    if (!kafka_aside_done(probe->aside))
+        return REACH_PENDING;
+    enum reach reach = kafka_aside_reach(probe->aside);
+    probe_end(probe);
+    return reach;
+}
+
+enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now)
+{
+    if (p->state != KAFKA_RUNNING)
+        return REACH_PENDING;
+    struct kafka_probe *place = NULL;
+    for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
+        struct kafka_probe *probe = &p->probes[i];
+        if (probe->aside && strcmp(probe->topic, topic) == 0)
+            return probe_take(probe);
+        /* Nobody came for the answer: that circuit is gone. */
+        if (probe->aside && now - probe->started > PROBE_FORGOTTEN_US && kafka_aside_done(probe->aside))
+            probe_end(probe);
+        if (!probe->aside)
+            place = probe;
+    }
+    struct kafka_aside *aside = place ? kafka_aside_metadata(p->rk, topic, p->wake_fd) : NULL;
+    if (aside)
+        *place = (struct kafka_probe){.aside = aside, .topic = memory_text(topic), .started = now};
+    return REACH_PENDING;
+}
+
+/* ---- the end ---- */
+
+static void flush_until(struct kafka_producer *p, instant_us deadline)
+{
+    for (instant_us now = clock_now(); p->queue && p->waiting_count > 0 && now < deadline; now = clock_now()) {
+        rd_kafka_event_t *event = rd_kafka_queue_poll(p->queue, (int)((deadline - now) / MS_US) + 1);
+        if (event && rd_kafka_event_type(event) == RD_KAFKA_EVENT_DR)
+            take_reports(p, event, now);
+        if (event)
+            rd_kafka_event_destroy(event);
+    }
+}
+
+void kafka_producer_close(struct kafka_producer *p, instant_us now, instant_us deadline)
+{
+    if (p->rk) {
+        flush_until(p, deadline - CLOSE_RESERVE_US);
+        if (p->waiting_count > 0)
+            purge(p, now);
+        flush_until(p, deadline - CLOSE_RESERVE_US / 2);
+        queue_leave(p);
+        report_all(p);
+        kafka_aside_free(handle_give_away(p), deadline);
+    }
+    for (size_t i = 0; i < KAFKA_RETIRED_MAX; i++)
+        kafka_aside_free(p->retired[i], deadline);
+}

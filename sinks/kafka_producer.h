@@ -1,0 +1,79 @@
+/* sinks/kafka_producer.h -- one librdkafka producer that is replaced when it is beyond use.
+ *
+ *   kafka_producer_open -> (kafka_producer_send* -> kafka_producer_serve)* -> kafka_producer_close
+ *
+ * DESIGN. A producer is RUNNING until one of two things happens: librdkafka calls it fatal, or the cluster is gone and
+ * deliveries would sit in it while the engine holds a transaction for them. Then it is DRAINING: what it holds is
+ * purged and reported, within a second or two. With nothing left it is RETIRED: a thread of its own destroys the old
+ * handle, because that can block, and after a pause that grows a new handle takes over. Everything runs on the
+ * caller's thread but that one call. Payloads are copied into librdkafka, so a handle that is still being destroyed
+ * never looks at memory of a delivery that has its verdict. */
+#ifndef SINKS_KAFKA_PRODUCER_H
+#define SINKS_KAFKA_PRODUCER_H
+
+#include "sinks/kafka_aside.h"
+#include "sinks/sink.h"
+
+#include <librdkafka/rdkafka.h>
+
+#define KAFKA_PROBES_MAX 8
+#define KAFKA_RETIRED_MAX 4
+
+enum kafka_state { KAFKA_RUNNING, KAFKA_DRAINING, KAFKA_RETIRED };
+
+/* Says what became of one delivery. */
+typedef void kafka_report(void *context, struct delivery *d, rd_kafka_resp_err_t code, rd_kafka_msg_status_t status);
+
+struct kafka_probe {
+    struct kafka_aside *aside; /* NULL: free */
+    char *topic;
+    instant_us started;
+};
+
+struct kafka_producer {
+    const rd_kafka_conf_t *conf; /* borrowed; each handle gets a copy */
+    int wake_fd;                 /* borrowed; an eventfd */
+    int64_t down_after_us;
+    kafka_report *report;
+    void *report_context;
+
+    enum kafka_state state;
+    rd_kafka_t *rk; /* NULL when RETIRED */
+    rd_kafka_queue_t *queue;
+    struct delivery *waiting; /* in librdkafka: list by next, back links in sink_data */
+    size_t waiting_count;
+
+    instant_us news_at; /* the last ack, or the first send after there was nothing to wait for */
+    bool troubled;      /* a connection failed since the last ack */
+    bool all_down;      /* and so did all others */
+    bool purged;        /* DRAINING: do not wait for acks any more */
+    instant_us until;   /* DRAINING: then harder measures; RETIRED: then a new handle */
+    unsigned renewals;  /* since the last ack */
+    char cause[256];    /* the last trouble in librdkafka's words */
+
+    struct kafka_probe probes[KAFKA_PROBES_MAX];
+    struct kafka_aside *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
+};
+
+/* `p` is zeroed but for the first group of fields. False and *err (ERROR_CONFIG) when librdkafka refuses the
+ * configuration. */
+bool kafka_producer_open(struct kafka_producer *p, struct error *err) MUST_CHECK;
+
+/* Hands one event over; topic and headers are checked by then. On NO_ERROR `d` is reported later and `headers` are
+ * gone, otherwise both stay with the caller. Any code but _QUEUE_FULL is final for this attempt. */
+rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct delivery *d, rd_kafka_headers_t *headers,
+                                        instant_us now);
+
+/* Reports what is known and moves the state on. */
+void kafka_producer_serve(struct kafka_producer *p, instant_us now);
+
+/* When serve() wants to be called without a wake-up; INSTANT_NEVER if not. */
+instant_us kafka_producer_deadline(const struct kafka_producer *p);
+
+/* As in sinks/sink.h. */
+enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now);
+
+/* Gives everything that is left to report, as _PURGE_INFLIGHT, at the latest at `deadline`. */
+void kafka_producer_close(struct kafka_producer *p, instant_us now, instant_us deadline);
+
+#endif
