@@ -10,6 +10,7 @@
 static const struct command *const commands[] = {
     &command_migrate,
     &command_check_config,
+    &command_status,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -42,6 +42,10 @@ declare
     key_text text;
     sequence text;
 begin
+    -- `pgcourier dead retry` puts an event back under the id it had.
+    if current_setting('outbox.keep_id', true) = 'on' then
+        return new;
+    end if;
     execute format('select ($1).%I::text', tg_argv[0]) using new into key_text;
     if key_text is null then
         return new;

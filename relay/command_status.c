@@ -1,0 +1,194 @@
+#include "relay/base/statement.h"
+#include "relay/command.h"
+#include "relay/query.h"
+#include "relay/table.h"
+#include "sql_text.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNT_LIMIT "100000" /* counting more would read the table to say what an estimate says */
+
+struct status_options {
+    const char *config_path;
+    bool json;
+};
+
+struct status {
+    const char *queue, *table;
+    int64_t waiting;
+    bool estimated;
+    double oldest_s; /* negative: nothing waits, or no created_at is mapped */
+    int64_t parked, closed, dead;
+};
+
+static const struct argp_option options[] = {
+    {"config",             'c', "FILE", 0, "the configuration", 0},
+    {"json",              'j', NULL, 0, "a JSON document, for programs", 0},
+    {0}
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct status_options *given = state->input;
+    switch (key) {
+    case 'c':
+        given->config_path = arg;
+        return 0;
+    case 'j':
+        given->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (!given->config_path)
+            argp_error(state, "give the configuration with -c FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Prints for each queue how many events wait, the age of the oldest, and how many keys are parked (of these, "
+           "closed until somebody resumes them) and events dead. Above " COUNT_LIMIT " waiting events the number is an "
+           "estimate, marked with ~.",
+};
+
+static PGresult *ask(PGconn *conn, const char *what, const char *template, const struct sql_variable *variables,
+                     const char *const *params, struct error *err)
+{
+    char *sql = sql_render(template, variables, err);
+    if (!sql)
+        return NULL;
+    int count = 0;
+    while (params[count])
+        count++;
+    PGresult *result = query(conn, what, sql, count, params, err);
+    free(sql);
+    return result;
+}
+
+static bool ask_table(PGconn *conn, const struct queue_config *queue, const struct table *table, struct status *ret,
+                      struct error *err)
+{
+    const struct sql_variable variables[] = {
+        {"table",      table->name_sql                                                    },
+        {"id",         table->id_sql                                                      },
+        {"where",      queue->where ? queue->where : "true"                               },
+        {"created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz"},
+        {NULL,         NULL                                                               }
+    };
+    const char *limits[] = {COUNT_LIMIT, table->name_sql, NULL};
+    PGresult *result = ask(conn, table->plain_name, sql_status_waiting, variables, limits, err);
+    if (!result)
+        return false;
+    int64_t counted = query_int(result, 0, 0), guess = query_int(result, 0, 1);
+    PQclear(result);
+    ret->estimated = counted >= strtoll(COUNT_LIMIT, NULL, 10);
+    ret->waiting = ret->estimated && guess > counted ? guess : counted;
+    result = ask(conn, table->plain_name, sql_status_oldest, variables, &limits[2], err);
+    if (!result)
+        return false;
+    const char *oldest = PQntuples(result) ? query_text(result, 0, 0) : NULL;
+    ret->oldest_s = oldest ? strtod(oldest, NULL) : -1;
+    PQclear(result);
+    return true;
+}
+
+static bool ask_state(PGconn *conn, struct status *ret, struct error *err)
+{
+    PGresult *result = query(conn, "outbox.status_parked", sql_status_state, 1, &ret->queue, err);
+    if (!result)
+        return false;
+    ret->parked = query_int(result, 0, 0);
+    ret->closed = query_int(result, 0, 1);
+    ret->dead = query_int(result, 0, 2);
+    PQclear(result);
+    return true;
+}
+
+static void print_age(double seconds)
+{
+    if (seconds < 0)
+        printf("%10s", "-");
+    else if (seconds < 120)
+        printf("%8.1f s", seconds);
+    else if (seconds < 7200)
+        printf("%8.1f m", seconds / 60);
+    else
+        printf("%8.1f h", seconds / 3600);
+}
+
+static void print_line(const struct status *status)
+{
+    char waiting[32];
+    snprintf(waiting, sizeof waiting, "%s%" PRId64, status->estimated ? "~" : "", status->waiting);
+    printf("%-20s %10s ", status->queue, waiting);
+    print_age(status->oldest_s);
+    printf(" %8" PRId64 " %8" PRId64 " %8" PRId64 "\n", status->parked, status->closed, status->dead);
+}
+
+static json_t *to_json(const struct status *status)
+{
+    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:I, s:I, s:I}", "queue", status->queue, "table", status->table,
+                     "waiting", (json_int_t)status->waiting, "estimated", (int)status->estimated, "oldest_age_s",
+                     status->oldest_s < 0 ? json_null() : json_real(status->oldest_s), "parked",
+                     (json_int_t)status->parked, "closed", (json_int_t)status->closed, "dead",
+                     (json_int_t)status->dead);
+}
+
+static bool show_queue(PGconn *conn, const struct queue_config *queue, json_t *ret_list, struct error *err)
+{
+    struct table *table = table_inspect(conn, queue, err);
+    if (!table)
+        return false;
+    struct status status = {.queue = queue->name, .table = table->plain_name};
+    bool ok = ask_table(conn, queue, table, &status, err) && ask_state(conn, &status, err);
+    if (ok && ret_list)
+        json_array_append_new(ret_list, to_json(&status));
+    else if (ok)
+        print_line(&status);
+    table_free(table);
+    return ok;
+}
+
+static bool show_queues(PGconn *conn, const struct config *config, json_t *ret_list, struct error *err)
+{
+    if (!ret_list)
+        printf("%-20s %10s %10s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "dead");
+    for (size_t i = 0; i < config->queue_count; i++)
+        if (!show_queue(conn, &config->queues[i], ret_list, err))
+            return false;
+    return true;
+}
+
+static void print_json(json_t *list)
+{
+    json_t *document = json_pack("{s:O}", "queues", list);
+    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(document);
+}
+
+static int run(int argc, char **argv)
+{
+    struct status_options given = {0};
+    struct error err = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    struct config *config = config_load(given.config_path, &err);
+    PGconn *conn = config ? command_connect(config->database, "status", &err) : NULL;
+    json_t *list = given.json ? json_array() : NULL;
+    bool ok = conn && show_queues(conn, config, list, &err);
+    if (ok && list)
+        print_json(list);
+    json_decref(list);
+    PQfinish(conn);
+    config_free(config);
+    return ok ? EXIT_OK : command_fail(&err);
+}
+
+const struct command command_status = {"status", "print how each queue stands", run};
