@@ -1,0 +1,250 @@
+#include "relay/base/suggest.h"
+#include "relay/command.h"
+#include "relay/dead.h"
+#include "relay/query.h"
+#include "sql_text.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct dead_options {
+    const char *verb, *config_path;
+    struct dead_filter filter;
+    const char *limit;
+    bool all, json;
+};
+
+static const struct argp_option options[] = {
+    {"config",             'c', "FILE", 0, "the configuration", 0},
+    {"queue",              'q', "NAME", 0, "only this queue", 0},
+    {"key", 'k', "KEY", 0, "only this key", 0},
+    {"id",                    'i', "ID", 0, "only the event with this id", 0},
+    {"all",    'a', NULL, 0, "retry, drop: everything that the others leave", 0},
+    {"limit",                   'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
+    {"json",                   'j', NULL, 0, "list, show: a JSON array, for programs", 0},
+    {0               }
+};
+
+static bool is_number(const char *text)
+{
+    char *end;
+    return *text && (strtoll(text, &end, 10), *end == '\0');
+}
+
+static void check_arguments(const struct dead_options *given, struct argp_state *state)
+{
+    if (!given->verb)
+        argp_error(state, "say what to do: list, show, retry or drop");
+    if (!given->config_path)
+        argp_error(state, "give the configuration with -c FILE");
+    bool acts = given->verb && (strcmp(given->verb, "retry") == 0 || strcmp(given->verb, "drop") == 0);
+    if (acts && !given->all && !given->filter.key && !given->filter.id)
+        argp_error(state, "%s: give --key, --id or --all", given->verb);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct dead_options *given = state->input;
+    const struct {
+        int key;
+        const char **to;
+        bool number;
+    } texts[] = {
+        {'c', &given->config_path,  false},
+        {'q', &given->filter.queue, false},
+        {'k', &given->filter.key,   false},
+        {'i', &given->filter.id,    true },
+        {'n', &given->limit,        true },
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].key == key) {
+            if (texts[i].number && !is_number(arg))
+                argp_error(state, "\"%s\" is not a number", arg);
+            *texts[i].to = arg;
+            return 0;
+        }
+    switch (key) {
+    case 'a':
+        given->all = true;
+        return 0;
+    case 'j':
+        given->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (given->verb)
+            argp_error(state, "one of list, show, retry and drop at a time");
+        given->verb = arg;
+        return 0;
+    case ARGP_KEY_END:
+        check_arguments(given, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "list|show|retry|drop",
+    .doc = "Dead letters (events taken out of their queue after the last attempt) and closed keys (on_exhausted: park)."
+           "\vlist prints them, show prints dead letters whole, payload included.\n"
+           "retry puts dead letters back into their table under the ids they had, so they arrive in order among "
+           "themselves, but after later events that went on without them; and it opens closed keys, whose order is "
+           "whole.\n"
+           "drop forgets dead letters; of a closed key it deletes the event that failed, and the key goes on.\n"
+           "retry needs INSERT on the queue's table, which outbox_relay does not have.",
+};
+
+/* The columns of sql/dead/dead_list.sql; dead_show.sql has more behind them. */
+enum {
+    DEAD_QUEUE,
+    DEAD_ID,
+    DEAD_KEY,
+    DEAD_TYPE,
+    DEAD_ATTEMPTS,
+    DEAD_AT,
+    DEAD_REASON,
+    DEAD_JSON,
+    DEAD_CREATED_AT,
+    DEAD_TABLE,
+    DEAD_ROW
+};
+
+static const char *or_dash(const PGresult *rows, int row, int column)
+{
+    const char *text = query_text(rows, row, column);
+    return text ? text : "-";
+}
+
+static void print_row(const PGresult *rows, int row, const char *state)
+{
+    printf("%-7s %-16s %12s %-20s %-16s %4s %s %s\n", state, query_text(rows, row, DEAD_QUEUE),
+           query_text(rows, row, DEAD_ID), or_dash(rows, row, DEAD_KEY), or_dash(rows, row, DEAD_TYPE),
+           query_text(rows, row, DEAD_ATTEMPTS), query_text(rows, row, DEAD_AT), query_text(rows, row, DEAD_REASON));
+}
+
+static void print_whole(const PGresult *rows, int row)
+{
+    printf("queue       %s\nid          %s\nkey         %s\ntype        %s\ntable       %s\ncreated at  %s\n"
+           "died at     %s\nattempts    %s\nreason      %s\nrow         %s\n\n",
+           query_text(rows, row, DEAD_QUEUE), query_text(rows, row, DEAD_ID), or_dash(rows, row, DEAD_KEY),
+           or_dash(rows, row, DEAD_TYPE), query_text(rows, row, DEAD_TABLE), or_dash(rows, row, DEAD_CREATED_AT),
+           query_text(rows, row, DEAD_AT), query_text(rows, row, DEAD_ATTEMPTS), query_text(rows, row, DEAD_REASON),
+           query_text(rows, row, DEAD_ROW));
+}
+
+/* PostgreSQL made the JSON, so that a row goes out as it was stored. */
+static void print_json(const PGresult *rows, size_t *printed)
+{
+    for (int row = 0; row < PQntuples(rows); row++)
+        printf("%s%s", (*printed)++ ? ",\n" : "", query_text(rows, row, DEAD_JSON));
+}
+
+static PGresult *find(PGconn *conn, const char *sql, const struct dead_options *given, struct error *err)
+{
+    const char *params[] = {given->filter.queue, given->filter.key, given->filter.id,
+                            given->limit ? given->limit : "1000"};
+    return query(conn, "dead letters", sql, 4, params, err);
+}
+
+static bool list(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    (void)config;
+    PGresult *dead = find(conn, sql_dead_list, given, err);
+    PGresult *closed = dead ? find(conn, sql_dead_list_closed, given, err) : NULL;
+    size_t printed = 0;
+    if (closed && given->json) {
+        putchar('[');
+        print_json(dead, &printed);
+        print_json(closed, &printed);
+        puts("]");
+    } else if (closed) {
+        printf("%-7s %-16s %12s %-20s %-16s %4s %-20s %s\n", "state", "queue", "id", "key", "type", "tries", "since",
+               "reason");
+        for (int row = 0; row < PQntuples(dead); row++)
+            print_row(dead, row, "dead");
+        for (int row = 0; row < PQntuples(closed); row++)
+            print_row(closed, row, "closed");
+    }
+    bool ok = closed != NULL;
+    PQclear(dead);
+    PQclear(closed);
+    return ok;
+}
+
+static bool show(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    (void)config;
+    PGresult *dead = find(conn, sql_dead_show, given, err);
+    if (!dead)
+        return false;
+    size_t printed = 0;
+    if (given->json) {
+        putchar('[');
+        print_json(dead, &printed);
+        puts("]");
+    }
+    for (int row = 0; !given->json && row < PQntuples(dead); row++)
+        print_whole(dead, row);
+    PQclear(dead);
+    return true;
+}
+
+static bool act(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    bool retry = strcmp(given->verb, "retry") == 0;
+    struct dead_counts counts = {0};
+    bool known = given->filter.queue == NULL, ok = true;
+    for (size_t i = 0; ok && i < config->queue_count; i++) {
+        const struct queue_config *queue = &config->queues[i];
+        if (given->filter.queue && strcmp(given->filter.queue, queue->name) != 0)
+            continue;
+        known = true;
+        ok = dead_act(conn, queue, retry ? DEAD_RETRY : DEAD_DROP, &given->filter, &counts, err);
+    }
+    if (!known)
+        return error_set(err, ERROR_CONFIG, "%s has no queue \"%s\"", given->config_path, given->filter.queue);
+    printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
+           counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");
+    return ok;
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err);
+} verbs[] = {
+    {"list",  list},
+    {"show",  show},
+    {"retry", act },
+    {"drop",  act },
+};
+
+static bool run_verb(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(verbs[i].name, given->verb) == 0)
+            return verbs[i].run(conn, config, given, err);
+    const char *const names[] = {"list", "show", "retry", "drop", NULL};
+    char hint[48];
+    return error_set(err, ERROR_USAGE, "dead: no such thing to do as \"%s\"%s", given->verb,
+                     suggest_text(given->verb, names, hint, sizeof hint));
+}
+
+static int run(int argc, char **argv)
+{
+    struct dead_options given = {0};
+    struct error err = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    struct config *config = config_load(given.config_path, &err);
+    PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;
+    bool ok = conn && run_verb(conn, config, &given, &err);
+    PQfinish(conn);
+    config_free(config);
+    return ok ? EXIT_OK : command_fail(&err);
+}
+
+const struct command command_dead = {"dead", "list, show, retry or drop what was given up", run};

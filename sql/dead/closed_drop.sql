@@ -1,0 +1,30 @@
+-- Deletes the event that a closed key failed on and opens the key at its next event, if there is one: relays may have
+-- passed that id already. Everything here sees the table as it was, so the head is told apart by its id.
+-- :table, :id, :key_is (rows e of the table: the key's events, by $2); :closed as in closed_retry.sql
+-- $1 queue text, $2 key or event id text, $3 only this event id bigint or null
+-- -> count bigint: keys opened, also when the event was gone already
+with head as (
+    select p.event_id
+      from outbox.parked p
+     where p.queue = $1::text
+       and p.next_at = 'infinity'
+       and :closed
+       and ($3::bigint is null or p.event_id = $3::bigint)
+), dropped as (
+    delete from :table e using head h where e.:id = h.event_id
+), next as (
+    select h.event_id as head_id, min(e.:id) as id
+      from head h
+      left join :table e on e.:id <> h.event_id and :key_is
+     group by h.event_id
+), moved as (
+    update outbox.parked p
+       set event_id = n.id, attempts = 0, next_at = now(), last_error = '', updated_at = now()
+      from next n
+     where p.queue = $1::text and p.event_id = n.head_id and n.id is not null
+), removed as (
+    delete from outbox.parked p
+     using next n
+     where p.queue = $1::text and p.event_id = n.head_id and n.id is null
+)
+select count(*) from head;

@@ -1,0 +1,16 @@
+-- What one `dead retry` or `dead drop` goes through: each key with dead letters or closed, and each event without a key.
+-- $1 queue text, $2 key text or null, $3 event id bigint or null
+-- -> key text (null: without a key), event_id text (only without a key)
+select d.key, case when d.key is null then d.event_id end
+  from outbox.dead d
+ where d.queue = $1
+   and ($2::text is null or d.key = $2)
+   and ($3::bigint is null or d.event_id = $3)
+union
+select case when not p.keyless then p.key end, case when p.keyless then p.event_id end
+  from outbox.parked p
+ where p.next_at = 'infinity'
+   and p.queue = $1
+   and ($2::text is null or (p.key = $2 and not p.keyless))
+   and ($3::bigint is null or p.event_id = $3)
+ order by 1, 2;

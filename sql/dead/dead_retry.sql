@@ -1,0 +1,28 @@
+-- Puts the dead letters of one key back into their table, under the ids they had, and points the relays at the first:
+-- it lies below the ids they look at now. One statement, so all of it or nothing.
+-- :table, :columns, :fields; :match (rows d of outbox.dead: one key's, or one event's, by $2); :keyless, :conflict
+-- $1 queue text, $2 key or event id text, $3 only this event id bigint or null
+-- -> count bigint
+with taken as (
+    delete from outbox.dead d
+     where d.queue = $1::text
+       and :match
+       and ($3::bigint is null or d.event_id = $3::bigint)
+    returning d.event_id, d.original
+), put as (
+    insert into :table (:columns) overriding system value
+    select :fields
+      from taken t
+     cross join lateral json_populate_record(null:::table, t.original) r
+     order by t.event_id
+    returning 1
+), pointed as (
+    insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at)
+    select $1::text, case when :keyless then '' else $2::text end, min(t.event_id), :keyless, 0, now()
+      from taken t
+    having count(*) > 0
+    on conflict :conflict do update
+       set event_id = least(p.event_id, excluded.event_id), attempts = 0, next_at = now(), last_error = '',
+           updated_at = now()
+)
+select count(*) from put;
