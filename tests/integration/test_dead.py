@@ -1,0 +1,230 @@
+"""pgcourier dead: what was given up comes back as it was, in order, and running relays are told."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.servers import run_command, wait_until
+
+CONFIG = """
+database: "{dsn}"
+sinks:
+  none: {{ type: discard }}
+queues:
+  orders:
+    table: public.events
+    columns: {{ id: id, {key} type: status }}
+    sink: none
+"""
+
+ARTICLE = "create table public.events (id bigserial primary key, order_id bigint, status text not null, created_at timestamptz not null default now())"
+
+
+@pytest.fixture
+def shop(db, tmp_path):
+    return Shop(db, tmp_path)
+
+
+class Shop:
+    """One queue over public.events, and what a relay would have left behind."""
+
+    def __init__(self, db, folder):
+        self.db = db
+        self.path = folder / "pgcourier.yaml"
+        self.create(ARTICLE)
+
+    def create(self, table, key="key: order_id,"):
+        self.db.query("drop table if exists public.events")
+        self.db.query(table)
+        self.path.write_text(CONFIG.format(dsn=self.db.dsn, key=key))
+
+    def dead(self, *arguments, code=0):
+        done = run_command("dead", *arguments, "-c", str(self.path))
+        assert done.returncode == code, done.stderr + done.stdout
+        return done.stdout if code == 0 else done.stderr
+
+    def kill(self, event_id, key="order_id", reason="refused"):
+        """Dead-letters an event as settle does."""
+        self.db.query(
+            f"with gone as (delete from public.events e where id = %s returning e.*)"
+            f" insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original)"
+            f" select 'orders', g.id, g.{key}::text, 'paid', %s, 12, 'public.events', row_to_json(g) from gone g",
+            (event_id, reason))
+
+    def park(self, event_id, key, next_at="infinity", keyless=False):
+        self.db.query("insert into outbox.parked (queue, key, event_id, keyless, attempts, next_at, last_error)"
+                      " values ('orders', %s, %s, %s, 12, %s, 'no')", (key, event_id, keyless, next_at))
+
+    def insert(self, *keys):
+        return [self.db.value("insert into public.events (order_id, status) values (%s, 'paid') returning id", (key,))
+                for key in keys]
+
+    def parked(self):
+        return self.db.query("select key, event_id, keyless, attempts, next_at <= now() from outbox.parked order by event_id")
+
+    def ids(self):
+        return [row[0] for row in self.db.query("select id from public.events order by id")]
+
+
+def test_retry_puts_the_row_back_as_it_was_and_points_the_relays_at_it(shop):
+    first, second, _ = shop.insert(7, 7, 8)
+    before = shop.db.query("select * from public.events where id = %s", (first,))
+    shop.kill(first)
+    shop.kill(second)
+    assert shop.dead("retry", "--key", "7") == "retried 2 dead letters, opened 0 closed keys\n"
+    assert shop.db.query("select * from public.events where id = %s", (first,)) == before
+    assert shop.parked() == [("7", first, False, 0, True)]
+    assert shop.db.value("select count(*) from outbox.dead") == 0
+
+
+def test_every_type_of_column_survives_the_round_trip(shop):
+    shop.create("create table public.events (id bigint generated always as identity primary key, order_id text, status text,"
+                " payload json, doc jsonb, bytes bytea, at timestamptz, amount numeric, real8 float8, tags text[],"
+                " twice bigint generated always as (id * 2) stored, \"odd \"\"name\" uuid)")
+    shop.db.query("insert into public.events (order_id, status, payload, doc, bytes, at, amount, real8, tags, \"odd \"\"name\")"
+                  " values (E'k\\u00e9y\\'', 's', '{\"b\" : 1,  \"a\":[1e400, 0.10], \"a\": \"\\u00e9\"}', '{\"x\": 0.10}',"
+                  " '\\x00ff0a27', '2026-01-02 03:04:05.123456+02', 1e30, 0.1, array['a,b', null, '\"'], gen_random_uuid())")
+    everything = "select e::text, payload::text from public.events e"
+    before = shop.db.query(everything)
+    shop.kill(1)
+    shop.dead("retry", "--all")
+    assert shop.db.query(everything) == before
+
+
+def test_retry_of_one_id_leaves_the_others_of_its_key(shop):
+    ids = shop.insert(7, 7, 7)
+    for event_id in ids:
+        shop.kill(event_id)
+    shop.dead("retry", "--id", str(ids[1]))
+    assert shop.ids() == [ids[1]]
+    assert shop.db.query("select event_id from outbox.dead order by 1") == [(ids[0],), (ids[2],)]
+
+
+def test_retry_lowers_the_head_of_a_key_that_is_parked_already(shop):
+    first, second = shop.insert(7, 7)
+    shop.kill(first)
+    shop.park(second, "7", next_at="2099-01-01")
+    shop.dead("retry", "--key", "7")
+    assert shop.parked() == [("7", first, False, 0, True)]
+
+
+def test_an_event_without_a_key_is_retried_alone(shop):
+    first, second = shop.insert(None, None)
+    shop.kill(first)
+    shop.kill(second)
+    shop.dead("retry", "--id", str(second))
+    assert shop.parked() == [("", second, True, 0, True)]
+    shop.dead("retry", "--all")
+    assert shop.parked() == [("", first, True, 0, True), ("", second, True, 0, True)]
+
+
+def test_a_retried_id_is_kept_where_the_ordering_trigger_draws_ids(shop):
+    shop.db.query("select outbox.install_ordering('public.events', 'order_id')")
+    (first,) = shop.insert(7)
+    shop.kill(first)
+    shop.dead("retry", "--all")
+    assert shop.ids() == [first]
+
+
+LOCK_CLASS = 1120964849  # FNV-1a of "pgcourier:public.events"
+
+
+@pytest.mark.parametrize("key_type, key, lock", [
+    ("bigint", "-5", "hashint8(-5)"), ("int", "5", "hashint8(5)"), ("text", "k", "hashtext('k')"),
+    ("uuid", "00000000-0000-0000-0000-00000000000a", "hashtext('00000000-0000-0000-0000-00000000000a')")])
+def test_retry_waits_for_the_delivery_of_its_key(shop, key_type, key, lock):
+    shop.create(f"create table public.events (id bigserial primary key, order_id {key_type}, status text)")
+    shop.db.query(f"insert into public.events (order_id) values ('{key}')")
+    shop.kill(1)
+    relay = shop.db.connect(autocommit=False)
+    relay.cursor().execute(f"select pg_advisory_xact_lock({LOCK_CLASS}, {lock})")
+    with ThreadPoolExecutor(1) as pool:
+        retry = pool.submit(shop.dead, "retry", "--all")
+        wait_until(lambda: shop.db.value("select count(*) from pg_locks where locktype = 'advisory' and not granted"
+                                         " and database = (select oid from pg_database where datname = current_database())"),
+                   20, "the retry to wait")
+        assert shop.ids() == []
+        relay.rollback()
+        assert "retried 1" in retry.result()
+    relay.close()
+    assert shop.ids() == [1]
+
+
+def test_retry_gives_up_on_a_key_that_stays_busy(shop):
+    (first,) = shop.insert(7)
+    shop.kill(first)
+    relay = shop.db.connect(autocommit=False)
+    relay.cursor().execute(f"select pg_advisory_xact_lock({LOCK_CLASS}, hashint8(7))")
+    message = shop.dead("retry", "--all", code=75)
+    assert message == "pgcourier: queue orders, key 7: waiting for its lock: canceling statement due to lock timeout\n"
+    relay.close()
+    assert shop.db.value("select count(*) from outbox.dead") == 1
+
+
+def test_a_closed_key_is_opened_at_the_event_it_failed_on(shop):
+    first, _ = shop.insert(7, 7)
+    shop.park(first, "7")
+    assert shop.dead("retry", "--key", "7") == "retried 0 dead letters, opened 1 closed key\n"
+    assert shop.parked() == [("7", first, False, 0, True)]
+
+
+def test_a_key_that_only_waits_is_not_touched(shop):
+    (first,) = shop.insert(7)
+    shop.park(first, "7", next_at="2099-01-01")
+    assert "opened 0" in shop.dead("retry", "--all")
+    assert "opened 0" in shop.dead("drop", "--all")
+    assert shop.parked() == [("7", first, False, 12, False)] and shop.ids() == [first]
+
+
+def test_drop_deletes_the_head_of_a_closed_key_and_goes_on_with_the_next(shop):
+    first, second, other = shop.insert(7, 7, 8)
+    shop.park(first, "7")
+    assert shop.dead("drop", "--key", "7") == "dropped 0 dead letters, opened 1 closed key\n"
+    assert shop.ids() == [second, other]
+    assert shop.parked() == [("7", second, False, 0, True)]
+
+
+def test_drop_of_the_last_event_of_a_closed_key_leaves_nothing(shop):
+    first, keyless = shop.insert(7, None)
+    shop.park(first, "7")
+    shop.park(keyless, "", keyless=True)
+    assert "opened 2" in shop.dead("drop", "--all")
+    assert shop.ids() == [] and shop.parked() == []
+
+
+def test_drop_forgets_dead_letters_and_nothing_else(shop):
+    first, second = shop.insert(7, 8)
+    shop.kill(first)
+    shop.kill(second)
+    shop.dead("drop", "--key", "7")
+    assert shop.db.query("select event_id from outbox.dead") == [(second,)] and shop.ids() == []
+
+
+def test_list_and_show_say_what_is_there(shop):
+    first, second = shop.insert(7, None)
+    shop.kill(first, reason="answered 422")
+    shop.park(second, "", keyless=True)
+    listed = json.loads(shop.dead("list", "--json"))
+    assert [(row["state"], row["id"], row["key"], row["reason"]) for row in listed] == [
+        ("dead", first, "7", "answered 422"), ("closed", second, None, "no")]
+    assert "answered 422" in shop.dead("list") and "closed" in shop.dead("list")
+    assert json.loads(shop.dead("list", "--json", "--key", "8")) == []
+    (shown,) = json.loads(shop.dead("show", "--id", str(first), "--json"))
+    assert shown["row"]["order_id"] == 7
+    assert '"order_id":7' in shop.dead("show", "--key", "7")
+
+
+def test_wrong_uses_are_named(shop):
+    assert "give --key, --id or --all" in shop.dead("retry", code=64)
+    assert 'as "retrry"; did you mean "retry"?' in shop.dead("retrry", code=64)
+    assert 'has no queue "order"' in shop.dead("retry", "--all", "--queue", "order", code=78)
+    assert '"x" is not a number' in shop.dead("list", "--id", "x", code=64)
+
+
+def test_a_failure_leaves_the_dead_letter_where_it_is(shop):
+    (first,) = shop.insert(7)
+    shop.kill(first)
+    shop.db.query("insert into public.events (id, order_id, status) values (%s, 7, 'again')", (first,))
+    assert "duplicate key" in shop.dead("retry", "--all", code=75)
+    assert shop.db.value("select count(*) from outbox.dead") == 1 and shop.parked() == []
