@@ -184,8 +184,7 @@ static bool add(struct build *build, const char *name, struct span value, struct
     build->total += name_size + size;
     if (build->total > HTTP_HEADERS_TOTAL_MAX)
         return error_set(err, ERROR_REFUSED, "headers: more than %d bytes in all", HTTP_HEADERS_TOTAL_MAX);
-    char *line = arena_alloc(build->arena, name_size + size + 3), *out = line + name_size;
-    memcpy(line, name, name_size);
+    char *line = arena_alloc(build->arena, name_size + size + 3), *out = stpcpy(line, name);
     *out++ = size ? ':' : ';'; /* see fixed_add() */
     if (size)
         *out++ = ' ';

@@ -16,11 +16,8 @@ static char *with_query(const char *base, const char *query)
 {
     if (!query)
         return memory_text(base);
-    size_t base_size = strlen(base), query_size = strlen(query);
-    char *whole = memory_new(base_size + query_size + 2);
-    memcpy(whole, base, base_size);
-    whole[base_size] = '?';
-    memcpy(whole + base_size + 1, query, query_size);
+    char *whole = memory_new(strlen(base) + strlen(query) + 2);
+    stpcpy(stpcpy(stpcpy(whole, base), "?"), query);
     return whole;
 }
 

@@ -1,0 +1,273 @@
+#include "sinks/http_headers.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct arena *arena;
+static struct event event;
+static struct delivery d;
+static struct setting_pair pair = {"X-Source", "shop"};
+static struct setting_map extra = {&pair, 1};
+static struct http_headers *headers;
+static struct error err;
+
+static void start(void)
+{
+    arena = arena_new();
+    event = (struct event){.id = 812, .payload = span_of("{}"), .payload_kind = PAYLOAD_JSON};
+    d = (struct delivery){.event = &event, .arena = arena};
+    headers = http_headers_open(&extra, NULL, NULL, &err);
+    ck_assert_ptr_nonnull(headers);
+}
+
+static void stop(void)
+{
+    http_headers_close(headers);
+    arena_free(arena);
+}
+
+static size_t count(const struct curl_slist *list, const char *line)
+{
+    size_t found = 0;
+    for (; list; list = list->next)
+        found += strcmp(list->data, line) == 0;
+    return found;
+}
+
+/* How many lines start with `name`, whatever their value. */
+static size_t named(const struct curl_slist *list, const char *name)
+{
+    size_t found = 0;
+    for (; list; list = list->next)
+        found += strncasecmp(list->data, name, strlen(name)) == 0 && strchr(":;", list->data[strlen(name)]);
+    return found;
+}
+
+static struct curl_slist *built(void)
+{
+    struct curl_slist *list = http_headers_build(headers, &d, 1700000000, &err);
+    ck_assert_ptr_nonnull(list);
+    return list;
+}
+
+static void refuses(const char *part)
+{
+    ck_assert_ptr_null(http_headers_build(headers, &d, 1700000000, &err));
+    ck_assert_int_eq(err.kind, ERROR_REFUSED);
+    ck_assert_msg(strstr(err.text, part) != NULL, "%s", err.text);
+}
+
+START_TEST(webhook_id_is_the_uuid_or_else_the_number)
+{
+    ck_assert_uint_eq(count(built(), "webhook-id: 812"), 1);
+    event.event_id = span_of("5f1b9a3e-0c1d-4f5e-8a6b-1c2d3e4f5a6b");
+    ck_assert_uint_eq(count(built(), "webhook-id: 5f1b9a3e-0c1d-4f5e-8a6b-1c2d3e4f5a6b"), 1);
+    ck_assert_uint_eq(count(built(), "event-id: 812"), 1);
+    event.event_id = span_of("a.b");
+    refuses("dot");
+}
+END_TEST
+
+START_TEST(timestamp_is_the_attempts)
+{
+    ck_assert_uint_eq(count(built(), "webhook-timestamp: 1700000000"), 1);
+}
+END_TEST
+
+START_TEST(absent_values_have_no_header_and_empty_ones_an_empty_header)
+{
+    ck_assert_uint_eq(named(built(), "event-key"), 0);
+    ck_assert_uint_eq(named(built(), "event-type"), 0);
+    event.key = span_of("");
+    ck_assert_uint_eq(count(built(), "event-key;"), 1); /* libcurl's way to spell an empty value */
+}
+END_TEST
+
+START_TEST(values_are_encoded_so_that_they_can_be_decoded)
+{
+    event.key = (struct span){" 50% \xc3\xbc\r\n\0\x7f ", 12};
+    ck_assert_uint_eq(count(built(), "event-key: %2050%25 %C3%BC%0D%0A%00%7F%20"), 1);
+}
+END_TEST
+
+START_TEST(content_type_follows_payload_configuration_and_event)
+{
+    ck_assert_uint_eq(count(built(), "Content-Type: application/json"), 1);
+    event.payload_kind = PAYLOAD_TEXT;
+    ck_assert_uint_eq(count(built(), "Content-Type: text/plain"), 1);
+    event.payload_kind = PAYLOAD_BYTES;
+    ck_assert_uint_eq(count(built(), "Content-Type: application/octet-stream"), 1);
+    event.headers = span_of("{\"content-type\": \"application/avro\"}");
+    ck_assert_uint_eq(count(built(), "content-type: application/avro"), 1);
+    ck_assert_uint_eq(named(built(), "content-type"), 1);
+    http_headers_close(headers);
+    headers = http_headers_open(&extra, NULL, "application/xml", &err);
+    ck_assert_uint_eq(count(built(), "Content-Type: application/xml"), 1);
+    ck_assert_uint_eq(named(built(), "content-type"), 1);
+}
+END_TEST
+
+START_TEST(headers_of_the_event_are_sent_by_their_own_names)
+{
+    event.headers = span_of("{\"X-Text\": \"a b\", \"x-number\": 12, \"x-real\": 1.5, \"x-yes\": true, \"x-list\": [1, "
+                            "2], \"x-null\": null, \"x-empty\": \"\"}");
+    struct curl_slist *list = built();
+    ck_assert_uint_eq(count(list, "X-Text: a b"), 1);
+    ck_assert_uint_eq(count(list, "x-number: 12"), 1);
+    ck_assert_uint_eq(count(list, "x-real: 1.5"), 1);
+    ck_assert_uint_eq(count(list, "x-yes: true"), 1);
+    ck_assert_uint_eq(count(list, "x-list: [1,2]"), 1);
+    ck_assert_uint_eq(count(list, "x-empty;"), 1);
+    ck_assert_uint_eq(named(list, "x-null"), 0);
+}
+END_TEST
+
+START_TEST(reserved_names_of_the_event_are_left_out)
+{
+    static const char *const names[] = {"Host",
+                                        "Content-Length",
+                                        "Transfer-Encoding",
+                                        "connection",
+                                        "TE",
+                                        "Trailer",
+                                        "Upgrade",
+                                        "Expect",
+                                        "Keep-Alive",
+                                        "Proxy-Connection",
+                                        "Proxy-Authorization",
+                                        "Authorization",
+                                        "Cookie",
+                                        "webhook-signature",
+                                        "user-agent",
+                                        "X-Source"};
+    size_t own = 0;
+    for (const struct curl_slist *line = built(); line; line = line->next)
+        own++;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char json[64];
+        snprintf(json, sizeof json, "{\"%s\": \"evil\"}", names[i]);
+        event.headers = span_of(json);
+        size_t lines = 0;
+        for (const struct curl_slist *line = built(); line; line = line->next) {
+            lines++;
+            ck_assert_msg(!strstr(line->data, "evil"), "%s", line->data);
+        }
+        ck_assert_uint_eq(lines, own);
+    }
+    event.headers = span_of("{\"event-key\": \"forged\", \"webhook-id\": \"forged\", \"webhook-timestamp\": 1}");
+    event.key = span_of("k");
+    ck_assert_uint_eq(count(built(), "event-key: k"), 1);
+    ck_assert_uint_eq(named(built(), "event-key"), 1);
+    ck_assert_uint_eq(named(built(), "webhook-id"), 1);
+    ck_assert_uint_eq(named(built(), "webhook-timestamp"), 1);
+}
+END_TEST
+
+START_TEST(traceparent_is_passed_on_only_if_it_is_one)
+{
+    static const char good[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    event.traceparent = span_of(good);
+    event.headers = span_of("{\"traceparent\": \"00-other\"}");
+    char line[96];
+    snprintf(line, sizeof line, "traceparent: %s", good);
+    ck_assert_uint_eq(count(built(), line), 1);
+    ck_assert_uint_eq(named(built(), "traceparent"), 1);
+    event.headers = (struct span){NULL, 0};
+    static const char *const bad[] = {"", "00-0af7", "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                                      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0\n",
+                                      "00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        event.traceparent = span_of(bad[i]);
+        ck_assert_uint_eq(named(built(), "traceparent"), 0);
+    }
+}
+END_TEST
+
+START_TEST(headers_that_cannot_be_sent_refuse_the_event)
+{
+    static const struct {
+        const char *json, *part;
+    } cases[] = {
+        {"{\"a b\": \"1\"}",                 "the name of entry 1 cannot be an HTTP header's"},
+        {"{\"\": \"1\"}",                    "the name of entry 1"                           },
+        {"{\"a:\": \"1\"}",                  "the name of entry 1"                           },
+        {"{\"ok\": 1, \"a\\r\\nb\": \"1\"}", "the name of entry 2"                           },
+        {"{\"\xc3\xbc\": \"1\"}",            "the name of entry 1"                           },
+        {"{\"a\": ",                         "not a JSON object"                             },
+        {"[]",                               "not an object"                                 },
+        {"7",                                "not a"                                         },
+        {"{\"a\": \"\xff\"}",                "not a JSON object"                             },
+        {"{\"a\\u0000b\": 1}",               "not a JSON object"                             },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        event.headers = span_of(cases[i].json);
+        refuses(cases[i].part);
+    }
+}
+END_TEST
+
+START_TEST(too_many_and_too_large_headers_refuse_the_event)
+{
+    static char big[HTTP_HEADER_VALUE_MAX + 1];
+    memset(big, 'a', sizeof big);
+    event.key = (struct span){big, HTTP_HEADER_VALUE_MAX};
+    built();
+    event.key.size++;
+    refuses("header event-key: a value of 8193 bytes, 8192 are the most");
+    memset(big, '%', sizeof big); /* grows when encoded */
+    event.key.size = HTTP_HEADER_VALUE_MAX / 2;
+    refuses("header event-key: a value of 12288 bytes");
+    event.key = (struct span){NULL, 0};
+
+    static char json[65536];
+    size_t used = (size_t)sprintf(json, "{");
+    for (int i = 0; i < 5; i++)
+        used += (size_t)sprintf(json + used, "%s\"x%d\": \"%08000d\"", i ? "," : "", i, i);
+    sprintf(json + used, "}");
+    event.headers = span_of(json);
+    refuses("headers: more than 32768 bytes in all");
+
+    used = (size_t)sprintf(json, "{");
+    for (int i = 0; i < 65; i++)
+        used += (size_t)sprintf(json + used, "%s\"x%d\": 1", i ? "," : "", i);
+    sprintf(json + used, "}");
+    event.headers = span_of(json);
+    refuses("headers: 65 entries, 64 are the most");
+}
+END_TEST
+
+START_TEST(deeply_nested_headers_refuse_the_event)
+{
+    static char json[200003];
+    memset(json, '[', 100000);
+    memset(json + 100000, ']', 100000);
+    event.headers = span_of(json);
+    refuses("not a JSON object");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http_headers");
+    TCase *tcase = tcase_create("http_headers");
+    tcase_add_checked_fixture(tcase, start, stop);
+    tcase_add_test(tcase, webhook_id_is_the_uuid_or_else_the_number);
+    tcase_add_test(tcase, timestamp_is_the_attempts);
+    tcase_add_test(tcase, absent_values_have_no_header_and_empty_ones_an_empty_header);
+    tcase_add_test(tcase, values_are_encoded_so_that_they_can_be_decoded);
+    tcase_add_test(tcase, content_type_follows_payload_configuration_and_event);
+    tcase_add_test(tcase, headers_of_the_event_are_sent_by_their_own_names);
+    tcase_add_test(tcase, reserved_names_of_the_event_are_left_out);
+    tcase_add_test(tcase, traceparent_is_passed_on_only_if_it_is_one);
+    tcase_add_test(tcase, headers_that_cannot_be_sent_refuse_the_event);
+    tcase_add_test(tcase, too_many_and_too_large_headers_refuse_the_event);
+    tcase_add_test(tcase, deeply_nested_headers_refuse_the_event);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
