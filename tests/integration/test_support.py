@@ -157,13 +157,27 @@ def test_no_server_outlives_the_program_that_started_it(number, tmp_path):
         parent.chmod(0o755)
     program = subprocess.Popen([sys.executable, "-c", ORPHAN_MAKER], stdout=subprocess.PIPE, text=True, env=env,
                                stderr=subprocess.DEVNULL)
-    pids = program.stdout.readline().split()
-    assert len(pids) == 3
-    program.send_signal(number)
-    program.wait(20)
+    try:
+        pids = program.stdout.readline().split()
+        assert len(pids) == 3
+        program.send_signal(number)
+        program.wait(20)
+    finally:
+        program.kill()
     wait_until(lambda: all(gone(pid) for pid in pids), 10, "the servers to end")
     if number == signal.SIGINT:
         assert not list(tmp_path.glob("pgcourier-*"))
+
+
+def test_each_test_gets_the_outbox_schema(db):
+    assert db.value("SELECT to_regclass('outbox.events')::text") == "outbox.events"
+
+
+def test_a_relay_that_ends_at_once_leaves_its_message_and_exit_code(relay):
+    one = relay("queues: 7\n")
+    assert one.wait() not in (0, 99)  # 99: a sanitizer's report
+    assert one.exit_code == one.wait()
+    assert one.logged("^pgcourier: ")
 
 
 def test_waiting_is_bounded():

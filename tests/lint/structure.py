@@ -1,0 +1,98 @@
+"""The rules of the tree that no compiler checks: includes flow one way, every header compiles alone, SQL lives in
+sql/, and files stay short enough to be one concept."""
+
+import concurrent.futures
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# Which folder may include from which; the first matching prefix of a file decides. base <- ordering, sinks <- relay.
+LAYERS = [
+    ("relay/base/", ("relay/base/",)),
+    ("ordering/", ("relay/base/", "ordering/")),
+    ("sinks/", ("relay/base/", "sinks/")),
+    ("relay/", ("relay/", "ordering/", "sinks/")),
+]
+
+LINES_MAX = 450
+LINES_MAX_TESTS = 500  # a fixture and its cases read better in one place
+
+# Source files that may hold words of SQL, with the reason.
+SQL_ALLOWED = {
+    "relay/table_check.c": "statements offered to the reader as remedies, never run",
+}
+SQL = re.compile(r'"[^"\n]*\b(SELECT\s+[\w*(]|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s|CREATE\s+(TABLE|INDEX|SCHEMA|'
+                 r'FUNCTION|ROLE|TRIGGER)\s|ALTER\s+(TABLE|ROLE|SEQUENCE)\s|DROP\s+(TABLE|INDEX|SCHEMA)\s)')
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def tracked(*patterns):
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    names = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout.split()
+    return [name for name in names if os.path.exists(os.path.join(REPO, name))]
+
+
+def read(name):
+    with open(os.path.join(REPO, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def wrong_includes(name, text):
+    allowed = next((targets for prefix, targets in LAYERS if name.startswith(prefix)), None)
+    if allowed is None:
+        return
+    for included in INCLUDE.findall(text):
+        if "/" in included and not included.startswith(allowed):
+            yield f"{name}: includes {included}: only {', '.join(allowed)} may be included from here"
+
+
+def stray_sql(name, text):
+    if name in SQL_ALLOWED or not name.startswith(("relay/", "ordering/", "sinks/")):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if SQL.search(line):
+            yield f"{name}:{number}: SQL in C: put the statement into a file in sql/"
+
+
+def too_long(name, text):
+    lines = text.count("\n")
+    if lines > (LINES_MAX_TESTS if name.startswith("tests/") else LINES_MAX):
+        yield f"{name}: {lines} lines: two concepts in one file?"
+
+
+def compiles_alone(name, flags):
+    command = [*flags, "-fsyntax-only", "-Wno-pragma-once-outside-header", "-x", "c", os.path.join(REPO, name)]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        yield f"{name}: does not compile alone:\n{done.stderr}"
+
+
+def include_flags():
+    """The compiler with the libraries' include folders, asked of pkg-config: no build is needed first."""
+    libraries = ["libpq", "rdkafka", "hiredis", "libcurl", "libfyaml", "jansson", "check"]
+    done = subprocess.run(["pkg-config", "--cflags", *libraries], capture_output=True, text=True, check=True)
+    return ["cc", "-std=gnu17", "-D_GNU_SOURCE", '-DPGCOURIER_VERSION="0"', "-I", REPO, *shlex.split(done.stdout)]
+
+
+def main():
+    sources, headers, python = tracked("*.c", "*.h"), tracked("*.h"), tracked("*.py")
+    problems = []
+    for name in [*sources, *python]:
+        text = read(name)
+        problems += too_long(name, text)
+        if name in sources:
+            problems += [*wrong_includes(name, text), *stray_sql(name, text)]
+    flags = include_flags()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(lambda name: list(compiles_alone(name, flags)), headers):
+            problems += found
+    print("\n".join(problems) if problems else f"{len(sources)} files keep the rules")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
