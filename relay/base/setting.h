@@ -37,9 +37,9 @@ struct setting_map {
 struct setting {
     const char *name; /* as in the file */
     enum setting_kind kind;
-    size_t offset;        /* of the value in the module's struct */
-    const char *fallback; /* default, as one would write it in the file; NULL: absent (NULL, 0, empty) */
     bool required;
+    size_t offset;              /* of the value in the module's struct */
+    const char *fallback;       /* default, as one would write it in the file; NULL: absent (NULL, 0, empty) */
     int64_t min, max;           /* COUNT, SIZE (bytes), DURATION (us), both inclusive; max 0 = no upper bound */
     const char *const *choices; /* CHOICE, URL and TEXT; NULL after the last */
     const char *help;           /* one line for the documentation */
