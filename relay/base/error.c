@@ -6,12 +6,12 @@
 
 static void one_line(char *text)
 {
-    size_t end = strlen(text);
-    while (end > 0 && (unsigned char)text[end - 1] <= ' ')
-        text[--end] = '\0';
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';
+    size_t end = strlen(text);
+    while (end > 0 && text[end - 1] == ' ')
+        text[--end] = '\0';
 }
 
 bool error_set(struct error *err, enum error_kind kind, const char *format, ...)
