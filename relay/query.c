@@ -18,6 +18,8 @@ static enum error_kind kind_of(const char *sqlstate)
     } rules[] = {
         {"42501", ERROR_PERMISSION },
         {"28",    ERROR_PERMISSION },
+        {"22",    ERROR_USAGE      }, /* a value, and values come from the
+  command line */
         {"42",    ERROR_CONFIG     },
         {"3",     ERROR_CONFIG     },
         {"P0",    ERROR_CONFIG     },

@@ -40,7 +40,9 @@ begin
     perform pg_advisory_xact_lock(662116619, 0);
     for day in select today + n from generate_series(0, days_ahead) n loop
         part := 'archive_' || to_char(day, 'YYYYMMDD');
-        continue when to_regclass(format('outbox.%I', part)) is not null;
+        -- Not to_regclass(): its cache may not have heard yet of what the one before us in the lock's queue made.
+        continue when exists (select from pg_class c where c.relname = part
+                                 and c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'outbox'));
         execute format('create table outbox.%I (like outbox.archive including defaults including constraints)', part);
         lock table outbox.archive_default in access exclusive mode;
         execute format(

@@ -1,0 +1,225 @@
+"""The outbox schema: migrations, roles, archive partitions."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg2
+import pytest
+
+from tests.support.process import REPO
+from tests.support.servers import run_command
+
+SQL = os.path.join(REPO, "sql")
+MIGRATIONS = sorted(name[:-4] for name in os.listdir(os.path.join(SQL, "schema")))
+
+OBJECTS = """
+    select c.relname || ' ' || c.relkind::text || ' ' || coalesce(string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod),
+                                                                     ',' order by a.attnum), '')
+      from pg_class c left join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+     where c.relnamespace = 'outbox'::regnamespace group by c.oid, c.relname, c.relkind
+    union all select p.oid::regprocedure || ' ' || md5(p.prosrc) from pg_proc p where p.pronamespace = 'outbox'::regnamespace
+    union all select version || ' ' || name from outbox.schema_version
+    order by 1"""
+
+
+def test_migrate_applies_what_is_missing_and_nothing_twice(empty_db):
+    first = run_command("migrate", "-d", empty_db.dsn)
+    assert first.returncode == 0 and first.stdout.splitlines() == [f"applied {name}" for name in MIGRATIONS]
+    objects = empty_db.query(OBJECTS)
+    second = run_command("migrate", "-d", empty_db.dsn)
+    assert second.returncode == 0
+    assert second.stdout == f"nothing to do: the outbox schema has version {len(MIGRATIONS)}\n"
+    assert empty_db.query(OBJECTS) == objects
+
+
+def test_printed_migrations_make_the_same_schema(db, empty_db):
+    printed = run_command("migrate", "--print")
+    assert printed.returncode == 0
+    empty_db.psql(printed.stdout)
+    assert empty_db.query(OBJECTS) == db.query(OBJECTS)
+
+
+def test_concurrent_migrations_take_turns(empty_db):
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: run_command("migrate", "-d", empty_db.dsn), range(4)))
+    assert [one.returncode for one in done] == [0] * 4, [one.stderr for one in done]
+    applied = [line for one in done for line in one.stdout.splitlines() if line.startswith("applied")]
+    assert sorted(applied) == [f"applied {name}" for name in MIGRATIONS]
+
+
+def test_a_migration_that_cannot_get_its_turn_gives_up(empty_db):
+    other = empty_db.connect(autocommit=False)
+    other.cursor().execute("select pg_advisory_xact_lock(1977447428, 0)")
+    done = run_command("migrate", "-d", empty_db.dsn)
+    other.close()
+    assert done.returncode == 75
+    assert done.stderr == ("pgcourier: another pgcourier migrate is running: canceling statement due to lock timeout\n")
+
+
+def test_a_newer_schema_is_refused(db):
+    db.query("insert into outbox.schema_version values (999, 'later')")
+    done = run_command("migrate", "-d", db.dsn)
+    assert done.returncode == 78
+    assert done.stderr == (f"pgcourier: the database's outbox schema has version 999 and this pgcourier knows up to "
+                           f"{len(MIGRATIONS)}; install a newer pgcourier\n")
+
+
+def test_a_failed_migration_leaves_nothing_of_itself(empty_db):
+    empty_db.query("create schema outbox")
+    done = run_command("migrate", "-d", empty_db.dsn)
+    assert done.returncode == 78 and '001_tables: schema "outbox" already exists' in done.stderr
+    assert empty_db.value("select count(*) from pg_class where relnamespace = 'outbox'::regnamespace") == 0
+
+
+def test_an_owner_who_may_not_create_roles_is_told_what_to_run(own_pg):
+    own_pg.query("create role shop login")
+    database = own_pg.create_database()
+    own_pg.query(f"alter database {database.name} owner to shop")
+    done = run_command("migrate", "-d", own_pg.dsn(database.name, user="shop"))
+    assert done.returncode == 0
+    advice = re.search(r"Have an administrator run: (.*;) Then, as shop: (.*;)", done.stderr)
+    database.query(advice.group(1))
+    connection = own_pg.connect(database.name, user="shop")
+    connection.cursor().execute(advice.group(2))
+    connection.close()
+    assert database.value("select has_table_privilege('outbox_relay', 'outbox.parked', 'insert')")
+
+
+def test_a_role_without_rights_is_told_so(own_pg):
+    own_pg.query("create role nobody_here login")
+    done = run_command("migrate", "-d", own_pg.dsn(user="nobody_here"))
+    assert done.returncode == 77 and "permission denied for database postgres" in done.stderr
+
+
+INSERT = "insert into outbox.events (aggregateid) values ('k')"
+MATRIX = [
+    # statement, who may: w(riter), r(elay), m(onitor)
+    ("select outbox.publish('k', 't', '{}')", "w"),
+    (INSERT, "w"),
+    (INSERT + " returning id", "w"),
+    (INSERT + " returning payload", ""),
+    ("select payload from outbox.events", "r"),
+    ("delete from outbox.events where id = 1", "r"),
+    ("update outbox.events set payload = null", ""),
+    ("truncate outbox.events", ""),
+    ("select last_value from outbox.events_id_seq", "r"),
+    ("select setval('outbox.events_id_seq', 1)", ""),
+    ("insert into outbox.parked (queue, key, event_id, next_at) values ('q', 'k', 1, now())", "r"),
+    ("update outbox.parked set attempts = 1", "r"),
+    ("delete from outbox.parked where key = 'x'", "r"),
+    ("select * from outbox.parked", "r"),
+    ("insert into outbox.dead (queue, event_id, reason, attempts, source_table, original)"
+     " values ('q', 1, '', 1, 't', '{}')", "r"),
+    ("select * from outbox.dead", "r"),
+    ("update outbox.dead set reason = ''", ""),
+    ("insert into outbox.archive (queue, event_id, original) values ('q', 1, '{}')", "r"),
+    ("select * from outbox.archive", ""),
+    ("delete from outbox.archive", ""),
+    ("drop table outbox.archive_default", ""),
+    ("select outbox.archive_prepare()", "r"),
+    ("select * from outbox.status_parked", "rm"),
+    ("select * from outbox.status_dead", "rm"),
+    ("select * from outbox.status_events", "rm"),
+    ("select outbox.install_ordering('outbox.events', 'aggregateid')", ""),
+    ("select outbox.grant_roles()", ""),
+    ("insert into outbox.schema_version values (9, 'x')", ""),
+    ("create table outbox.mine ()", ""),
+]
+
+
+@pytest.mark.parametrize("statement, allowed", MATRIX, ids=[row[0][:60] for row in MATRIX])
+def test_each_role_may_do_its_work_and_no_more(db, statement, allowed):
+    roles = {"w": "outbox_writer", "r": "outbox_relay", "m": "outbox_monitor", "": "pg_monitor"}
+    found = ""
+    for letter, role in roles.items():
+        connection = db.connect(autocommit=False)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"set local role {role}")
+                cursor.execute(statement)
+            found += letter or "(nobody's role)"
+        except psycopg2.errors.InsufficientPrivilege:
+            pass
+        finally:
+            connection.close()
+    assert found == allowed
+
+
+def test_a_writer_may_insert_where_the_ordering_trigger_is(db):
+    db.query("select outbox.install_ordering('outbox.events', 'aggregateid')")
+    assert db.query(f"set role outbox_writer; {INSERT} returning id")
+
+
+def test_an_existing_table_is_granted_with_its_schema_and_sequence(db):
+    db.query('create schema "My Shop"; create table "My Shop"."Events" (id bigserial primary key, order_id bigint)')
+    db.query("""select outbox.grant_relay('"My Shop"."Events"')""")
+    assert db.query('set role outbox_relay; delete from "My Shop"."Events"; select last_value from "My Shop"."Events_id_seq"')
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        db.query('set role outbox_relay; insert into "My Shop"."Events" (order_id) values (1)')
+    with pytest.raises(psycopg2.errors.UndefinedObject):
+        db.query("""select outbox.grant_relay('"My Shop"."Events"', 'nosuch')""")
+
+
+def test_the_archive_has_a_partition_for_every_coming_day(db):
+    db.query("insert into outbox.archive (queue, event_id, original) values ('q', 1, '{\"a\" : 1}')")
+    assert db.query("select tableoid::regclass = ('outbox.archive_' || to_char(now() at time zone 'utc', 'YYYYMMDD'))::regclass,"
+                    " original::text from outbox.archive") == [(True, '{"a" : 1}')]
+    assert db.value("select outbox.archive_prepare()") == 0
+    assert db.value("select outbox.archive_prepare(9)") == 2
+
+
+def test_rows_that_came_before_their_partition_move_into_it(db):
+    db.query("insert into outbox.archive (queue, event_id, original, archived_at)"
+             " select 'q', n, '{}', now() + interval '10 days' + n * interval '1 day' from generate_series(0, 3) n")
+    assert db.value("select count(*) from outbox.archive_default") == 4
+    db.query("select outbox.archive_prepare(12)")
+    assert db.value("select count(*) from outbox.archive_default") == 1
+    assert db.value("select count(*) from outbox.archive") == 4
+
+
+def test_relays_prepare_the_archive_at_the_same_time(db):
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda _: db.value("select outbox.archive_prepare(30)"), range(6)))
+    assert sorted(made) == [0, 0, 0, 0, 0, 23]
+
+
+def test_settling_goes_on_while_the_archive_is_prepared(db):
+    settling = db.connect(autocommit=False)
+    settling.cursor().execute("insert into outbox.archive (queue, event_id, original) values ('q', 1, '{}')")
+    assert db.value("select outbox.archive_prepare(9)") == 2
+    settling.commit()
+    settling.close()
+
+
+def test_archive_days_do_not_depend_on_the_time_zone(db):
+    bounds = "select pg_get_expr(relpartbound, oid) from pg_class where relname ~ '^archive_2' order by relname desc limit 1"
+    db.query("set timezone = 'Pacific/Auckland'; select outbox.archive_prepare(8)")
+    assert re.findall(r"\d\d:00:00\+00", db.value("set timezone = 'utc'; " + bounds)) == ["00:00:00+00"] * 2
+
+
+def statements():
+    folders = ["migrate", "table", "status", "dead", "publish"]
+    return [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(os.path.join(SQL, folder)))]
+
+
+VALUES = {"table": '"outbox"."events"', "id": '"id"', "where": "type = 'x'", "created_at": '"created_at"', "class": "1",
+          "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
+          "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
+          "key_is": 'e."aggregateid" = $2::text'}
+
+
+@pytest.mark.parametrize("path", statements())
+def test_every_statement_fits_the_schema(db, path):
+    with open(os.path.join(SQL, path)) as file:
+        text = file.read()
+    head = [line for line in text.splitlines() if line.startswith("--")]
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+    sql = re.sub(r"::|:([a-z_]+)", lambda found: VALUES[found.group(1)] if found.group(1) else "::", body)
+    assert len(re.findall(r";$", body, re.MULTILINE)) == 1, "one statement a file"
+    for number in set(re.findall(r"\$\d", body)):
+        assert any(number in line for line in head), f"{number} is not in the head"
+    if sql.lstrip().startswith("explain"):
+        db.query(sql)
+    else:
+        db.query("set search_path = pg_catalog; prepare s as " + sql)
