@@ -12,7 +12,7 @@ TEMPLATE = "outbox_template"
 
 
 def pytest_configure(config):
-    exit_on_signals()
+    exit_on_signals(lambda status: pytest.exit("stopped by a signal", returncode=status))
     config.addinivalue_line("markers", "deep: takes minutes; runs with PGCOURIER_DEEP=1 only")
 
 

@@ -241,10 +241,17 @@ def close_all_servers():
             server.close()
 
 
-def exit_on_signals():
-    """Turns SIGTERM and SIGHUP into an ordinary exit, so that atexit runs. Call it once, from the main thread."""
-    def leave(number, _frame):
-        raise SystemExit(128 + number)
+def leave_with_status(status):
+    raise SystemExit(status)
+
+
+def exit_on_signals(leave=leave_with_status):
+    """Turns SIGTERM and SIGHUP into an ordinary exit, so that atexit runs. Call it once, from the main thread.
+    leave(status) is called in that thread and must raise."""
+    def handle(number, _frame):
+        for each in (signal.SIGTERM, signal.SIGHUP):  # a second one must not break off the cleaning up
+            signal.signal(each, signal.SIG_IGN)
+        leave(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+        signal.signal(number, handle)
