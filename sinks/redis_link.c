@@ -232,8 +232,11 @@ bool redis_link_reply(struct redis_link *link, redisReply **ret_reply, struct er
     const redisReader *reader = link->context->reader;
     void *reply = NULL;
     *ret_reply = NULL;
-    /* At the start of a reply (ridx -1), before hiredis would make room for as many elements as it promises. */
-    if (reader->ridx == -1 && reader->pos < reader->len && !strchr("+-:$", reader->buf[reader->pos]))
+    /* Not asked without need: it would note that a reply has begun. */
+    if (reader->pos == reader->len)
+        return true;
+    /* The start of a reply (ridx -1), before hiredis makes room for as many elements as it promises. */
+    if (reader->ridx == -1 && !strchr("+-:$", reader->buf[reader->pos]))
         return link_failed(link, ERROR_PROTOCOL, "protocol error: not a reply to any of our commands", err);
     if (redisGetReplyFromReader(link->context, &reply) != REDIS_OK)
         return context_failed(link, err);
