@@ -1,0 +1,68 @@
+"""pgcourier without a subcommand's own work: help, version, what is misspelt, and check-config."""
+
+import re
+
+import pytest
+
+from tests.support.servers import run_command
+
+GOOD = """
+sinks: { none: { type: discard } }
+queues: { orders: { sink: none } }
+"""
+
+
+def test_version_is_printed():
+    result = run_command("--version")
+    assert result.returncode == 0
+    assert re.fullmatch(r"pgcourier \d+\.\d+\.\d+\n", result.stdout)
+
+
+def test_help_lists_every_command_and_each_has_its_own():
+    result = run_command("--help")
+    assert result.returncode == 0
+    commands = re.findall(r"^  ([a-z][a-z-]*) ", result.stdout, re.MULTILINE)
+    assert "check-config" in commands
+    for command in commands:
+        own = run_command(command, "--help")
+        assert own.returncode == 0, command
+        assert f"Usage: pgcourier {command}" in own.stdout
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["chek-config"], 'pgcourier: no command "chek-config"; did you mean "check-config"?\n'),
+    (["frobnicate"], 'pgcourier: no command "frobnicate"; see pgcourier --help\n'),
+])
+def test_unknown_command_is_a_usage_error(arguments, message):
+    result = run_command(*arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (64, "", message)
+
+
+@pytest.mark.parametrize("arguments", [[], ["check-config"], ["check-config", "--nonsense"], ["check-config", "-c"]])
+def test_wrong_arguments_are_usage_errors(arguments):
+    result = run_command(*arguments)
+    assert result.returncode == 64
+    assert result.stdout == ""
+    assert "sage" in result.stderr
+
+
+def test_good_configuration_is_counted(tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    result = run_command("check-config", "-c", str(path))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"{path}: ok, 1 sink, 1 queue\n"
+
+
+def test_broken_configuration_ends_with_78_and_one_line(tmp_path):
+    path = tmp_path / "broken.yaml"
+    path.write_text(GOOD.replace("queues", "queus"))
+    result = run_command("check-config", "-c", str(path))
+    assert (result.returncode, result.stdout) == (78, "")
+    assert result.stderr == f'{path}:3:1: queus: no such key; did you mean "queues"?\n'
+
+
+def test_missing_configuration_ends_with_78(tmp_path):
+    result = run_command("check-config", "-c", str(tmp_path / "none.yaml"))
+    assert result.returncode == 78
+    assert result.stderr == f"{tmp_path}/none.yaml: cannot open: No such file or directory\n"
