@@ -8,7 +8,9 @@
 #include "sinks/http_request.h"
 #include "sinks/sink.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const char *const url_schemes[] = {"http", "https", NULL};
 static const char *const proxy_schemes[] = {"http", "https", "socks5", "socks5h", NULL};
@@ -151,6 +153,8 @@ static bool http_start(struct http *http, struct error *err)
         return error_set(err, ERROR_CONFIG, "bearer_token: the url has a user already; remove one of them");
     if (settings->connect_timeout_us > settings->timeout_us)
         return error_set(err, ERROR_CONFIG, "connect_timeout: longer than timeout, which includes it");
+    if (settings->ca_file && access(settings->ca_file, R_OK) != 0)
+        return error_set(err, ERROR_CONFIG, "ca_file: %s: %s", settings->ca_file, strerror(errno));
     http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
     if (!http->headers)
         return false;
