@@ -1,0 +1,102 @@
+/* ordering/scan.h -- where in a table to look for events next.
+ *
+ * Pure arithmetic on ids: no I/O, no clock. Dead rows cost a walk until vacuum has passed, at both ends of the table,
+ * and an old snapshot keeps them all; so every stretch of ids is looked at once, not once a claim.
+ *
+ *   scan_init -> (scan_next -> run the claim -> scan_seen)*, with scan_horizon whenever one was read
+ *
+ *      settled                                        top
+ *   ------|=============== fresh =====================|----->  ids
+ *    gaps: stretches at or below that still have to be looked at
+ *
+ * Ids become visible out of order. An id at or below `settled` is visible or never will be: every transaction that
+ * could bring it has ended (scan_horizon). Above it, everything is looked at again in each claim, and once more when it
+ * settles. What a claim saw and could not take is looked at again, and a slow sweep goes over the whole table for
+ * ever, so that no mistake of this module can lose an event. */
+#ifndef ORDERING_SCAN_H
+#define ORDERING_SCAN_H
+
+#include "relay/base/clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCAN_ID_MIN INT64_MIN
+#define SCAN_ID_MAX INT64_MAX
+#define SCAN_GAPS_MAX 32
+#define SCAN_HOLDERS_MAX 512
+
+/* Inclusive; empty when lo > hi. */
+struct id_range {
+    int64_t lo, hi;
+};
+
+/* The three stretches of one claim. */
+struct scan_plan {
+    int64_t fresh_above;    /* newest first, ids greater than this */
+    struct id_range newest; /* newest first */
+    struct id_range oldest; /* oldest first */
+    bool sweeping;          /* `oldest` is the slow sweep's */
+};
+
+/* What the claim found. */
+struct scan_report {
+    struct id_range newest_left, oldest_left; /* parts of the plan's ranges not looked at; empty when done */
+    int64_t seen_max;                         /* greatest id seen, or SCAN_ID_MIN */
+    struct id_range missed;                   /* seen and not taken (locked elsewhere); empty when none */
+    bool found;                               /* anything was taken */
+};
+
+/* One probe of what feeds the table's ids. */
+struct scan_horizon {
+    int64_t first;           /* no id is smaller, normally */
+    int64_t drawn;           /* no greater id had been drawn before the holders were listed */
+    const uint64_t *holders; /* transactions that have drawn an id and not ended, as hashes */
+    size_t holder_count;
+};
+
+struct scan {
+    int64_t settled, top, passed;
+    struct id_range gaps[SCAN_GAPS_MAX]; /* ascending, disjoint */
+    size_t gap_count;
+    struct id_range again; /* seen and not taken */
+    instant_us again_at;
+    int64_t again_delay_us;
+    int64_t sweep_at; /* where the slow sweep goes on */
+    int64_t span;     /* ids in one bounded stretch */
+    int64_t first;
+    bool known; /* a horizon has been read */
+    int64_t pending_drawn;
+    uint64_t pending[SCAN_HOLDERS_MAX];
+    size_t pending_count;
+    bool pending_overflow; /* more holders than fit: this probe proves nothing, wait for a calmer one */
+};
+
+void scan_init(struct scan *scan);
+
+/* What to look at now. */
+void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret);
+
+/* The outcome of that plan, and how long the claim took. */
+void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, int64_t took_us,
+               instant_us now);
+
+/* The plan was not carried out, or what it found was given back: its stretches are looked at again. */
+void scan_failed(struct scan *scan, const struct scan_plan *plan);
+
+/* Ids of one stretch are to be looked at again, not before `at`. */
+void scan_again(struct scan *scan, struct id_range range, instant_us at);
+
+void scan_horizon(struct scan *scan, const struct scan_horizon *horizon);
+
+/* There is more to look at right now, whatever the last claim found. */
+bool scan_pending(const struct scan *scan, instant_us now);
+
+/* When scan_pending() turns true by itself; INSTANT_NEVER if it does not. */
+instant_us scan_pending_at(const struct scan *scan);
+
+/* Ids above `settled` exist, so another horizon would help. */
+bool scan_unsettled(const struct scan *scan);
+
+#endif

@@ -1,0 +1,414 @@
+/* DESIGN. libpq in non-blocking pipeline mode. `expected` is the list of results that the server owes us, in order:
+ * one entry a Parse (when a statement is prepared on first use) and one a statement. Prepared names are hashes of the
+ * text, so that a session inherited from somebody else can never run other SQL under our name. */
+#include "relay/db.h"
+
+#include "relay/config.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PREPARED_MAX 24
+#define EXPECTED_MAX 32
+#define CONNECT_TIMEOUT_US (10 * SECOND_US)
+
+enum db_state { DB_STATE_OFF, DB_STATE_CONNECTING, DB_STATE_SETUP, DB_STATE_IDLE, DB_STATE_BUSY };
+
+struct expected {
+    bool parse; /* the result of a PREPARE, not of the statement */
+    bool by_row;
+    size_t index; /* of the statement in the round */
+};
+
+struct db {
+    struct db_options options;
+    PGconn *conn;
+    enum db_state state;
+    PostgresPollingStatusType connecting;
+    bool prepare; /* statements, on this connection */
+    bool sharing; /* the session is shared by a pooler */
+    bool dropped; /* db_drop() was called; its text is in `trouble` */
+    bool notified;
+    const char *prepared[PREPARED_MAX]; /* texts, by address: a statement's text outlives the connection */
+    size_t prepared_count;
+    struct expected expected[EXPECTED_MAX];
+    size_t expected_count, expected_next, statements;
+    unsigned syncs;    /* ends of rounds that the server still owes us */
+    bool row_mode_due; /* the next statement's results come row by row: tell libpq before reading them */
+    unsigned failures;
+    instant_us retry_at, connect_deadline;
+    struct rng rng;
+    char trouble[ERROR_TEXT_MAX]; /* the last notice or reason, which explains a broken connection */
+};
+
+static const struct backoff reconnect_backoff = {.base_us = 50 * MS_US, .max_us = 2 * SECOND_US};
+
+struct db *db_new(const struct db_options *options)
+{
+    struct db *db = memory_new(sizeof *db);
+    db->options = *options;
+    db->rng.state = options->seed;
+    db->prepare = options->prepared != PREPARED_OFF;
+    return db;
+}
+
+static void disconnect(struct db *db)
+{
+    PQfinish(db->conn);
+    db->conn = NULL;
+    db->state = DB_STATE_OFF;
+    db->prepared_count = db->expected_count = db->expected_next = db->statements = 0;
+    db->syncs = 0;
+    db->row_mode_due = db->dropped = false;
+}
+
+void db_free(struct db *db)
+{
+    if (!db)
+        return;
+    disconnect(db);
+    free(db);
+}
+
+bool db_is_up(const struct db *db)
+{
+    return db->state >= DB_STATE_IDLE;
+}
+
+bool db_is_idle(const struct db *db)
+{
+    return db->state == DB_STATE_IDLE && !db->dropped;
+}
+
+static void remember_notice(void *arg, const PGresult *res)
+{
+    struct db *db = arg;
+    const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+    if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
+        snprintf(db->trouble, sizeof db->trouble, "%s", text);
+}
+
+/* Always DB_DOWN, so that callers return it. */
+static enum db_event lost(struct db *db, instant_us now, struct error *err)
+{
+    const char *text = db->trouble[0] ? db->trouble : db->conn ? PQerrorMessage(db->conn) : "cannot connect";
+    error_set(err, ERROR_UNREACHABLE, "database: %s", text[0] ? text : "connection lost");
+    db->failures++;
+    db->retry_at = now + backoff_delay_us(&reconnect_backoff, db->failures, &db->rng);
+    disconnect(db);
+    db->trouble[0] = '\0';
+    return DB_DOWN;
+}
+
+static bool start(struct db *db, instant_us now)
+{
+    /* Before `dbname`, so that the user's own settings win. */
+    static const char *const names[] = {"fallback_application_name",
+                                        "keepalives_idle",
+                                        "keepalives_interval",
+                                        "keepalives_count",
+                                        "tcp_user_timeout",
+                                        "client_encoding",
+                                        "dbname",
+                                        NULL};
+    const char *const values[] = {db->options.application_name, "30", "10", "3", "15000", "UTF8",
+                                  db->options.conninfo,         NULL};
+    db->conn = PQconnectStartParams(names, values, 1);
+    if (!db->conn || PQstatus(db->conn) == CONNECTION_BAD)
+        return false;
+    PQsetNoticeReceiver(db->conn, remember_notice, db);
+    db->state = DB_STATE_CONNECTING;
+    db->connecting = PGRES_POLLING_WRITING;
+    db->connect_deadline = now + CONNECT_TIMEOUT_US;
+    return true;
+}
+
+static bool flush(struct db *db, struct error *err)
+{
+    if (PQflush(db->conn) >= 0)
+        return true;
+    return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+}
+
+static bool send_sync(struct db *db, struct error *err)
+{
+    if (PQpipelineSync(db->conn) != 1)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+    db->syncs++;
+    return flush(db, err);
+}
+
+static void expect(struct db *db, bool parse, bool by_row)
+{
+    assert(db->expected_count < EXPECTED_MAX);
+    db->expected[db->expected_count++] = (struct expected){parse, by_row, db->statements};
+}
+
+/* FNV-1a; the text is ours, so nobody can aim at a collision. */
+static void statement_name(const char *sql, char *ret, size_t size)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *p = sql; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    snprintf(ret, size, "pgcourier_%016" PRIx64, hash);
+}
+
+static bool send_prepared(struct db *db, const struct statement *st)
+{
+    char name[32];
+    statement_name(st->sql, name, sizeof name);
+    size_t i = 0;
+    while (i < db->prepared_count && db->prepared[i] != st->sql)
+        i++;
+    if (i == db->prepared_count) {
+        if (PQsendPrepare(db->conn, name, st->sql, 0, NULL) != 1)
+            return false;
+        expect(db, true, false);
+        db->prepared[db->prepared_count++] = st->sql;
+    }
+    return PQsendQueryPrepared(db->conn, name, st->count, st->values, st->lengths, st->formats, 1) == 1;
+}
+
+bool db_send(struct db *db, const struct statement *st, struct error *err)
+{
+    assert(db->state == DB_STATE_IDLE || (db->state == DB_STATE_BUSY && db->statements > 0));
+    bool known = false;
+    for (size_t i = 0; i < db->prepared_count; i++)
+        known = known || db->prepared[i] == st->sql;
+    bool sent;
+    if (db->prepare && !db->sharing && (known || db->prepared_count < PREPARED_MAX))
+        sent = send_prepared(db, st);
+    else
+        sent = PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
+    if (!sent)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+    expect(db, false, st->by_row);
+    db->statements++;
+    db->state = DB_STATE_BUSY;
+    return true;
+}
+
+bool db_send_sql(struct db *db, const char *sql, struct error *err)
+{
+    struct statement st = statement_of(sql);
+    return db_send(db, &st, err);
+}
+
+bool db_end_round(struct db *db, struct error *err)
+{
+    assert(db->state == DB_STATE_BUSY);
+    db->row_mode_due = db->expected[0].by_row;
+    return send_sync(db, err);
+}
+
+void db_prepare(struct db *db, struct pollset *ps)
+{
+    if (db->dropped) {
+        pollset_deadline(ps, 0);
+        return;
+    }
+    switch (db->state) {
+    case DB_STATE_OFF:
+        pollset_deadline(ps, db->retry_at);
+        break;
+    case DB_STATE_CONNECTING:
+        pollset_add(ps, PQsocket(db->conn), db->connecting == PGRES_POLLING_READING ? POLLIN : POLLOUT);
+        pollset_deadline(ps, db->connect_deadline);
+        break;
+    default:
+        /* Idle connections too: a backend that was terminated tells us so here. */
+        pollset_add(ps, PQsocket(db->conn), (short)(PQflush(db->conn) == 1 ? POLLIN | POLLOUT : POLLIN));
+    }
+}
+
+/* The first round of a connection: who are we talking to? One row: backend pid, usable, encoding. */
+static const char hello_sql[] =
+    "select pg_catalog.pg_backend_pid()::text, (pg_catalog.pg_is_in_recovery() or "
+    "pg_catalog.current_setting('transaction_read_only')::bool)::text, pg_catalog.current_setting('server_encoding')";
+
+/* No snapshot of ours may become old, whatever the role's defaults; a dead relay's locks end soon. */
+static const char session_sql[] = "select pg_catalog.set_config('search_path', 'pg_catalog', false),"
+                                  " pg_catalog.set_config('statement_timeout', $1, false),"
+                                  " pg_catalog.set_config('lock_timeout', '5s', false),"
+                                  " pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),"
+                                  " pg_catalog.set_config('tcp_keepalives_idle', '30', false),"
+                                  " pg_catalog.set_config('tcp_keepalives_interval', '10', false),"
+                                  " pg_catalog.set_config('tcp_keepalives_count', '3', false),"
+                                  " pg_catalog.set_config('tcp_user_timeout', '30000', false),"
+                                  " pg_catalog.set_config('jit', 'off', false),"
+                                  " pg_catalog.set_config('client_encoding', $2, false)";
+
+static bool connected(struct db *db, struct error *err)
+{
+    if (PQsetnonblocking(db->conn, 1) != 0 || PQenterPipelineMode(db->conn) != 1)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+    db->state = DB_STATE_SETUP;
+    if (PQsendQueryParams(db->conn, hello_sql, 0, NULL, NULL, NULL, NULL, 0) != 1)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+    expect(db, false, false);
+    return send_sync(db, err);
+}
+
+static bool set_up_session(struct db *db, const PGresult *res, struct error *err)
+{
+    if (db->options.read_write && strcmp(PQgetvalue(res, 0, 1), "true") == 0) {
+        snprintf(db->trouble, sizeof db->trouble, "the server is in recovery or read-only; waiting for a primary");
+        return false;
+    }
+    db->sharing = db->options.prepared == PREPARED_OFF ||
+                  (db->options.prepared == PREPARED_AUTO && atoi(PQgetvalue(res, 0, 0)) != PQbackendPID(db->conn));
+    /* A SQL_ASCII database holds bytes: asking for UTF8 would make the server refuse those that are not. */
+    bool ascii = strcmp(PQgetvalue(res, 0, 2), "SQL_ASCII") == 0;
+    if (db->sharing && !ascii)
+        return true;
+    char timeout[32];
+    snprintf(timeout, sizeof timeout, "%" PRId64, db->options.statement_timeout_us / MS_US);
+    const char *values[] = {timeout, ascii ? "SQL_ASCII" : "UTF8"};
+    const char *sql = session_sql;
+    int first = 0;
+    if (db->sharing) {
+        sql = "select pg_catalog.set_config('client_encoding', $1, false)";
+        first = 1;
+    }
+    if (PQsendQueryParams(db->conn, sql, 2 - first, NULL, values + first, NULL, NULL, 0) != 1)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+    expect(db, false, false);
+    return send_sync(db, err);
+}
+
+/* Reads what the server has sent. DB_RESULT and DB_ROUND_END come from here. */
+static enum db_event next_result(struct db *db, struct db_result *ret)
+{
+    for (;;) {
+        const struct expected *due = &db->expected[db->expected_next];
+        /* libpq wants to be told between the statement before and the first row of this one. */
+        if (db->row_mode_due && PQsetSingleRowMode(db->conn) == 1)
+            db->row_mode_due = false;
+        if (PQisBusy(db->conn))
+            return DB_NOTHING;
+        PGresult *res = PQgetResult(db->conn);
+        if (!res) {
+            if (db->expected_next >= db->expected_count)
+                return DB_NOTHING;
+            db->expected_next++;
+            db->row_mode_due = db->expected_next < db->expected_count && db->expected[db->expected_next].by_row;
+            continue;
+        }
+        ExecStatusType status = PQresultStatus(res);
+        if (status == PGRES_PIPELINE_SYNC) {
+            PQclear(res);
+            if (--db->syncs == 0)
+                db->expected_count = db->expected_next = db->statements = 0;
+            return DB_ROUND_END;
+        }
+        if (due->parse && status == PGRES_COMMAND_OK) {
+            PQclear(res);
+            continue;
+        }
+        *ret = (struct db_result){res, due->index};
+        return DB_RESULT;
+    }
+}
+
+static enum db_event progress_setup(struct db *db, instant_us now, struct error *err)
+{
+    struct db_result result = {0};
+    enum db_event event;
+    while ((event = next_result(db, &result)) != DB_NOTHING) {
+        if (event == DB_ROUND_END && db->syncs > 0)
+            continue; /* the hello's; the session's settings follow */
+        if (event == DB_ROUND_END)
+            break;
+        bool hello = PQntuples(result.res) == 1 && PQnfields(result.res) == 3;
+        if (PQresultStatus(result.res) != PGRES_TUPLES_OK) {
+            db_result_rule(result.res, err);
+            snprintf(db->trouble, sizeof db->trouble, "%s", err->text);
+            PQclear(result.res);
+            return lost(db, now, err);
+        }
+        bool ok = !hello || set_up_session(db, result.res, err);
+        PQclear(result.res);
+        if (!ok)
+            return lost(db, now, err);
+    }
+    if (event == DB_NOTHING)
+        return PQstatus(db->conn) == CONNECTION_OK ? DB_NOTHING : lost(db, now, err);
+    db->state = DB_STATE_IDLE;
+    db->failures = 0;
+    return DB_UP;
+}
+
+static enum db_event progress_connect(struct db *db, const struct pollset *ps, instant_us now, struct error *err)
+{
+    if (now >= db->connect_deadline) {
+        snprintf(db->trouble, sizeof db->trouble, "no answer within %d s", (int)(CONNECT_TIMEOUT_US / SECOND_US));
+        return lost(db, now, err);
+    }
+    if (!pollset_revents(ps, PQsocket(db->conn)))
+        return DB_NOTHING;
+    db->connecting = PQconnectPoll(db->conn);
+    if (db->connecting == PGRES_POLLING_FAILED)
+        return lost(db, now, err);
+    if (db->connecting == PGRES_POLLING_OK && !connected(db, err))
+        return lost(db, now, err);
+    return DB_NOTHING;
+}
+
+enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us now, struct db_result *ret,
+                          struct error *err)
+{
+    *ret = (struct db_result){0};
+    if (db->dropped)
+        return lost(db, now, err);
+    if (db->state == DB_STATE_OFF)
+        return now < db->retry_at || start(db, now) ? DB_NOTHING : lost(db, now, err);
+    if (db->state == DB_STATE_CONNECTING)
+        return progress_connect(db, ps, now, err);
+    short ready = pollset_revents(ps, PQsocket(db->conn));
+    if (((ready & (POLLIN | POLLERR | POLLHUP)) && PQconsumeInput(db->conn) != 1) ||
+        ((ready & POLLOUT) && PQflush(db->conn) < 0))
+        return lost(db, now, err);
+    for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
+        db->notified = true;
+    if (db->state == DB_STATE_SETUP)
+        return progress_setup(db, now, err);
+    if (db->state == DB_STATE_IDLE)
+        return PQstatus(db->conn) == CONNECTION_OK ? DB_NOTHING : lost(db, now, err);
+    enum db_event event = next_result(db, ret);
+    if (event == DB_ROUND_END)
+        db->state = DB_STATE_IDLE;
+    if (event == DB_NOTHING && PQstatus(db->conn) != CONNECTION_OK)
+        return lost(db, now, err);
+    return event;
+}
+
+void db_drop(struct db *db, bool unprepared, const char *why)
+{
+    if (unprepared)
+        db->prepare = false;
+    if (db->state == DB_STATE_OFF)
+        return;
+    snprintf(db->trouble, sizeof db->trouble, "%s", why);
+    db->dropped = true;
+}
+
+bool db_notified(struct db *db)
+{
+    bool notified = db->notified;
+    db->notified = false;
+    return notified;
+}
+
+const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err)
+{
+    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+    const struct sqlstate_rule *rule = sqlstate_rule(state);
+    error_set(err, rule->kind, "%s (SQLSTATE %s: %s)", text ? text : "no message from the server",
+              state ? state : "none", rule->why);
+    return rule;
+}

@@ -1,0 +1,70 @@
+/* relay/db.h -- one PostgreSQL connection that never blocks.
+ *
+ *   db_new -> (db_prepare -> poll(2) -> db_progress until DB_NOTHING)* -> db_free
+ *   when up and idle: db_send... -> db_end_round -> DB_RESULT... -> DB_ROUND_END
+ *
+ * A round is a pipeline: its statements travel together and run in order; after the first error the server skips
+ * the rest of the round. A lost connection is reported once, as DB_DOWN, and connected again by itself, after a growing
+ * wait. In a session of our own, statements are prepared on first use; behind a pooler that shares sessions (found out
+ * by comparing backend pids, or told by the configuration) nothing is prepared and no session state is set. */
+#ifndef RELAY_DB_H
+#define RELAY_DB_H
+
+#include "relay/base/backoff.h"
+#include "relay/base/clock.h"
+#include "relay/base/pollset.h"
+#include "relay/base/statement.h"
+#include "relay/sqlstate.h"
+
+#include <libpq-fe.h>
+
+struct db;
+
+struct db_options {
+    const char *conninfo;         /* borrowed */
+    const char *application_name; /* borrowed */
+    int prepared;                 /* enum prepared */
+    int64_t statement_timeout_us;
+    bool read_write; /* a standby or a read-only server counts as not there */
+    uint64_t seed;
+};
+
+enum db_event {
+    DB_NOTHING,   /* nothing more for now */
+    DB_UP,        /* connected and set up; idle */
+    DB_RESULT,    /* of statement `index` of the round; may be an error, and with by_row one row of many */
+    DB_ROUND_END, /* idle again */
+    DB_DOWN       /* the connection is gone and with it its transaction; *err says why */
+};
+
+struct db_result {
+    PGresult *res; /* the receiver's to PQclear(); NULL unless DB_RESULT */
+    size_t index;  /* of the statement in its round, from 0 */
+};
+
+struct db *db_new(const struct db_options *options);
+void db_free(struct db *db);
+
+bool db_is_up(const struct db *db);   /* connected and set up */
+bool db_is_idle(const struct db *db); /* up, and no round under way */
+
+/* Adds a statement to the round being built; parameters are copied to the wire at once. False and *err when the
+ * connection turns out to be lost: DB_DOWN follows from db_progress(). */
+bool db_send(struct db *db, const struct statement *st, struct error *err) MUST_CHECK;
+bool db_send_sql(struct db *db, const char *sql, struct error *err) MUST_CHECK; /* without parameters */
+bool db_end_round(struct db *db, struct error *err) MUST_CHECK;
+
+void db_prepare(struct db *db, struct pollset *ps);
+enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us now, struct db_result *ret,
+                          struct error *err);
+
+/* Drops the connection: DB_DOWN follows. `unprepared`: and prepare nothing from now on. */
+void db_drop(struct db *db, bool unprepared, const char *why);
+
+/* A notification arrived since the last call. */
+bool db_notified(struct db *db);
+
+/* Fills *err from a failed result; the rule says what to do about it. */
+const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err);
+
+#endif

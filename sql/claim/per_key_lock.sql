@@ -1,0 +1,107 @@
+-- The first half of a claim: choose keys, lock them, and leave their names for the second half (per_key_read.sql),
+-- which must be a statement of its own, because its snapshot has to be younger than the locks. The keys are chosen
+-- behind materialized fences, so that under every plan the lock function runs once for each key that is returned.
+--
+-- :table :where     the queue's table (as e) and its extra condition, or true
+-- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
+-- :key_type         bigint, integer, text or uuid
+-- :lock_hash        integer: the second half of the advisory lock, from k.key and k.solo
+--
+-- $1 bigint     fresh: ids greater than this, newest first
+-- $2 $3 bigint  newest: ids from $2 to $3, newest first
+-- $4 $5 bigint  oldest: ids from $4 to $5, oldest first
+-- $6 bigint     rows to look at in each of the three
+-- $7 bigint     keys to lock
+-- $8 bigint     how many of 100 keys come from the oldest end
+-- $9 text[]     keys this relay is busy with or must not touch: left out
+-- $10 bigint[]  the same for events without a key
+-- $11 text[]    keys to take first, wherever their events are
+-- $12 text      queue
+-- $13 integer   the first half of the advisory lock
+--
+-- One row, or one for each key that is locked elsewhere:
+-- newest_left bigint   ids from here down were not looked at (of newest); null: all were
+-- oldest_left bigint   ids from here up were not looked at (of oldest); null: all were
+-- seen_max bigint      greatest id seen; null: none
+-- missed_min, missed_max bigint   ids whose key was locked elsewhere; null: none
+-- locked bigint        locks taken
+-- claim, solo text     what was left for the second half
+-- missed_key text      locked elsewhere; null: none, or an event without a key
+with fresh as materialized (
+    select :id as id, :key as key from :table e
+    where :id > $1::bigint and (:where)
+    order by :id desc limit $6::bigint
+), newest as materialized (
+    select :id as id, :key as key from :table e
+    where :id between $2::bigint and $3::bigint and (:where)
+    order by :id desc limit $6::bigint
+), oldest as materialized (
+    select :id as id, :key as key from :table e
+    where :id between $4::bigint and $5::bigint and (:where)
+    order by :id limit $6::bigint
+), found as materialized (
+    -- An event without a key has no order: it stands for itself, as `solo`.
+    select key, case when key is null then id end as solo, min(id) as low, max(id) as high,
+           max(fresh_id) as fresh_id, max(newest_id) as newest_id, min(oldest_id) as oldest_id
+    from (
+        select id, key, id as fresh_id, null::bigint as newest_id, null::bigint as oldest_id from fresh
+        union all select id, key, null, id, null from newest
+        union all select id, key, null, null, id from oldest
+    ) as rows
+    group by 1, 2
+), ready as materialized (
+    select f.* from found f
+    where (f.solo is not null or not (f.key::text = any ($9::text[]) or f.key::text = any ($11::text[])))
+      and (f.solo is null or not f.solo = any ($10::bigint[]))
+      and not exists (
+          select from outbox.parked p
+          where p.queue = $12::text and not p.keyless and f.solo is null and p.key = f.key::text)
+      and not exists (
+          select from outbox.parked p
+          where p.queue = $12::text and p.keyless and p.event_id = f.solo)
+), candidate as (
+    -- Waits that are over; keys with more to deliver; then the two ends in turn, $8 of 100 from the oldest.
+    (select case when not p.keyless then p.key::text:::key_type end as key, case when p.keyless then p.event_id end as solo,
+            null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
+            -2::bigint as place
+     from outbox.parked p
+     where p.queue = $12::text and p.next_at <= statement_timestamp()
+       and not (p.key = any ($9::text[]) and not p.keyless) and not (p.event_id = any ($10::bigint[]) and p.keyless)
+     order by p.next_at
+     limit greatest($7::bigint / 4, 1))
+    union all
+    (select f.key:::key_type, null, null, null, null, null, -1
+     from unnest($11::text[]) as f (key)
+     where not exists (select from outbox.parked p where p.queue = $12::text and not p.keyless and p.key = f.key))
+    union all
+    (select key, solo, low, high, newest_id, oldest_id,
+            coalesce(least(
+                case when coalesce(fresh_id, newest_id) is not null then
+                    row_number() over (order by fresh_id desc nulls last, newest_id desc nulls last)
+                    * 100 / nullif(100 - $8::bigint, 0) end,
+                case when oldest_id is not null then
+                    row_number() over (order by oldest_id nulls last) * 100 / nullif($8::bigint, 0) end),
+                1000000000)
+     from ready)
+), ordered as materialized (
+    select *, row_number() over (order by place) as n from candidate
+), locked as materialized (
+    select k.*, pg_try_advisory_xact_lock($13::integer, :lock_hash) as ok
+    from ordered k where n <= $7::bigint
+), summary as materialized (
+    select coalesce((select max(newest_id) from ordered where n > $7::bigint),
+                    (select min(id) - 1 from newest having count(*) >= $6::bigint)) as newest_left,
+           coalesce((select min(oldest_id) from ordered where n > $7::bigint),
+                    (select max(id) + 1 from oldest having count(*) >= $6::bigint)) as oldest_left,
+           (select max(high) from found) as seen_max,
+           (select min(low) from locked where not ok) as missed_min,
+           (select max(high) from locked where not ok) as missed_max,
+           (select count(*) from locked where ok) as locked,
+           set_config('courier.claim', coalesce(
+               (select array_agg(key order by n)::text from locked where ok and solo is null), '{}'), true) as claim,
+           set_config('courier.solo', coalesce(
+               (select array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
+)
+select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
+       l.key::text as missed_key
+from summary s left join locked l on not l.ok

@@ -1,0 +1,42 @@
+-- The second half of a claim: the oldest events of the keys that per_key_lock.sql has locked. A snapshot younger than
+-- the locks sees everything that earlier holders of these keys have committed.
+--
+-- :table :where :id :key   as in per_key_lock.sql
+-- :columns     the event's columns, as in the list below from created_at on
+-- :key_range   the condition that picks the events of key k.name with an id of at least least($2, p.event_id)
+-- :key_order   the id order of those events, spelled so that the index on the key serves it
+--
+-- $1 text      queue
+-- $2 bigint    no event has a smaller id, but of keys whose wait says otherwise
+-- $3 bigint    events of one key at most
+-- $4 bigint    events at most
+--
+-- One row an event, events of one key together and in id order:
+-- attempts int      failures so far, of event `head`
+-- head bigint       the event the key waited for; null: it did not wait
+-- id bigint
+-- created_at timestamptz
+-- oversize bigint   bytes of the payload when it is larger than may be sent, else null
+-- key, type text
+-- payload           text or bytea
+-- headers, event_id, traceparent text
+-- ...               one text for each extra column
+select p.attempts, p.event_id as head, e.*
+from unnest(current_setting('courier.claim')::text[]) as k (name)
+left join outbox.parked p on p.queue = $1::text and not p.keyless and p.key = k.name
+cross join lateral (
+    select :columns from :table e
+    where :key_range and (:where)
+    order by :key_order limit $3::bigint
+) as e
+where p.next_at is null or p.next_at <= statement_timestamp()
+union all
+select p.attempts, p.event_id, e.*
+from unnest(current_setting('courier.solo')::bigint[]) as k (id)
+left join outbox.parked p on p.queue = $1::text and p.keyless and p.event_id = k.id
+cross join lateral (
+    select :columns from :table e
+    where :id = k.id and :key is null and (:where)
+) as e
+where p.next_at is null or p.next_at <= statement_timestamp()
+limit $4::bigint

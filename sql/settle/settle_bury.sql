@@ -1,0 +1,18 @@
+-- Takes events out of the table as dead letters.
+--
+-- :table :id :key :type :created_at   the queue's table (as e) and its columns as expressions, null when not mapped
+-- :table_name   the table's name as a literal
+-- $1 text      queue
+-- $2 bigint[]  ids
+-- $3 bigint[]  attempts made
+-- $4 text[]    why
+-- No columns; the row count is the number of events that were still there.
+with gone as (
+    delete from :table e
+    using unnest($2::bigint[], $3::bigint[], $4::text[]) as d (id, attempts, why)
+    where :id = d.id
+    returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts, row_to_json(e) as original,
+              (:created_at)::timestamptz as created_at
+)
+insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
+select $1::text, id, key, type, why, attempts, :table_name, original, created_at from gone

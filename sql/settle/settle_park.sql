@@ -1,0 +1,25 @@
+-- Makes keys wait: their head was not delivered.
+--
+-- $1 text      queue
+-- $2 bigint[]  the heads' ids
+-- $3 text[]    their keys; null: an event without a key, which waits alone
+-- $4 bigint[]  failures so far
+-- $5 bigint[]  microseconds to wait; negative: closed until somebody resumes it
+-- $6 text[]    why
+with head as (
+    select id, key, attempts, why,
+           case when delay_us < 0 then 'infinity'
+                else clock_timestamp() + delay_us * interval '1 microsecond' end as next_at
+    from unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[]) as h (id, key, attempts, delay_us, why)
+), keyed as (
+    insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
+    select $1::text, key, id, false, attempts, next_at, why from head where key is not null
+    on conflict (queue, key) where not keyless do update
+    set event_id = excluded.event_id, attempts = excluded.attempts, next_at = excluded.next_at,
+        last_error = excluded.last_error, updated_at = clock_timestamp()
+)
+insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
+select $1::text, '', id, true, attempts, next_at, why from head where key is null
+on conflict (queue, event_id) do update
+set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
+    updated_at = clock_timestamp()
