@@ -1,0 +1,104 @@
+#include "ordering/batch.h"
+
+#include <inttypes.h>
+
+struct batch *batch_new(size_t bytes_max, void *owner)
+{
+    struct arena *arena = arena_new();
+    struct batch *batch = arena_alloc(arena, sizeof *batch);
+    batch->arena = arena;
+    batch->bytes_max = bytes_max;
+    batch->owner = owner;
+    return batch;
+}
+
+void batch_free(struct batch *batch)
+{
+    if (batch)
+        arena_free(batch->arena);
+}
+
+uint64_t key_hash(struct span key)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < key.size; i++)
+        hash = (hash ^ (unsigned char)key.data[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static size_t event_bytes(const struct event *event, size_t extra_columns)
+{
+    size_t bytes = sizeof(struct item) + event->key.size + event->type.size + event->payload.size +
+                   event->headers.size + event->event_id.size + event->traceparent.size;
+    for (size_t i = 0; i < extra_columns; i++)
+        bytes += event->columns[i].size;
+    return bytes;
+}
+
+/* The lane that `event` belongs to; NULL: a new one. */
+static struct lane *lane_of(const struct batch *batch, const struct event *event)
+{
+    struct lane *last = batch->lanes_end;
+    bool same = last && event->key.data && last->key.data && span_equal(last->key, event->key);
+    return same ? last : NULL;
+}
+
+static struct lane *lane_add(struct batch *batch, const struct event *event)
+{
+    struct lane *lane = arena_alloc(batch->arena, sizeof *lane);
+    lane->key = arena_copy(batch->arena, event->key);
+    lane->hash = key_hash(event->key);
+    lane->batch = batch;
+    if (batch->lanes_end)
+        batch->lanes_end->next = lane;
+    else
+        batch->lanes = lane;
+    batch->lanes_end = lane;
+    batch->lane_count++;
+    batch->unsettled++;
+    batch->open++;
+    return lane;
+}
+
+static void event_copy(struct arena *arena, struct event *to, const struct event *from, size_t extra_columns)
+{
+    *to = *from;
+    to->type = arena_copy(arena, from->type);
+    to->payload = arena_copy(arena, from->payload);
+    to->headers = arena_copy(arena, from->headers);
+    to->event_id = arena_copy(arena, from->event_id);
+    to->traceparent = arena_copy(arena, from->traceparent);
+    to->columns = extra_columns ? arena_array(arena, extra_columns, sizeof *to->columns) : NULL;
+    for (size_t i = 0; i < extra_columns; i++)
+        to->columns[i] = arena_copy(arena, from->columns[i]);
+}
+
+bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err)
+{
+    struct lane *lane = lane_of(batch, event);
+    if (lane && event->id <= lane->last->event.id)
+        return error_set(err, ERROR_INTERNAL, "a claim returned event %" PRId64 " after event %" PRId64 " of one key",
+                         event->id, lane->last->event.id);
+    size_t bytes = event_bytes(event, extra_columns);
+    if (batch->spilled || (batch->event_count > 0 && batch->bytes + bytes > batch->bytes_max)) {
+        batch->spilled = true;
+        if (lane)
+            lane->more = true;
+        return true;
+    }
+    if (!lane)
+        lane = lane_add(batch, event);
+    struct item *item = arena_alloc(batch->arena, sizeof *item);
+    event_copy(batch->arena, &item->event, event, extra_columns);
+    item->event.key = lane->key;
+    item->lane = lane;
+    if (lane->last)
+        lane->last->next = item;
+    else
+        lane->first = lane->unsent = lane->unacked = item;
+    lane->last = item;
+    lane->count++;
+    batch->event_count++;
+    batch->bytes += bytes;
+    return true;
+}

@@ -1,0 +1,92 @@
+/* ordering/batch.h -- the events of one claim, in lanes.
+ *
+ * A lane holds the claimed events of one key, oldest first; an event without a key has a lane of its own. Everything
+ * in a batch lives in its arena and goes with it. */
+#ifndef ORDERING_BATCH_H
+#define ORDERING_BATCH_H
+
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/base/event.h"
+#include "sinks/delivery.h"
+
+#include <stdbool.h>
+
+struct lane;
+
+/* One claimed event and its delivery. */
+struct item {
+    struct event event;
+    struct delivery delivery;
+    instant_us submitted_at;
+    struct item *next; /* of the lane */
+    struct lane *lane;
+};
+
+enum lane_state {
+    LANE_OPEN,     /* events to send or in flight */
+    LANE_STOPPED,  /* nothing more is sent; events may be in flight */
+    LANE_FINISHED, /* nothing in flight; what happened waits to be settled */
+    LANE_SETTLING, /* its settlement is on the way */
+    LANE_SETTLED   /* done with */
+};
+
+enum lane_outcome {
+    LANE_DELIVERED, /* every event was acked */
+    LANE_RELEASED,  /* given back: nobody's fault, or the destination's */
+    LANE_RETRY,     /* `failed` is tried again after delay_us */
+    LANE_CLOSED,    /* `failed` was the last attempt: the key is parked until somebody resumes it */
+    LANE_DEAD       /* `failed` was the last attempt: it becomes a dead letter */
+};
+
+struct lane {
+    struct span key;           /* absent: an event without a key */
+    uint64_t hash;             /* of the key, for the relay's own tables */
+    struct item *first, *last; /* oldest event that is not settled, newest claimed */
+    struct item *unsent;       /* next to submit; NULL: all were, or nothing more is sent */
+    struct item *unacked;      /* first without a verdict of acked; NULL: all were acked */
+    size_t count, in_flight;
+    size_t acked;    /* leading events with a verdict of acked, not settled */
+    size_t settling; /* of those, on their way out of the table */
+    bool more;       /* the key has, or may have, events that were not claimed */
+    bool waited;     /* the key has an entry in outbox.parked */
+    enum lane_state state;
+    enum lane_outcome outcome;
+    struct item *failed;
+    int64_t delay_us;   /* RETRY */
+    int64_t release_us; /* RELEASED: not to be claimed again for this long */
+    instant_us finished_at;
+    struct batch *batch;
+    struct lane *next;       /* of the batch */
+    struct lane *ready_next; /* of the deliverer's list */
+    bool queued;             /* in that list */
+};
+
+struct batch {
+    struct arena *arena;
+    struct lane *lanes, *lanes_end;
+    size_t lane_count, event_count;
+    size_t unsettled; /* lanes not yet LANE_SETTLED */
+    size_t bytes;     /* held: payloads, headers and bookkeeping */
+    size_t bytes_max;
+    bool spilled;    /* rows were left out because bytes_max was reached */
+    bool lost;       /* its locks are gone: nothing more of it is sent */
+    size_t finished; /* lanes in LANE_FINISHED */
+    size_t open;     /* lanes in LANE_OPEN or LANE_STOPPED */
+    instant_us claimed_at;
+    void *owner;        /* the claim */
+    struct batch *next; /* of the claim */
+};
+
+struct batch *batch_new(size_t bytes_max, void *owner);
+void batch_free(struct batch *batch); /* nothing of it may be in flight */
+
+/* Adds a copy of `event`, which must come after every earlier event of its key. False and *err (ERROR_INTERNAL) when
+ * it does not: the claim must not be delivered. When the batch is full the event is left out, its lane, if there is
+ * one, gets `more`, and batch->spilled is set; the first event always fits. */
+bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err) MUST_CHECK;
+
+/* FNV-1a, for hash tables of keys. */
+uint64_t key_hash(struct span key);
+
+#endif

@@ -1,0 +1,126 @@
+/* ordering/ordering.h -- the contract every claiming strategy implements.
+ *
+ * A strategy decides which events this relay may deliver next and records what became of them. It does no I/O: it
+ * names statements, binds their parameters and reads the results, and relay/db.c runs them. So every strategy can be
+ * tested against results built in memory.
+ *
+ *   open -> (claim -> claimed per result -> claim_done | claim_failed -> settle -> settled per result)* -> close
+ *   and now and then: probe -> probed per result
+ *
+ * Invariant all strategies keep: at any instant at most one relay holds a claim on a key, and it holds that key's
+ * oldest unsettled event. */
+#ifndef ORDERING_ORDERING_H
+#define ORDERING_ORDERING_H
+
+#include "ordering/batch.h"
+#include "ordering/scan.h"
+#include "relay/base/clock.h"
+#include "relay/base/statement.h"
+
+#include <libpq-fe.h>
+
+#define ORDERING_STATEMENTS_MAX 6
+
+struct ordering_options {
+    const char *queue;                    /* borrowed, like everything here, until close */
+    const struct sql_variable *variables; /* the table's names, for sql_render() */
+    int32_t lock_class;
+    enum payload_kind payload_kind;
+    size_t extra_columns;
+    int64_t keys_per_claim, max_events_per_key, oldest_share;
+    bool archive;  /* settled events go to the archive */
+    bool sequence; /* a readable sequence feeds the ids, one at a time */
+};
+
+/* What the relay wants from one claim. */
+struct claim_request {
+    int64_t max_keys;
+    const struct span *busy_keys; /* keys that must not be claimed */
+    size_t busy_key_count;
+    const int64_t *busy_solos; /* the same for events without a key */
+    size_t busy_solo_count;
+    const struct span *follow_keys; /* keys known to have more events */
+    size_t follow_key_count;
+};
+
+/* One claim under way; the strategy's notes from claim() to claim_done(). */
+struct claim_plan {
+    struct scan_plan scan;
+    struct scan_report report;
+    int64_t locked;                 /* locks taken by this claim */
+    int64_t rows, rows_limit;       /* events returned and asked for */
+    int64_t key_limit;              /* events of one key asked for */
+    const struct span *missed_keys; /* locked elsewhere; in the batch's arena */
+    size_t missed_key_count;
+    bool truncated; /* rows_limit or the batch's bytes cut the answer short */
+};
+
+struct settle_failure {
+    int64_t id;
+    struct span key; /* absent: an event without a key */
+    int64_t attempts;
+    int64_t delay_us; /* negative: closed until somebody resumes it */
+    struct span why;
+};
+
+/* Everything that is settled together: one transaction, all or nothing. */
+struct settlement {
+    const int64_t *done; /* acked */
+    size_t done_count;
+    const struct settle_failure *parked;
+    size_t parked_count;
+    const struct settle_failure *buried; /* dead letters */
+    size_t buried_count;
+    const struct span *resumed_keys; /* keys that waited and whose head is done or buried */
+    size_t resumed_key_count;
+    const int64_t *resumed_solos;
+    size_t resumed_solo_count;
+};
+
+struct ordering_type {
+    const char *name; /* value of `ordering:` in the configuration */
+
+    struct ordering *(*open)(const struct ordering_options *options, struct error *err);
+    void (*close)(struct ordering *o);
+
+    /* Fills ret[0..result) with the statements of a claim, to be run inside an open READ COMMITTED transaction. */
+    size_t (*claim)(struct ordering *o, const struct claim_request *request, instant_us now, struct arena *arena,
+                    struct statement *ret, struct claim_plan *ret_plan);
+    /* Reads one result (with by_row: one row) of statement `index` into the batch. */
+    bool (*claimed)(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res, struct batch *batch,
+                    struct error *err);
+    void (*claim_done)(struct ordering *o, const struct claim_plan *plan, struct batch *batch, int64_t took_us,
+                       instant_us now);
+    /* The claim failed or was lost: what it covered is looked at again. */
+    void (*claim_failed)(struct ordering *o, const struct claim_plan *plan);
+
+    /* Record outcomes; to be run in one transaction. Returns the number of statements, at least 1 unless the
+     * settlement is empty. */
+    size_t (*settle)(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret);
+    /* Reads result `index`; adds to *ret_missing the events that were no longer there. */
+    void (*settled)(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
+                    size_t *ret_missing);
+
+    /* Events from id `lo` to `hi` were given back and may be claimed again from `at` on. */
+    void (*released)(struct ordering *o, int64_t lo, int64_t hi, instant_us at);
+
+    /* Statements that tell how far ids are settled; run outside of claims. */
+    size_t (*probe)(struct ordering *o, struct arena *arena, struct statement *ret);
+    void (*probed)(struct ordering *o, size_t index, const PGresult *res);
+    bool (*wants_probe)(const struct ordering *o);
+
+    /* More to claim right now; and when that turns true by itself. */
+    bool (*pending)(const struct ordering *o, instant_us now);
+    instant_us (*pending_at)(const struct ordering *o);
+};
+
+struct ordering {
+    const struct ordering_type *type;
+};
+
+extern const struct ordering_type ordering_per_key;
+
+/* NULL if there is none. */
+const struct ordering_type *ordering_type_find(const char *name);
+
+#endif

@@ -1,0 +1,413 @@
+/* DESIGN. One advisory transaction lock a key, taken by one statement; the key's oldest events, read by the next, whose
+ * snapshot is younger than the locks. PostgreSQL makes a commit visible before it releases the committer's locks, so
+ * what an earlier holder has deleted is not read again. The two statements travel in one round: the first leaves
+ * the locked keys in a transaction-local setting for the second. scan.c says which ids to look at.
+ *
+ * `floor` keeps the reads off dead index entries at the front of a key's range. It is not a hint: an event below it
+ * would be passed over and break the order of its key. So it only rises over ids that are settled (see scan.h) and were
+ * found empty by a snapshot taken after they settled, and only when one sequence feeds the ids; a key that
+ * waits is read from its own head on, wherever that is. */
+#include "ordering/ordering.h"
+
+#include "sql_text.h"
+
+#include <endian.h>
+#include <stdlib.h>
+
+#define ROWS_START 1024
+#define ROWS_MAX 16384
+#define FLOOR_STRETCH 200000
+#define EPOCH_2000_US (INT64_C(946684800) * SECOND_US)
+
+enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_STATEMENTS };
+enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
+enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_PARK, SETTLE_UNPARK };
+
+struct per_key {
+    struct ordering ordering;
+    struct ordering_options options;
+    char *lock_sql, *read_sql, *done_sql, *bury_sql, *park_sql, *unpark_sql;
+    char *drawn_sql, *holders_sql, *floor_sql;
+    struct scan scan;
+    int64_t rows_limit; /* adapts to the size of the rows */
+    int64_t floor;
+    int64_t floor_to; /* end of the stretch that the probe under way looks at */
+    struct scan_horizon horizon;
+    uint64_t holders[SCAN_HOLDERS_MAX + 1];
+};
+
+static void per_key_close(struct ordering *o)
+{
+    struct per_key *pk = (struct per_key *)o;
+    char *texts[] = {pk->lock_sql,   pk->read_sql,  pk->done_sql,    pk->bury_sql, pk->park_sql,
+                     pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+    free(pk);
+}
+
+static struct ordering *per_key_open(const struct ordering_options *options, struct error *err)
+{
+    struct per_key *pk = memory_new(sizeof *pk);
+    pk->ordering.type = &ordering_per_key;
+    pk->options = *options;
+    const struct sql_variable *v = options->variables;
+    bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
+              (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
+              (pk->done_sql = sql_render(options->archive ? sql_settle_archive : sql_settle_delete, v, err)) &&
+              (pk->bury_sql = sql_render(sql_settle_bury, v, err)) &&
+              (pk->park_sql = sql_render(sql_settle_park, v, err)) &&
+              (pk->unpark_sql = sql_render(sql_settle_unpark, v, err)) &&
+              (pk->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
+              (pk->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
+              (pk->floor_sql = sql_render(sql_horizon_floor, v, err));
+    if (!ok) {
+        per_key_close(&pk->ordering);
+        return NULL;
+    }
+    scan_init(&pk->scan);
+    pk->rows_limit = ROWS_START;
+    pk->floor = SCAN_ID_MIN;
+    return &pk->ordering;
+}
+
+static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
+                            struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
+{
+    struct per_key *pk = (struct per_key *)o;
+    *ret_plan = (struct claim_plan){.rows_limit = pk->rows_limit, .key_limit = pk->options.max_events_per_key};
+    ret_plan->report = (struct scan_report){
+        .newest_left = {1, 0},
+          .oldest_left = {1, 0},
+          .seen_max = SCAN_ID_MIN, .missed = {1, 0}
+    };
+    struct scan_plan *scan = &ret_plan->scan;
+    scan_next(&pk->scan, now, scan);
+
+    struct statement *lock = &ret[CLAIM_LOCK];
+    *lock = statement_of(pk->lock_sql);
+    statement_add_int(lock, arena, scan->fresh_above);
+    statement_add_int(lock, arena, scan->newest.lo);
+    statement_add_int(lock, arena, scan->newest.hi);
+    statement_add_int(lock, arena, scan->oldest.lo);
+    statement_add_int(lock, arena, scan->oldest.hi);
+    statement_add_int(lock, arena, request->max_keys * 2);
+    statement_add_int(lock, arena, request->max_keys);
+    statement_add_int(lock, arena, pk->options.oldest_share);
+    statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
+    statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);
+    statement_add_texts(lock, arena, request->follow_keys, request->follow_key_count);
+    statement_add_text(lock, pk->options.queue);
+    statement_add_int(lock, arena, pk->options.lock_class);
+
+    struct statement *read = &ret[CLAIM_READ];
+    *read = statement_of(pk->read_sql);
+    read->by_row = true;
+    statement_add_text(read, pk->options.queue);
+    statement_add_int(read, arena, pk->floor);
+    statement_add_int(read, arena, ret_plan->key_limit);
+    statement_add_int(read, arena, ret_plan->rows_limit);
+    return CLAIM_STATEMENTS;
+}
+
+static bool get_bigint(const PGresult *res, int row, int column, int64_t *ret)
+{
+    if (PQgetisnull(res, row, column) || PQgetlength(res, row, column) != 8)
+        return false;
+    uint64_t big;
+    memcpy(&big, PQgetvalue(res, row, column), sizeof big);
+    *ret = (int64_t)be64toh(big);
+    return true;
+}
+
+static struct span get_span(const PGresult *res, int row, int column)
+{
+    if (PQgetisnull(res, row, column))
+        return (struct span){NULL, 0};
+    return (struct span){PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column)};
+}
+
+static bool read_locks(struct claim_plan *plan, const PGresult *res, struct batch *batch, struct error *err)
+{
+    if (PQnfields(res) != 9 || PQntuples(res) < 1)
+        return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
+                         PQntuples(res), PQnfields(res));
+    struct scan_report *report = &plan->report;
+    int64_t id;
+    if (get_bigint(res, 0, 0, &id))
+        report->newest_left = (struct id_range){plan->scan.newest.lo, id};
+    if (get_bigint(res, 0, 1, &id))
+        report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
+    if (get_bigint(res, 0, 2, &id))
+        report->seen_max = id;
+    if (get_bigint(res, 0, 3, &id) && get_bigint(res, 0, 4, &report->missed.hi))
+        report->missed.lo = id;
+    get_bigint(res, 0, 5, &plan->locked);
+    struct span *missed = arena_array(batch->arena, (size_t)PQntuples(res), sizeof *missed);
+    for (int row = 0; row < PQntuples(res); row++)
+        if (!PQgetisnull(res, row, 8))
+            missed[plan->missed_key_count++] = arena_copy(batch->arena, get_span(res, row, 8));
+    plan->missed_keys = missed;
+    return true;
+}
+
+enum event_column {
+    EVENT_ATTEMPTS,
+    EVENT_HEAD,
+    EVENT_ID,
+    EVENT_CREATED_AT,
+    EVENT_OVERSIZE,
+    EVENT_KEY,
+    EVENT_TYPE,
+    EVENT_PAYLOAD,
+    EVENT_HEADERS,
+    EVENT_EVENT_ID,
+    EVENT_TRACEPARENT,
+    EVENT_EXTRA
+};
+
+#define EXTRA_MAX 64
+
+static bool read_event(const struct per_key *pk, const PGresult *res, int row, struct batch *batch, struct error *err)
+{
+    struct span extra[EXTRA_MAX];
+    struct event event = {.payload_kind = pk->options.payload_kind, .attempt = 1, .columns = extra};
+    if (!get_bigint(res, row, EVENT_ID, &event.id))
+        return error_set(err, ERROR_INTERNAL, "a claim returned an event without an id");
+    if (get_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us))
+        event.created_at_us = event.created_at_us == INT64_MAX || event.created_at_us == INT64_MIN
+                                  ? 0 /* infinity */
+                                  : event.created_at_us + EPOCH_2000_US;
+    event.key = get_span(res, row, EVENT_KEY);
+    event.type = get_span(res, row, EVENT_TYPE);
+    event.payload = get_span(res, row, EVENT_PAYLOAD);
+    event.headers = get_span(res, row, EVENT_HEADERS);
+    event.event_id = get_span(res, row, EVENT_EVENT_ID);
+    event.traceparent = get_span(res, row, EVENT_TRACEPARENT);
+    get_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
+    for (size_t i = 0; i < pk->options.extra_columns; i++)
+        extra[i] = get_span(res, row, EVENT_EXTRA + (int)i);
+    int64_t head;
+    bool waited = get_bigint(res, row, EVENT_HEAD, &head);
+    if (waited && head == event.id && PQgetlength(res, row, EVENT_ATTEMPTS) == 4) {
+        uint32_t attempts;
+        memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
+        event.attempt = be32toh(attempts) + 1;
+    }
+    if (!batch_add(batch, &event, pk->options.extra_columns, err))
+        return false;
+    if (waited && batch->lanes_end)
+        batch->lanes_end->waited = batch->lanes_end->waited || span_equal(batch->lanes_end->key, event.key);
+    return true;
+}
+
+static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
+                            struct batch *batch, struct error *err)
+{
+    const struct per_key *pk = (const struct per_key *)o;
+    if (index == CLAIM_LOCK)
+        return read_locks(plan, res, batch, err);
+    for (int row = 0; row < PQntuples(res); row++) {
+        plan->rows++;
+        if (!read_event(pk, res, row, batch, err))
+            return false;
+    }
+    return true;
+}
+
+static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->key.data && (int64_t)lane->count >= plan->key_limit)
+            lane->more = true;
+    if (plan->rows >= plan->rows_limit && batch->lanes_end && batch->lanes_end->key.data)
+        batch->lanes_end->more = true;
+}
+
+static void per_key_claim_done(struct ordering *o, const struct claim_plan *plan, struct batch *batch, int64_t took_us,
+                               instant_us now)
+{
+    struct per_key *pk = (struct per_key *)o;
+    struct scan_report report = plan->report;
+    report.found = batch->event_count > 0;
+    scan_seen(&pk->scan, &plan->scan, &report, took_us, now);
+    mark_unfinished_keys(plan, batch);
+    bool full = plan->rows >= plan->rows_limit;
+    if (full || batch->spilled) {
+        /* Some keys were locked and none of their events returned. */
+        scan_failed(&pk->scan, &plan->scan);
+        if (report.seen_max > plan->scan.fresh_above)
+            scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
+    }
+    if (batch->spilled)
+        pk->rows_limit = pk->rows_limit > 1 ? pk->rows_limit / 2 : 1;
+    else if (full && pk->rows_limit < ROWS_MAX)
+        pk->rows_limit *= 2;
+}
+
+static void per_key_claim_failed(struct ordering *o, const struct claim_plan *plan)
+{
+    scan_failed(&((struct per_key *)o)->scan, &plan->scan);
+}
+
+/* The statements of a settlement, in the order they run. */
+static size_t settle_kinds(const struct settlement *s, enum settle_kind *ret)
+{
+    size_t n = 0;
+    if (s->done_count)
+        ret[n++] = SETTLE_DONE;
+    if (s->buried_count)
+        ret[n++] = SETTLE_BURY;
+    if (s->parked_count)
+        ret[n++] = SETTLE_PARK;
+    if (s->resumed_key_count || s->resumed_solo_count)
+        ret[n++] = SETTLE_UNPARK;
+    return n;
+}
+
+static void add_failures(struct statement *st, struct arena *arena, const struct settle_failure *failures, size_t count,
+                         bool parking)
+{
+    int64_t *ids = arena_array(arena, count, sizeof *ids), *attempts = arena_array(arena, count, sizeof *attempts),
+            *delays = arena_array(arena, count, sizeof *delays);
+    struct span *keys = arena_array(arena, count, sizeof *keys), *whys = arena_array(arena, count, sizeof *whys);
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = failures[i].id;
+        keys[i] = failures[i].key;
+        attempts[i] = failures[i].attempts;
+        delays[i] = failures[i].delay_us;
+        whys[i] = failures[i].why;
+    }
+    statement_add_ids(st, arena, ids, count);
+    if (parking)
+        statement_add_texts(st, arena, keys, count);
+    statement_add_ids(st, arena, attempts, count);
+    if (parking)
+        statement_add_ids(st, arena, delays, count);
+    statement_add_texts(st, arena, whys, count);
+}
+
+static struct statement settle_statement(const struct per_key *pk, const struct settlement *s, struct arena *arena,
+                                         enum settle_kind kind)
+{
+    const char *const texts[] = {pk->done_sql, pk->bury_sql, pk->park_sql, pk->unpark_sql};
+    struct statement st = statement_of(texts[kind]);
+    switch (kind) {
+    case SETTLE_DONE:
+        statement_add_ids(&st, arena, s->done, s->done_count);
+        if (pk->options.archive)
+            statement_add_text(&st, pk->options.queue);
+        break;
+    case SETTLE_BURY:
+        statement_add_text(&st, pk->options.queue);
+        add_failures(&st, arena, s->buried, s->buried_count, false);
+        break;
+    case SETTLE_PARK:
+        statement_add_text(&st, pk->options.queue);
+        add_failures(&st, arena, s->parked, s->parked_count, true);
+        break;
+    case SETTLE_UNPARK:
+        statement_add_text(&st, pk->options.queue);
+        statement_add_texts(&st, arena, s->resumed_keys, s->resumed_key_count);
+        statement_add_ids(&st, arena, s->resumed_solos, s->resumed_solo_count);
+        break;
+    }
+    return st;
+}
+
+static size_t per_key_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
+{
+    enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
+    size_t n = settle_kinds(s, kinds);
+    for (size_t i = 0; i < n; i++)
+        ret[i] = settle_statement((struct per_key *)o, s, arena, kinds[i]);
+    return n;
+}
+
+static void per_key_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
+                            size_t *ret_missing)
+{
+    (void)o;
+    enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
+    if (index >= settle_kinds(s, kinds) || kinds[index] > SETTLE_BURY)
+        return;
+    size_t due = kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count;
+    size_t gone = strtoul(PQcmdTuples((PGresult *)res), NULL, 10);
+    *ret_missing += due > gone ? due - gone : 0;
+}
+
+static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)
+{
+    struct scan *scan = &((struct per_key *)o)->scan;
+    scan_again(scan, (struct id_range){lo, hi < scan->top ? hi : scan->top}, at);
+}
+
+static size_t per_key_probe(struct ordering *o, struct arena *arena, struct statement *ret)
+{
+    struct per_key *pk = (struct per_key *)o;
+    pk->horizon = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = pk->holders};
+    ret[PROBE_DRAWN] = statement_of(pk->drawn_sql);
+    ret[PROBE_HOLDERS] = statement_of(pk->holders_sql);
+    if (!pk->options.sequence || pk->scan.settled == SCAN_ID_MIN || pk->floor > pk->scan.settled)
+        return PROBE_FLOOR;
+    int64_t from = pk->floor < pk->scan.first ? SCAN_ID_MIN : pk->floor;
+    int64_t start = pk->floor < pk->scan.first ? pk->scan.first : pk->floor;
+    pk->floor_to = start > SCAN_ID_MAX - FLOOR_STRETCH ? SCAN_ID_MAX : start + FLOOR_STRETCH;
+    if (pk->floor_to > pk->scan.settled)
+        pk->floor_to = pk->scan.settled;
+    struct statement *floor = &ret[PROBE_FLOOR];
+    *floor = statement_of(pk->floor_sql);
+    statement_add_int(floor, arena, from);
+    statement_add_int(floor, arena, pk->floor_to);
+    return PROBE_FLOOR + 1;
+}
+
+static void per_key_probed(struct ordering *o, size_t index, const PGresult *res)
+{
+    struct per_key *pk = (struct per_key *)o;
+    if (index == PROBE_DRAWN && PQntuples(res) == 1) {
+        get_bigint(res, 0, 0, &pk->horizon.first);
+        get_bigint(res, 0, 1, &pk->horizon.drawn);
+    } else if (index == PROBE_HOLDERS) {
+        for (int row = 0; row < PQntuples(res) && pk->horizon.holder_count <= SCAN_HOLDERS_MAX; row++)
+            pk->holders[pk->horizon.holder_count++] = key_hash(get_span(res, row, 0));
+        scan_horizon(&pk->scan, &pk->horizon);
+    } else if (index == PROBE_FLOOR && PQntuples(res) == 1) {
+        int64_t id;
+        pk->floor = get_bigint(res, 0, 0, &id) ? id : pk->floor_to + 1;
+    }
+}
+
+static bool per_key_wants_probe(const struct ordering *o)
+{
+    const struct per_key *pk = (const struct per_key *)o;
+    return scan_unsettled(&pk->scan) || (pk->options.sequence && pk->floor <= pk->scan.settled);
+}
+
+static bool per_key_pending(const struct ordering *o, instant_us now)
+{
+    return scan_pending(&((const struct per_key *)o)->scan, now);
+}
+
+static instant_us per_key_pending_at(const struct ordering *o)
+{
+    return scan_pending_at(&((const struct per_key *)o)->scan);
+}
+
+const struct ordering_type ordering_per_key = {
+    .name = "per_key",
+    .open = per_key_open,
+    .close = per_key_close,
+    .claim = per_key_claim,
+    .claimed = per_key_claimed,
+    .claim_done = per_key_claim_done,
+    .claim_failed = per_key_claim_failed,
+    .settle = per_key_settle,
+    .settled = per_key_settled,
+    .released = per_key_released,
+    .probe = per_key_probe,
+    .probed = per_key_probed,
+    .wants_probe = per_key_wants_probe,
+    .pending = per_key_pending,
+    .pending_at = per_key_pending_at,
+};

@@ -1,0 +1,36 @@
+/* relay/deliver.h -- lanes to their sink, and verdicts back to their lanes.
+ *
+ *   outlet_open -> (deliver_lane* -> outlet_prepare -> poll(2) -> deliver_ready)* -> outlet_close
+ *
+ * A lane's events go one at a time, the next after the ack of the one before, unless the sink keeps the order of a
+ * key itself; many lanes go in parallel. A failure stops its lane. A destination that is down stops every lane to it.
+ */
+#ifndef RELAY_DELIVER_H
+#define RELAY_DELIVER_H
+
+#include "relay/queue.h"
+
+struct outlet *outlet_open(const struct sink_config *config, const struct log *log, uint64_t seed,
+                           struct error *err) MUST_CHECK;
+void outlet_close(struct outlet *outlet); /* every lane must be finished or lost */
+void outlet_prepare(struct outlet *outlet, struct pollset *ps, instant_us now);
+
+/* The lane's events are routed; send them. */
+void deliver_lane(struct outlet *outlet, struct lane *lane);
+
+/* One turn: takes verdicts, submits what may go. `wall_us` is the wall clock, for the lag. */
+void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us now, int64_t wall_us);
+
+/* Sends nothing more of this lane; what is in flight still gets its verdict. */
+void deliver_stop(struct lane *lane, int64_t release_us, instant_us now);
+
+/* Gives back every lane that is not in flight: the relay is stopping. */
+void deliver_release_all(struct outlet *outlet, instant_us now);
+
+/* How many keys a claim may take for this outlet now: 0 = none, 1 = for a trial, or any number. */
+int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now);
+
+/* When outlet_keys_wanted() may change by itself. */
+instant_us outlet_wake_at(const struct outlet *outlet);
+
+#endif

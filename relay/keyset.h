@@ -1,0 +1,29 @@
+/* relay/keyset.h -- a small bounded set of keys, each with a time and a note. */
+#ifndef RELAY_KEYSET_H
+#define RELAY_KEYSET_H
+
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+
+struct keyset_entry {
+    char *data; /* the set's copy */
+    struct span key;
+    uint64_t hash;
+    instant_us at;
+    const void *owner;
+};
+
+struct keyset {
+    struct keyset_entry *entries;
+    size_t count, max;
+};
+
+void keyset_init(struct keyset *set, size_t max);
+void keyset_done(struct keyset *set);
+
+/* Adds or updates; false when the set is full: the caller must have another way to find the key. */
+bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us at, const void *owner) MUST_CHECK;
+void keyset_remove(struct keyset *set, size_t index); /* moves the last entry to its place */
+void keyset_expire(struct keyset *set, instant_us now);
+
+#endif

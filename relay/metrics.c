@@ -1,0 +1,41 @@
+#include "relay/metrics.h"
+
+#define EIGHTHS 3 /* 2^3 buckets for each doubling */
+
+static unsigned bucket_of(int64_t us)
+{
+    if (us < 8)
+        return us < 0 ? 0 : (unsigned)us;
+    unsigned log2 = 63 - (unsigned)__builtin_clzll((unsigned long long)us);
+    unsigned bucket = (log2 - 2) * 8 + (unsigned)((us >> (log2 - EIGHTHS)) & 7);
+    return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
+}
+
+static int64_t bucket_end(unsigned bucket)
+{
+    if (bucket < 8)
+        return bucket;
+    unsigned log2 = bucket / 8 + 2;
+    return ((int64_t)(8 + bucket % 8) << (log2 - EIGHTHS)) + ((INT64_C(1) << (log2 - EIGHTHS)) - 1);
+}
+
+void histogram_add(struct histogram *histogram, int64_t us)
+{
+    histogram->counts[bucket_of(us)]++;
+    histogram->total++;
+    if (us > histogram->max)
+        histogram->max = us;
+}
+
+int64_t histogram_quantile(const struct histogram *histogram, double q)
+{
+    if (histogram->total == 0)
+        return 0;
+    uint64_t rank = (uint64_t)(q * (double)(histogram->total - 1)) + 1, seen = 0;
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        seen += histogram->counts[i];
+        if (seen >= rank)
+            return bucket_end(i) < histogram->max ? bucket_end(i) : histogram->max;
+    }
+    return histogram->max;
+}

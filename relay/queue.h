@@ -1,0 +1,145 @@
+/* relay/queue.h -- one queue at work: the parts that claim, route, deliver and settle share.
+ *
+ * relay/claim.c fills batches, route.c and deliver.c empty them, settle.c writes down what became of them. Nothing
+ * outside relay/ sees this. */
+#ifndef RELAY_QUEUE_H
+#define RELAY_QUEUE_H
+
+#include "ordering/ordering.h"
+#include "relay/base/log.h"
+#include "relay/circuit.h"
+#include "relay/config.h"
+#include "relay/db.h"
+#include "relay/keyset.h"
+#include "relay/metrics.h"
+#include "relay/route.h"
+#include "relay/table.h"
+#include "sinks/sink.h"
+
+struct queue;
+
+/* A destination that does not exist or refuses us, apart from its sink. */
+struct route_circuit {
+    char *destination;
+    struct circuit circuit;
+    bool trying; /* its one trial delivery is in flight */
+    struct route_circuit *next;
+};
+
+/* A sink and the lanes that wait for it. */
+struct outlet {
+    struct sink *sink;
+    const struct sink_config *config;
+    struct lane *ready, *ready_end;
+    struct circuit circuit;       /* of the whole sink */
+    struct route_circuit *routes; /* troubled destinations only */
+    size_t route_count;
+    instant_us last_ack_at;
+    const struct log *log;
+    struct rng rng;
+};
+
+/* What is settled together in one transaction. */
+struct settle_job {
+    struct arena *arena;
+    struct settlement settlement;
+    struct lane **lanes;
+    size_t lane_count;
+    size_t missing; /* events that were gone from the table */
+};
+
+/* One round of statements on one connection and how it went. */
+struct round {
+    struct arena *arena;    /* parameters */
+    struct settle_job *job; /* or NULL */
+    size_t settle_count;    /* its statements come first, */
+    bool commit, begin;     /* then these, */
+    bool claim;             /* then the claim's */
+    bool failed;
+    size_t failed_at; /* index of the first failure */
+    const struct sqlstate_rule *rule;
+    struct error error;
+};
+
+enum claim_state {
+    CLAIM_OFF,     /* no connection */
+    CLAIM_IDLE,    /* no round under way; a transaction may be open, holding lanes */
+    CLAIM_BUSY,    /* a round is under way */
+    CLAIM_ROLLBACK /* a rollback is under way */
+};
+
+/* One connection that claims. */
+struct claim {
+    struct queue *queue;
+    size_t index;
+    struct db *db;
+    enum claim_state state;
+    bool in_transaction;
+    struct round round;
+    struct claim_plan plan;
+    struct batch *arriving; /* being read */
+    struct batch *batches;  /* held; their locks belong to the open transaction */
+    size_t locks;           /* advisory locks the open transaction has taken */
+    instant_us sent_at, began_at;
+    instant_us retry_at; /* no new claim before */
+    unsigned failures;
+};
+
+enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_ROLLBACK };
+
+/* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
+struct side {
+    struct db *db;
+    enum side_state state;
+    struct round round;
+    instant_us probe_at, retry_at;
+    int64_t probe_interval_us;
+    unsigned failures;
+    bool probed;             /* once at least */
+    bool check_empty, empty; /* --until-empty: asked for; the last answer */
+};
+
+struct queue {
+    const struct queue_config *config;
+    const struct config *process;
+    const struct log *log;
+    struct table *table;
+    struct sql_variable *variables;
+    char *empty_sql;
+    struct ordering *ordering;
+    struct route *route;
+    struct outlet *outlet;
+    struct claim *claims;
+    size_t claim_count;
+    struct side side;
+    struct db *listener; /* or NULL */
+    bool listening;
+    char *listen_sql;
+    struct batch *arrived; /* claimed, not routed; linked by arrived_next */
+    struct batch *orphans; /* their claim is lost */
+    struct keyset follow;  /* keys with more events; owner = the claim that holds them, or NULL */
+    struct keyset avoid;   /* keys whose destination is down */
+    instant_us poll_at;
+    int64_t idle_us;
+    bool work_known; /* the last claim found something */
+    bool stopping;
+    int64_t key_limit; /* keys_per_claim, or less while the lock table is full */
+    struct metrics metrics;
+    struct rng rng;
+};
+
+static inline struct queue *lane_queue(const struct lane *lane)
+{
+    return ((struct claim *)lane->batch->owner)->queue;
+}
+
+/* Blocking, at start-up: reads the table from the catalogue with `conn`, prepares everything, connects nothing.
+ * `outlet` must outlive the queue. NULL and *err on failure. */
+struct queue *queue_open(const struct config *process, const struct queue_config *config, struct outlet *outlet,
+                         PGconn *conn, const struct log *log, uint64_t seed, struct error *err) MUST_CHECK;
+void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is open */
+
+/* Nothing is claimed, in flight or waiting to be settled. */
+bool queue_is_quiet(const struct queue *queue);
+
+#endif

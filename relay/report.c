@@ -1,0 +1,77 @@
+#include "relay/report.h"
+
+void report_circuit_opened(const struct outlet *outlet, const char *destination, const struct error *cause)
+{
+    LOG(outlet->log, LOG_WARN, "sink.down", log_text("sink", outlet->config->name),
+        log_text("destination", destination), log_text("kind", error_kind_name(cause->kind)),
+        log_text("cause", cause->text));
+}
+
+void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us)
+{
+    LOG(outlet->log, LOG_INFO, "sink.up", log_text("sink", outlet->config->name), log_text("destination", destination),
+        log_int("down_ms", open_us / MS_US));
+}
+
+void report_failure(const struct lane *lane)
+{
+    static const char *const facts[] = {
+        [LANE_RETRY] = "delivery.retry", [LANE_CLOSED] = "key.closed", [LANE_DEAD] = "delivery.dead"};
+    const struct queue *queue = lane_queue(lane);
+    const struct event *event = &lane->failed->event;
+    LOG(queue->log, lane->outcome == LANE_RETRY ? LOG_INFO : LOG_WARN, facts[lane->outcome],
+        log_text("queue", queue->config->name), log_int("event", event->id), log_span("key", event->key),
+        log_int("attempt", event->attempt), log_int("wait_ms", lane->delay_us / MS_US),
+        log_text("cause", lane->failed->delivery.cause->text));
+}
+
+void report_missing(const struct queue *queue, size_t missing)
+{
+    LOG(queue->log, LOG_WARN, "settle.missing", log_text("queue", queue->config->name),
+        log_int("events", (int64_t)missing),
+        log_text("cause", "rows were gone from the table while this relay held their keys"));
+}
+
+void report_claim_failed(const struct queue *queue, const struct error *err)
+{
+    LOG(queue->log, LOG_WARN, "claim.failed", log_text("queue", queue->config->name),
+        log_text("kind", error_kind_name(err->kind)), log_text("cause", err->text));
+}
+
+void report_settle_failed(const struct queue *queue, const struct error *err)
+{
+    LOG(queue->log, LOG_WARN, "settle.failed", log_text("queue", queue->config->name),
+        log_text("kind", error_kind_name(err->kind)), log_text("cause", err->text));
+}
+
+void report_connected(const struct queue *queue, const char *connection)
+{
+    LOG(queue->log, LOG_DEBUG, "database.up", log_text("queue", queue->config->name),
+        log_text("connection", connection));
+}
+
+void report_disconnected(const struct queue *queue, const char *connection, const struct error *err)
+{
+    LOG(queue->log, LOG_WARN, "database.down", log_text("queue", queue->config->name),
+        log_text("connection", connection), log_text("cause", err->text));
+}
+
+void report_lost(const struct queue *queue, size_t events, size_t in_flight)
+{
+    LOG(queue->log, LOG_WARN, "claim.lost", log_text("queue", queue->config->name), log_int("events", (int64_t)events),
+        log_int("in_flight", (int64_t)in_flight));
+}
+
+void report_stats(const struct queue *queue, double seconds)
+{
+    const struct metrics *m = &queue->metrics;
+    LOG(queue->log, LOG_INFO, "queue.stats", log_text("queue", queue->config->name),
+        log_int("delivered", (int64_t)m->delivered), log_real("per_second", (double)m->delivered / seconds),
+        log_int("retried", (int64_t)m->retried), log_int("dead", (int64_t)m->buried),
+        log_int("closed", (int64_t)m->parked), log_int("released", (int64_t)m->released),
+        log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late),
+        log_int("claims", (int64_t)m->claims), log_int("empty_claims", (int64_t)m->empty_claims),
+        log_real("lag_p50_ms", (double)histogram_quantile(&m->lag_us, 0.5) / 1000),
+        log_real("lag_p99_ms", (double)histogram_quantile(&m->lag_us, 0.99) / 1000),
+        log_real("lag_max_ms", (double)m->lag_us.max / 1000));
+}

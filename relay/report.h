@@ -1,0 +1,18 @@
+/* relay/report.h -- every line the running relay logs, in one place. */
+#ifndef RELAY_REPORT_H
+#define RELAY_REPORT_H
+
+#include "relay/queue.h"
+
+void report_circuit_opened(const struct outlet *outlet, const char *destination, const struct error *cause);
+void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
+void report_failure(const struct lane *lane); /* lane->failed, by lane->outcome */
+void report_missing(const struct queue *queue, size_t missing);
+void report_claim_failed(const struct queue *queue, const struct error *err);
+void report_settle_failed(const struct queue *queue, const struct error *err);
+void report_connected(const struct queue *queue, const char *connection);
+void report_disconnected(const struct queue *queue, const char *connection, const struct error *err);
+void report_lost(const struct queue *queue, size_t events, size_t in_flight);
+void report_stats(const struct queue *queue, double seconds);
+
+#endif

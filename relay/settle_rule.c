@@ -1,0 +1,50 @@
+#include "relay/settle_rule.h"
+
+#include <assert.h>
+
+enum blame settle_blame(const struct delivery *d, bool serving)
+{
+    if (d->verdict == VERDICT_REJECTED || !d->cause)
+        return BLAME_EVENT;
+    switch (d->cause->kind) {
+    case ERROR_UNREACHABLE:
+    case ERROR_ROUTE:
+        return BLAME_DESTINATION;
+    case ERROR_OVERLOADED:
+    case ERROR_TIMEOUT:
+        return serving ? BLAME_EVENT : BLAME_DESTINATION;
+    default:
+        return BLAME_EVENT;
+    }
+}
+
+#define ANY (-1)
+
+static const struct rule {
+    int verdict, blame, last_attempt, policy;
+    enum lane_outcome outcome;
+    const char *why;
+} rules[] = {
+    {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "can never succeed"                    },
+    {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_PARK,        LANE_CLOSED,   "can never succeed"                    },
+    {ANY,              BLAME_DESTINATION, ANY,   ANY,                      LANE_RELEASED, "not the event's fault"                },
+    {ANY,              BLAME_EVENT,       false, ANY,                      LANE_RETRY,    "may succeed; a duplicate beats a loss"},
+    {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "attempts exhausted"                   },
+    {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_PARK,        LANE_CLOSED,   "attempts exhausted"                   },
+};
+
+static bool matches(int wanted, int value)
+{
+    return wanted == ANY || wanted == value;
+}
+
+enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_attempt, enum on_exhausted policy)
+{
+    assert(verdict != VERDICT_NONE && verdict != VERDICT_ACKED);
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (matches(rules[i].verdict, (int)verdict) && matches(rules[i].blame, (int)blame) &&
+            matches(rules[i].last_attempt, last_attempt) && matches(rules[i].policy, (int)policy))
+            return rules[i].outcome;
+    assert(0 && "the rules cover every case");
+    return LANE_RELEASED;
+}
