@@ -50,6 +50,7 @@ struct lane {
     size_t settling; /* of those, on their way out of the table */
     bool more;       /* the key has, or may have, events that were not claimed */
     bool waited;     /* the key has an entry in outbox.parked */
+    bool progressed; /* events of it were settled ahead of its end */
     enum lane_state state;
     enum lane_outcome outcome;
     struct item *failed;
@@ -74,8 +75,9 @@ struct batch {
     size_t finished; /* lanes in LANE_FINISHED */
     size_t open;     /* lanes in LANE_OPEN or LANE_STOPPED */
     instant_us claimed_at;
-    void *owner;        /* the claim */
-    struct batch *next; /* of the claim */
+    void *owner;                /* the claim */
+    struct batch *next;         /* of the claim */
+    struct batch *arrived_next; /* of the queue: claimed and not routed */
 };
 
 struct batch *batch_new(size_t bytes_max, void *owner);

@@ -89,7 +89,8 @@ struct ordering_type {
     /* Reads one result (with by_row: one row) of statement `index` into the batch. */
     bool (*claimed)(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res, struct batch *batch,
                     struct error *err);
-    void (*claim_done)(struct ordering *o, const struct claim_plan *plan, struct batch *batch, int64_t took_us,
+    /* Sets plan->truncated. */
+    void (*claim_done)(struct ordering *o, struct claim_plan *plan, struct batch *batch, int64_t took_us,
                        instant_us now);
     /* The claim failed or was lost: what it covered is looked at again. */
     void (*claim_failed)(struct ordering *o, const struct claim_plan *plan);

@@ -224,7 +224,7 @@ static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *ba
         batch->lanes_end->more = true;
 }
 
-static void per_key_claim_done(struct ordering *o, const struct claim_plan *plan, struct batch *batch, int64_t took_us,
+static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, struct batch *batch, int64_t took_us,
                                instant_us now)
 {
     struct per_key *pk = (struct per_key *)o;
@@ -233,7 +233,8 @@ static void per_key_claim_done(struct ordering *o, const struct claim_plan *plan
     scan_seen(&pk->scan, &plan->scan, &report, took_us, now);
     mark_unfinished_keys(plan, batch);
     bool full = plan->rows >= plan->rows_limit;
-    if (full || batch->spilled) {
+    plan->truncated = full || batch->spilled;
+    if (plan->truncated) {
         /* Some keys were locked and none of their events returned. */
         scan_failed(&pk->scan, &plan->scan);
         if (report.seen_max > plan->scan.fresh_above)

@@ -77,6 +77,8 @@ struct claim {
     bool in_transaction;
     struct round round;
     struct claim_plan plan;
+    const struct span *followed; /* followed keys that the claim under way asks for; in the round's arena */
+    size_t followed_count;
     struct batch *arriving; /* being read */
     struct batch *batches;  /* held; their locks belong to the open transaction */
     size_t locks;           /* advisory locks the open transaction has taken */
@@ -104,7 +106,8 @@ struct queue {
     const struct config *process;
     const struct log *log;
     struct table *table;
-    struct sql_variable *variables;
+    struct arena *names; /* holds `variables` */
+    const struct sql_variable *variables;
     char *empty_sql;
     struct ordering *ordering;
     struct route *route;
@@ -112,9 +115,6 @@ struct queue {
     struct claim *claims;
     size_t claim_count;
     struct side side;
-    struct db *listener; /* or NULL */
-    bool listening;
-    char *listen_sql;
     struct batch *arrived; /* claimed, not routed; linked by arrived_next */
     struct batch *orphans; /* their claim is lost */
     struct keyset follow;  /* keys with more events; owner = the claim that holds them, or NULL */
@@ -138,6 +138,12 @@ static inline struct queue *lane_queue(const struct lane *lane)
 struct queue *queue_open(const struct config *process, const struct queue_config *config, struct outlet *outlet,
                          PGconn *conn, const struct log *log, uint64_t seed, struct error *err) MUST_CHECK;
 void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is open */
+
+/* Gives every event that has arrived its destination and hands its lane to the outlet. */
+void queue_route_claimed(struct queue *queue);
+
+/* Ends every claim whose lanes are all finished. */
+void queue_settle_resolved(struct queue *queue, instant_us now);
 
 /* Nothing is claimed, in flight or waiting to be settled. */
 bool queue_is_quiet(const struct queue *queue);

@@ -186,12 +186,14 @@ static bool add_extra(struct inspection *in, const char *name, struct error *err
     int row = column_row(in, name);
     if (row < 0)
         return no_such_column(in, "destination", name, err);
-    const char *sql = query_text(in->columns, row, COLUMN_SQL);
     for (size_t i = 0; i < table->extra_count; i++)
-        if (strcmp(table->extra_sql[i], sql) == 0)
+        if (strcmp(table->extra_names[i], name) == 0)
             return true;
-    table->extra_sql = memory_resize(table->extra_sql, table->extra_count + 1, sizeof *table->extra_sql);
-    table->extra_sql[table->extra_count++] = memory_text(sql);
+    size_t count = table->extra_count + 1;
+    table->extra_sql = memory_resize(table->extra_sql, count, sizeof *table->extra_sql);
+    table->extra_names = memory_resize(table->extra_names, count, sizeof *table->extra_names);
+    table->extra_sql[table->extra_count] = memory_text(query_text(in->columns, row, COLUMN_SQL));
+    table->extra_names[table->extra_count++] = memory_text(name);
     return true;
 }
 
@@ -324,9 +326,12 @@ void table_free(struct table *table)
         return;
     for (size_t i = 0; i < MAPPINGS; i++)
         free(*(char **)((char *)table + mappings[i].table_offset));
-    for (size_t i = 0; i < table->extra_count; i++)
+    for (size_t i = 0; i < table->extra_count; i++) {
         free(table->extra_sql[i]);
+        free(table->extra_names[i]);
+    }
     free(table->extra_sql);
+    free(table->extra_names);
     free(table->sequence_sql);
     free(table->name_sql);
     free(table->plain_name);

@@ -29,8 +29,9 @@ struct table {
     bool index_key;     /* one that starts with key */
     bool index_id;      /* a valid unique btree index on exactly (id) */
     char *sequence_sql; /* quoted name of the sequence that feeds id, or NULL; readable by us */
-    /* Quoted names of the extra columns that the destination template names, in order of first use. */
-    char **extra_sql;
+    /* The extra columns that the destination template names, in order of first use: quoted, and as the template has
+     * them. */
+    char **extra_sql, **extra_names;
     size_t extra_count;
     int32_t lock_class; /* first half of the advisory locks */
 };

@@ -1,0 +1,554 @@
+#include "relay/claim.h"
+
+#include "relay/deliver.h"
+#include "relay/report.h"
+#include "relay/round.h"
+#include "relay/settle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BUSY_MAX 1024
+#define STRAGGLER_US (50 * MS_US)
+#define LOCKS_FACTOR 4 /* one transaction may come to hold this many times keys_per_claim locks */
+
+static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+void claim_open(struct queue *queue, struct claim *claim, size_t index)
+{
+    struct db_options options = {
+        .conninfo = queue->process->database,
+        .application_name = "pgcourier",
+        .prepared = queue->process->prepared,
+        .statement_timeout_us = queue->process->statement_timeout_us,
+        .read_write = true,
+        .seed = rng_next(&queue->rng),
+    };
+    *claim = (struct claim){.queue = queue, .index = index, .db = db_new(&options)};
+}
+
+void claim_close(struct claim *claim)
+{
+    if (claim->round.job)
+        settle_abort(claim->round.job);
+    if (claim->round.arena)
+        round_done(&claim->round);
+    batch_free(claim->arriving);
+    for (struct batch *batch; (batch = claim->batches);) {
+        claim->batches = batch->next;
+        batch_free(batch);
+    }
+    db_free(claim->db);
+}
+
+static size_t open_lanes(const struct claim *claim)
+{
+    size_t n = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        n += batch->open;
+    return n;
+}
+
+static size_t unsettled_lanes(const struct claim *claim)
+{
+    size_t n = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        n += batch->unsettled;
+    return n;
+}
+
+bool claim_is_straggling(const struct claim *claim, instant_us now)
+{
+    return claim->state == CLAIM_IDLE && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
+}
+
+/* ---- what a claim asks for ---- */
+
+struct request {
+    struct claim_request claim;
+    struct span keys[BUSY_MAX], follow[BUSY_MAX];
+    int64_t solos[BUSY_MAX];
+    bool overflow;
+};
+
+static void add_busy(struct request *request, const struct lane *lane)
+{
+    struct claim_request *claim = &request->claim;
+    if (claim->busy_key_count == BUSY_MAX || claim->busy_solo_count == BUSY_MAX)
+        request->overflow = true;
+    else if (lane->key.data)
+        request->keys[claim->busy_key_count++] = lane->key;
+    else if (lane->last)
+        request->solos[claim->busy_solo_count++] = lane->last->event.id;
+}
+
+static void add_busy_batches(struct request *request, const struct batch *batches)
+{
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (lane->state != LANE_SETTLED)
+                add_busy(request, lane);
+}
+
+static bool is_busy(const struct request *request, struct span key)
+{
+    for (size_t i = 0; i < request->claim.busy_key_count; i++)
+        if (span_equal(request->keys[i], key))
+            return true;
+    return false;
+}
+
+/* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
+static void add_followed(struct request *request, struct claim *claim, size_t max)
+{
+    struct keyset *follow = &claim->queue->follow;
+    for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
+        struct keyset_entry *entry = &follow->entries[i];
+        if ((entry->owner && entry->owner != claim) || is_busy(request, entry->key))
+            continue;
+        request->follow[request->claim.follow_key_count++] = arena_copy(claim->round.arena, entry->key);
+        keyset_remove(follow, i);
+    }
+}
+
+/* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. */
+static bool make_request(struct request *request, struct claim *claim, bool holding, int64_t keys, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    memset(&request->claim, 0, sizeof request->claim);
+    request->overflow = false;
+    keyset_expire(&queue->avoid, now);
+    for (size_t i = 0; i < queue->avoid.count; i++)
+        request->keys[request->claim.busy_key_count++] = queue->avoid.entries[i].key;
+    add_busy_batches(request, queue->orphans);
+    if (holding)
+        add_busy_batches(request, claim->batches);
+    if (request->overflow)
+        return false;
+    request->claim.max_keys = keys;
+    request->claim.busy_keys = request->keys;
+    request->claim.busy_solos = request->solos;
+    request->claim.follow_keys = request->follow;
+    add_followed(request, claim, keys < 2 ? 1 : (size_t)keys / 2);
+    return true;
+}
+
+/* ---- rounds ---- */
+
+static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_us now, struct error *err)
+{
+    struct queue *queue = claim->queue;
+    struct request *request = arena_alloc(claim->round.arena, sizeof *request);
+    if (!make_request(request, claim, holding, keys, now))
+        return error_set(err, ERROR_RESOURCE, "more than %d keys are busy; claiming goes on when some are done",
+                         BUSY_MAX);
+    claim->followed = request->follow;
+    claim->followed_count = request->claim.follow_key_count;
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    size_t n = queue->ordering->type->claim(queue->ordering, &request->claim, now, claim->round.arena, statements,
+                                            &claim->plan);
+    claim->round.claim = true;
+    claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
+    for (size_t i = 0; i < n; i++)
+        if (!db_send(claim->db, &statements[i], err))
+            return false;
+    return true;
+}
+
+static void reset_poll(struct queue *queue)
+{
+    queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
+    queue->metrics.claims++;
+}
+
+/* Settles `job` (NULL: nothing) and commits, when `commit`; claims `keys` keys, unless 0. */
+static void start_round(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
+{
+    struct error err;
+    struct round *round = &claim->round;
+    round_begin(round);
+    claim->sent_at = now;
+    bool ok = !job || round_add_settlement(round, claim->db, claim->queue->ordering, job, &err);
+    round->job = job;
+    round->commit = commit;
+    ok = ok && (!commit || db_send_sql(claim->db, "commit", &err));
+    if (keys > 0) {
+        bool begin = commit || !claim->in_transaction;
+        round->begin = begin;
+        ok = ok && (!begin || db_send_sql(claim->db, "begin isolation level read committed read write", &err)) &&
+             send_claim(claim, !begin, keys, now, &err);
+        reset_poll(claim->queue);
+    }
+    ok = ok && db_end_round(claim->db, &err);
+    claim->in_transaction = true;
+    claim->state = CLAIM_BUSY;
+    if (!ok)
+        db_drop(claim->db, false, err.text);
+}
+
+static void start_rollback(struct claim *claim)
+{
+    struct error err;
+    round_begin(&claim->round);
+    claim->state = CLAIM_ROLLBACK;
+    if (!db_send_sql(claim->db, "rollback", &err) || !db_end_round(claim->db, &err))
+        db_drop(claim->db, false, err.text);
+}
+
+/* ---- how rounds end ---- */
+
+/* The locks are gone: nothing more of what they covered is sent. */
+static void lose_batches(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    size_t events = 0, in_flight = 0;
+    while (claim->batches) {
+        struct batch *batch = claim->batches;
+        claim->batches = batch->next;
+        batch->lost = true;
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+            events += lane->state < LANE_SETTLED ? lane->count : 0;
+            in_flight += lane->in_flight;
+            if (lane->state < LANE_FINISHED)
+                deliver_stop(lane, 0, now);
+        }
+        batch->next = queue->orphans;
+        queue->orphans = batch;
+    }
+    claim->locks = 0;
+    claim->in_transaction = false;
+    for (size_t i = 0; i < queue->follow.count; i++)
+        if (queue->follow.entries[i].owner == claim)
+            queue->follow.entries[i].owner = NULL;
+    if (events > 0) {
+        queue->metrics.lost++;
+        report_lost(queue, events, in_flight);
+    }
+}
+
+static bool has_lane(const struct batch *batch, struct span key)
+{
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (span_equal(lane->key, key))
+            return true;
+    return false;
+}
+
+/* Keys that were asked for and may not have been looked at go back on the list. */
+static void follow_again(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    for (size_t i = 0; i < claim->followed_count; i++) {
+        struct span key = claim->followed[i];
+        if (!has_lane(claim->arriving, key) && !keyset_put(&queue->follow, key, key_hash(key), now, NULL))
+            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
+    }
+}
+
+static void give_up_arriving(struct claim *claim, instant_us now)
+{
+    if (!claim->round.claim || !claim->arriving)
+        return;
+    struct queue *queue = claim->queue;
+    follow_again(claim, now);
+    queue->ordering->type->claim_failed(queue->ordering, &claim->plan);
+    batch_free(claim->arriving);
+    claim->arriving = NULL;
+}
+
+static void back_off(struct claim *claim, const struct sqlstate_rule *rule, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    claim->failures++;
+    claim->retry_at = now + backoff_delay_us(&claim_backoff, claim->failures, &queue->rng);
+    queue->poll_at = instant_min(queue->poll_at, claim->retry_at);
+    if (!rule)
+        return;
+    if (rule->remedy == DB_SHRINK && queue->key_limit > 1)
+        queue->key_limit /= 2;
+    if (rule->remedy == DB_RECONNECT || rule->remedy == DB_UNPREPARED)
+        db_drop(claim->db, rule->remedy == DB_UNPREPARED, claim->round.error.text);
+}
+
+static size_t statements_before_claim(const struct round *round)
+{
+    return round->settle_count + round->commit + round->begin;
+}
+
+static void round_failed(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    bool committed = round->commit && round_reached(round, round->settle_count + 1);
+    if (committed) {
+        if (round->job)
+            settle_commit(queue, round->job, now);
+        settle_free_batches(&claim->batches);
+        report_claim_failed(queue, &round->error);
+    } else {
+        if (round->job)
+            settle_abort(round->job);
+        if (round->job)
+            report_settle_failed(queue, &round->error);
+        else
+            report_claim_failed(queue, &round->error);
+    }
+    round->job = NULL;
+    give_up_arriving(claim, now);
+    back_off(claim, round->rule, now);
+    round_done(round);
+    lose_batches(claim, now);
+    start_rollback(claim);
+}
+
+/* Keys that are locked elsewhere may be locked by another claim of ours: that one has to take them. */
+static void follow_missed(struct queue *queue, const struct claim_plan *plan, const struct claim *by, instant_us now)
+{
+    for (size_t i = 0; i < plan->missed_key_count; i++) {
+        struct span key = plan->missed_keys[i];
+        uint64_t hash = key_hash(key);
+        for (size_t c = 0; c < queue->claim_count; c++) {
+            const struct claim *claim = &queue->claims[c];
+            for (const struct batch *batch = claim == by ? NULL : claim->batches; batch; batch = batch->next)
+                for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+                    if (lane->hash == hash && span_equal(lane->key, key)) {
+                        lane->more = true;
+                        if (lane->state == LANE_SETTLED && !keyset_put(&queue->follow, key, hash, now, claim))
+                            return;
+                    }
+        }
+    }
+}
+
+static void plan_next_poll(struct queue *queue, bool found, instant_us now)
+{
+    const struct queue_config *config = queue->config;
+    queue->work_known = found;
+    if (found) {
+        queue->idle_us = config->poll_min_us;
+    } else {
+        queue->metrics.empty_claims++;
+        queue->idle_us = queue->idle_us * 2 > config->poll_max_us ? config->poll_max_us : queue->idle_us * 2;
+    }
+    int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(queue->idle_us / 4 + 1));
+    queue->poll_at = now + queue->idle_us - jitter;
+}
+
+static void take_arriving(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct batch *batch = claim->arriving;
+    bool found = batch->lane_count > 0;
+    queue->ordering->type->claim_done(queue->ordering, &claim->plan, batch, now - claim->sent_at, now);
+    if (claim->plan.truncated)
+        follow_again(claim, now);
+    claim->arriving = NULL;
+    claim->locks += (size_t)claim->plan.locked;
+    follow_missed(queue, &claim->plan, claim, now);
+    plan_next_poll(queue, found, now);
+    if (queue->key_limit < queue->config->keys_per_claim)
+        queue->key_limit++;
+    if (!found) {
+        batch_free(batch);
+        return;
+    }
+    batch->claimed_at = now;
+    batch->next = claim->batches;
+    claim->batches = batch;
+    batch->arrived_next = queue->arrived;
+    queue->arrived = batch;
+}
+
+static void round_succeeded(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    claim->failures = 0;
+    if (round->job)
+        settle_commit(queue, round->job, now);
+    round->job = NULL;
+    settle_free_batches(&claim->batches);
+    if (round->commit) {
+        claim->in_transaction = round->begin;
+        claim->locks = 0;
+        for (size_t i = 0; i < queue->follow.count; i++)
+            if (queue->follow.entries[i].owner == claim)
+                queue->follow.entries[i].owner = NULL;
+    }
+    if (round->begin)
+        claim->began_at = now;
+    if (round->claim)
+        take_arriving(claim, now);
+    round_done(round);
+    claim->state = CLAIM_IDLE;
+}
+
+static void take_result(struct claim *claim, const struct db_result *result)
+{
+    struct round *round = &claim->round;
+    struct ordering *ordering = claim->queue->ordering;
+    if (!round_take(round, result->index, result->res) || round->failed)
+        return;
+    if (result->index < round->settle_count) {
+        ordering->type->settled(ordering, &round->job->settlement, result->index, result->res, &round->job->missing);
+        return;
+    }
+    size_t first = statements_before_claim(round);
+    if (!round->claim || result->index < first)
+        return;
+    if (!ordering->type->claimed(ordering, &claim->plan, result->index - first, result->res, claim->arriving,
+                                 &round->error)) {
+        round->failed = true;
+        round->failed_at = result->index;
+        round->rule = sqlstate_rule("XX000");
+    }
+}
+
+static void connection_lost(struct claim *claim, const struct error *err, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (claim->state != CLAIM_OFF)
+        report_disconnected(claim->queue, "claim", err);
+    if (round->job) {
+        settle_abort(round->job); /* committed or not: the rows tell, and a second delete of the same ids is harmless */
+        round->job = NULL;
+    }
+    if (round->arena) {
+        give_up_arriving(claim, now);
+        round_done(round);
+    }
+    lose_batches(claim, now);
+    claim->state = CLAIM_OFF;
+    claim->queue->poll_at = instant_min(claim->queue->poll_at, now);
+}
+
+static void take_events(struct claim *claim, const struct pollset *ps, instant_us now)
+{
+    struct db_result result;
+    struct error err;
+    for (;;) {
+        switch (db_progress(claim->db, ps, now, &result, &err)) {
+        case DB_NOTHING:
+            return;
+        case DB_UP:
+            report_connected(claim->queue, "claim");
+            claim->state = CLAIM_IDLE;
+            break;
+        case DB_RESULT:
+            if (claim->state == CLAIM_BUSY)
+                take_result(claim, &result);
+            PQclear(result.res);
+            break;
+        case DB_ROUND_END:
+            if (claim->state == CLAIM_ROLLBACK) {
+                round_done(&claim->round);
+                claim->state = CLAIM_IDLE;
+            } else if (claim->round.failed) {
+                round_failed(claim, now);
+            } else {
+                round_succeeded(claim, now);
+            }
+            break;
+        case DB_DOWN:
+            connection_lost(claim, &err, now);
+            return;
+        }
+    }
+}
+
+/* ---- when to claim ---- */
+
+/* Settlements that failed or whose claim was lost come first: without them, claiming would pile up deliveries that
+ * nobody writes down. */
+static bool orphans_wait(const struct queue *queue)
+{
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+        if (batch->finished > 0)
+            return true;
+    return false;
+}
+
+static bool has_followed(const struct claim *claim)
+{
+    const struct keyset *follow = &claim->queue->follow;
+    for (size_t i = 0; i < follow->count; i++)
+        if (!follow->entries[i].owner || follow->entries[i].owner == claim)
+            return true;
+    return false;
+}
+
+static bool has_reason(const struct claim *claim, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    return now >= queue->poll_at || queue->ordering->type->pending(queue->ordering, now) || has_followed(claim);
+}
+
+/* How many keys to claim now; 0: none. */
+static int64_t keys_to_claim(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    if (queue->stopping || !queue->side.probed || now < claim->retry_at || orphans_wait(queue) ||
+        !has_reason(claim, now))
+        return 0;
+    int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
+    if (wanted == 0)
+        return 0;
+    int64_t limit = queue->key_limit;
+    return wanted < limit ? wanted : limit;
+}
+
+void claim_finish(struct claim *claim, instant_us now)
+{
+    struct settle_job *job = settle_collect(claim->queue, claim->batches, false);
+    if (job && settle_is_empty(job)) {
+        settle_commit(claim->queue, job, now);
+        job = NULL;
+    }
+    if (job) /* so that its keys with more events are in the next claim */
+        for (size_t i = 0; i < job->lane_count; i++)
+            if (job->lanes[i]->more && job->lanes[i]->outcome == LANE_DELIVERED && job->lanes[i]->key.data &&
+                keyset_put(&claim->queue->follow, job->lanes[i]->key, job->lanes[i]->hash, now, claim))
+                job->lanes[i]->more = false;
+    start_round(claim, job, true, keys_to_claim(claim, now), now);
+}
+
+static bool may_extend(const struct claim *claim, instant_us now)
+{
+    size_t cap = (size_t)claim->queue->config->keys_per_claim;
+    return claim_is_straggling(claim, now) && open_lanes(claim) <= cap / 2 && claim->locks < cap * LOCKS_FACTOR;
+}
+
+static void start_claim(struct claim *claim, instant_us now)
+{
+    if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
+        return;
+    bool holding = claim->batches != NULL;
+    if (holding && !may_extend(claim, now))
+        return;
+    int64_t keys = keys_to_claim(claim, now);
+    if (keys > 0)
+        start_round(claim, NULL, false, keys, now);
+    else if (!holding && claim->in_transaction)
+        start_round(claim, NULL, true, 0, now);
+}
+
+void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        take_events(&queue->claims[i], ps, now);
+        start_claim(&queue->claims[i], now);
+    }
+}
+
+void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        struct claim *claim = &queue->claims[i];
+        db_prepare(claim->db, ps);
+        if (claim->retry_at > now)
+            pollset_deadline(ps, claim->retry_at);
+        if (claim->state == CLAIM_IDLE && claim->batches && unsettled_lanes(claim) > 0 &&
+            now - claim->began_at < STRAGGLER_US)
+            pollset_deadline(ps, claim->began_at + STRAGGLER_US);
+    }
+}

@@ -1,0 +1,177 @@
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/command.h"
+#include "relay/relay.h"
+#include "relay/version.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct arguments {
+    const char *config;
+    bool until_empty;
+    struct log log;
+};
+
+enum run_option { OPTION_UNTIL_EMPTY = 256, OPTION_LOG_FORMAT, OPTION_LOG_LEVEL };
+
+static const struct argp_option options[] = {
+    {"config",             'c', "FILE", 0, "the configuration", 0},
+    {"until-empty",              OPTION_UNTIL_EMPTY, NULL, 0, "end when nothing is left to deliver", 0},
+    {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "logfmt (default) or json", 0},
+    {"log-level",                    OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info (default) or debug", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *value, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case 'c':
+        arguments->config = value;
+        return 0;
+    case OPTION_UNTIL_EMPTY:
+        arguments->until_empty = true;
+        return 0;
+    case OPTION_LOG_FORMAT:
+        if (!log_format_parse(value, &arguments->log.format))
+            argp_error(state, "--log-format is logfmt or json, not \"%s\"", value);
+        return 0;
+    case OPTION_LOG_LEVEL:
+        if (!log_level_parse(value, &arguments->log.level))
+            argp_error(state, "--log-level is error, warn, info or debug, not \"%s\"", value);
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->config)
+            argp_error(state, "give the configuration with -c FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse_option,
+    .doc =
+        "Delivers the events of every queue in the configuration until it is told to stop.\v"
+        "SIGTERM or SIGINT: claim no more, finish what is in flight, settle it, exit 0; a second one: exit at once.\n"
+        "SIGHUP: read the configuration again; when it is wrong, the old one stays.",
+};
+
+/* Blocked in every thread that is started from now on; read from the descriptor by the loop. */
+static int open_signals(struct error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    int fd = sigprocmask(SIG_BLOCK, &set, NULL) == 0 ? signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC) : -1;
+    if (fd < 0)
+        error_set(err, ERROR_RESOURCE, "signalfd: %s", strerror(errno));
+    return fd;
+}
+
+static uint64_t random_seed(void)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
+        seed = (uint64_t)clock_now() ^ ((uint64_t)getpid() << 32);
+    return seed;
+}
+
+/* A configuration and the relay that runs it. */
+struct running {
+    struct config *config;
+    struct relay *relay;
+};
+
+static void running_close(struct running *running)
+{
+    relay_close(running->relay);
+    config_free(running->config);
+    *running = (struct running){0};
+}
+
+static bool running_open(const struct arguments *arguments, int signal_fd, struct running *ret, struct error *err)
+{
+    struct running running = {.config = config_load(arguments->config, err)};
+    if (!running.config)
+        return false;
+    struct relay_options relay_options = {
+        .config = running.config,
+        .log = &arguments->log,
+        .signal_fd = signal_fd,
+        .until_empty = arguments->until_empty,
+        .seed = random_seed(),
+    };
+    running.relay = relay_open(&relay_options, err);
+    if (!running.relay) {
+        running_close(&running);
+        return false;
+    }
+    *ret = running;
+    return true;
+}
+
+/* SIGHUP. The new configuration is opened while the old one still stands; only then does the old one end. */
+static enum relay_end reload(const struct arguments *arguments, int signal_fd, struct running *running)
+{
+    struct error err;
+    struct running next;
+    if (!running_open(arguments, signal_fd, &next, &err)) {
+        LOG(&arguments->log, LOG_ERROR, "config.refused", log_text("cause", err.text),
+            log_text("effect", "the old configuration stays"));
+        relay_reopen_sinks(running->relay);
+        return RELAY_RELOAD;
+    }
+    enum relay_end end = relay_drain(running->relay);
+    if (!relay_was_told(running->relay)) {
+        running_close(running);
+        *running = next;
+        LOG(&arguments->log, LOG_INFO, "config.loaded", log_text("file", arguments->config));
+        return RELAY_RELOAD;
+    }
+    running_close(&next);
+    return end;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {
+        .log = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO}
+    };
+    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
+        return EXIT_USAGE;
+    struct error err;
+    struct running running;
+    int signal_fd = open_signals(&err);
+    if (signal_fd < 0 || !running_open(&arguments, signal_fd, &running, &err))
+        return command_fail(&err);
+    LOG(&arguments.log, LOG_INFO, "relay.start", log_text("version", PGCOURIER_VERSION),
+        log_text("config", arguments.config), log_int("queues", (int64_t)running.config->queue_count));
+    enum relay_end end = RELAY_RELOAD;
+    for (;;) {
+        end = relay_run(running.relay);
+        if (end == RELAY_RELOAD)
+            end = reload(&arguments, signal_fd, &running);
+        if (end != RELAY_RELOAD)
+            break;
+    }
+    LOG(&arguments.log, LOG_INFO, "relay.end", log_text("drained", end == RELAY_DRAINED ? "yes" : "no"));
+    running_close(&running);
+    close(signal_fd);
+    return end == RELAY_DRAINED ? EXIT_OK : EXIT_TEMPFAIL;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .help = "deliver events until told to stop",
+    .run = run,
+};

@@ -1,0 +1,102 @@
+#include "relay/listen.h"
+
+#include "relay/report.h"
+
+#include <stdlib.h>
+
+struct listener {
+    struct queue *queue;
+    struct db *db;
+    char *sql; /* listen "channel" */
+    bool up;
+};
+
+/* A channel name is an identifier: quotes are doubled. */
+static char *listen_statement(const char *channel)
+{
+    char *sql = memory_new(strlen(channel) * 2 + sizeof "listen \"\""), *p = stpcpy(sql, "listen \"");
+    for (; *channel; channel++) {
+        if (*channel == '"')
+            *p++ = '"';
+        *p++ = *channel;
+    }
+    *p = '"';
+    return sql;
+}
+
+struct listener *listener_new(struct queue *queue)
+{
+    if (!queue->config->listen)
+        return NULL;
+    const struct config *process = queue->process;
+    struct db_options options = {
+        .conninfo = process->listen_database ? process->listen_database : process->database,
+        .application_name = "pgcourier",
+        .prepared = PREPARED_OFF,
+        .statement_timeout_us = process->statement_timeout_us,
+        .read_write = true,
+        .seed = rng_next(&queue->rng),
+    };
+    struct listener *listener = memory_new(sizeof *listener);
+    listener->queue = queue;
+    listener->db = db_new(&options);
+    listener->sql = listen_statement(queue->config->listen);
+    return listener;
+}
+
+void listener_free(struct listener *listener)
+{
+    if (!listener)
+        return;
+    db_free(listener->db);
+    free(listener->sql);
+    free(listener);
+}
+
+void listener_prepare(struct listener *listener, struct pollset *ps)
+{
+    if (listener)
+        db_prepare(listener->db, ps);
+}
+
+static void start_listening(struct listener *listener)
+{
+    struct error err;
+    if (!db_send_sql(listener->db, listener->sql, &err) || !db_end_round(listener->db, &err))
+        db_drop(listener->db, false, err.text);
+}
+
+static void wake(struct listener *listener, instant_us now)
+{
+    listener->queue->poll_at = instant_min(listener->queue->poll_at, now);
+}
+
+void listener_ready(struct listener *listener, const struct pollset *ps, instant_us now)
+{
+    if (!listener)
+        return;
+    struct db_result result;
+    struct error err;
+    for (enum db_event event; (event = db_progress(listener->db, ps, now, &result, &err)) != DB_NOTHING;) {
+        if (event == DB_UP) {
+            start_listening(listener);
+        } else if (event == DB_ROUND_END) {
+            listener->up = true;
+            report_connected(listener->queue, "listen");
+            wake(listener, now);
+        } else if (event == DB_RESULT) {
+            if (PQresultStatus(result.res) != PGRES_COMMAND_OK) {
+                db_result_rule(result.res, &err);
+                db_drop(listener->db, false, err.text);
+            }
+            PQclear(result.res);
+        } else {
+            if (listener->up)
+                report_disconnected(listener->queue, "listen", &err);
+            listener->up = false;
+            break;
+        }
+    }
+    if (db_notified(listener->db))
+        wake(listener, now);
+}

@@ -1,0 +1,151 @@
+#include "relay/queue.h"
+
+#include "relay/claim.h"
+#include "relay/deliver.h"
+#include "relay/settle.h"
+#include "relay/side.h"
+#include "relay/table_sql.h"
+#include "sql_text.h"
+
+#include <stdlib.h>
+
+#define FOLLOW_MAX 4096
+#define AVOID_MAX 512
+
+static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
+{
+    queue->table = table_inspect(conn, queue->config, err);
+    if (!queue->table)
+        return false;
+    queue->names = arena_new();
+    queue->variables = table_variables(queue->table, queue->config, queue->names);
+    queue->empty_sql = sql_render(sql_queue_empty, queue->variables, err);
+    queue->route = route_new(queue->config->destination, (const char *const *)queue->table->extra_names,
+                             queue->table->extra_count, err);
+    return queue->empty_sql && queue->route;
+}
+
+static bool open_ordering(struct queue *queue, struct error *err)
+{
+    const struct queue_config *config = queue->config;
+    const struct ordering_type *type = ordering_type_find(config->ordering);
+    if (!type)
+        return error_set(err, ERROR_CONFIG, "%s: unknown ordering \"%s\"", config->place, config->ordering);
+    struct ordering_options options = {
+        .queue = config->name,
+        .variables = queue->variables,
+        .lock_class = queue->table->lock_class,
+        .payload_kind = queue->table->payload_kind,
+        .extra_columns = queue->table->extra_count,
+        .keys_per_claim = config->keys_per_claim,
+        .max_events_per_key = config->max_events_per_key,
+        .oldest_share = config->oldest_share,
+        .archive = config->after == AFTER_ARCHIVE,
+        .sequence = queue->table->sequence_sql != NULL,
+    };
+    queue->ordering = type->open(&options, err);
+    return queue->ordering != NULL;
+}
+
+struct queue *queue_open(const struct config *process, const struct queue_config *config, struct outlet *outlet,
+                         PGconn *conn, const struct log *log, uint64_t seed, struct error *err)
+{
+    struct queue *queue = memory_new(sizeof *queue);
+    queue->config = config;
+    queue->process = process;
+    queue->outlet = outlet;
+    queue->log = log;
+    queue->rng.state = seed;
+    queue->idle_us = config->poll_min_us;
+    queue->key_limit = config->keys_per_claim;
+    keyset_init(&queue->follow, FOLLOW_MAX);
+    keyset_init(&queue->avoid, AVOID_MAX);
+    if (!open_table(queue, conn, err) || !open_ordering(queue, err)) {
+        queue_close(queue);
+        return NULL;
+    }
+    side_open(queue);
+    queue->claim_count = (size_t)config->connections;
+    queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        claim_open(queue, &queue->claims[i], i);
+    return queue;
+}
+
+void queue_close(struct queue *queue)
+{
+    if (!queue)
+        return;
+    side_close(queue);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        claim_close(&queue->claims[i]);
+    while (queue->orphans) {
+        struct batch *batch = queue->orphans;
+        queue->orphans = batch->next;
+        batch_free(batch);
+    }
+    free(queue->claims);
+    if (queue->ordering)
+        queue->ordering->type->close(queue->ordering);
+    route_free(queue->route);
+    free(queue->empty_sql);
+    arena_free(queue->names);
+    table_free(queue->table);
+    keyset_done(&queue->follow);
+    keyset_done(&queue->avoid);
+    free(queue);
+}
+
+bool queue_is_quiet(const struct queue *queue)
+{
+    if (queue->orphans || queue->arrived || queue->side.round.job)
+        return false;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->batches || claim->state == CLAIM_BUSY || claim->in_transaction)
+            return false;
+    }
+    return true;
+}
+
+static void route_batch(struct queue *queue, struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+        for (struct item *item = lane->first; item; item = item->next) {
+            struct delivery *d = &item->delivery;
+            struct error cause;
+            d->event = &item->event;
+            d->arena = batch->arena;
+            if (!route_event(queue->route, &item->event, batch->arena, &d->destination, &cause)) {
+                d->verdict = VERDICT_REJECTED;
+                d->cause = arena_alloc(batch->arena, sizeof cause);
+                *d->cause = cause;
+            }
+            item->lane = lane;
+        }
+        if (lane->state == LANE_OPEN)
+            deliver_lane(queue->outlet, lane);
+    }
+}
+
+void queue_route_claimed(struct queue *queue)
+{
+    while (queue->arrived) {
+        struct batch *batch = queue->arrived;
+        queue->arrived = batch->arrived_next;
+        if (!batch->lost)
+            route_batch(queue, batch);
+    }
+}
+
+void queue_settle_resolved(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        struct claim *claim = &queue->claims[i];
+        size_t unfinished = 0;
+        for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+            unfinished += batch->unsettled - batch->finished;
+        if (claim->state == CLAIM_IDLE && claim->batches && unfinished == 0 && db_is_idle(claim->db))
+            claim_finish(claim, now);
+    }
+}

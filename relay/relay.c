@@ -1,0 +1,279 @@
+#include "relay/relay.h"
+
+#include "relay/claim.h"
+#include "relay/command.h"
+#include "relay/deliver.h"
+#include "relay/listen.h"
+#include "relay/report.h"
+#include "relay/side.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define WAIT_MAX_US SECOND_US
+#define CHECK_EMPTY_US (50 * MS_US)
+#define SETTLE_GRACE_US SECOND_US /* after shutdown_timeout, for the rows that were acked */
+
+struct relay {
+    struct relay_options options;
+    struct outlet **outlets; /* one a sink of the configuration */
+    struct queue **queues;
+    struct listener **listeners;
+    struct pollset *ps;
+    instant_us started_at, stats_at, check_at;
+    instant_us stop_by; /* INSTANT_NEVER: not stopping */
+    bool cut, reload;
+    bool told; /* a signal asked to stop */
+    struct rng rng;
+};
+
+/* ---- opening ---- */
+
+static bool check_table(const struct relay *relay, PGconn *conn, const struct queue *queue, struct error *err)
+{
+    struct findings findings = {0};
+    if (!table_check(conn, queue->config, queue->table, &findings, err))
+        return false;
+    for (size_t i = 0; i < findings.count; i++) {
+        const struct finding *finding = &findings.list[i];
+        bool bad = finding->level == FINDING_ERROR;
+        LOG(relay->options.log, bad ? LOG_ERROR : LOG_WARN, bad ? "table.error" : "table.warning",
+            log_text("queue", queue->config->name), log_text("text", finding->text), log_text("fix", finding->remedy));
+    }
+    if (findings.errors == 0)
+        return true;
+    const struct finding *first = findings.list;
+    while (first->level != FINDING_ERROR)
+        first++;
+    return error_set(err, ERROR_CONFIG, "queue %s: %s  fix: %s", queue->config->name, first->text, first->remedy);
+}
+
+static struct outlet *outlet_of(const struct relay *relay, const char *sink)
+{
+    const struct config *config = relay->options.config;
+    for (size_t i = 0; i < config->sink_count; i++)
+        if (strcmp(config->sinks[i].name, sink) == 0)
+            return relay->outlets[i];
+    return NULL;
+}
+
+static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
+{
+    const struct config *config = relay->options.config;
+    for (size_t i = 0; i < config->sink_count; i++) {
+        relay->outlets[i] = outlet_open(&config->sinks[i], relay->options.log, rng_next(&relay->rng), err);
+        if (!relay->outlets[i])
+            return false;
+    }
+    for (size_t i = 0; i < config->queue_count; i++) {
+        const struct queue_config *queue = &config->queues[i];
+        relay->queues[i] = queue_open(config, queue, outlet_of(relay, queue->sink), conn, relay->options.log,
+                                      rng_next(&relay->rng), err);
+        if (!relay->queues[i] || !check_table(relay, conn, relay->queues[i], err))
+            return false;
+        relay->listeners[i] = listener_new(relay->queues[i]);
+    }
+    return true;
+}
+
+struct relay *relay_open(const struct relay_options *options, struct error *err)
+{
+    PGconn *conn = command_connect(options->config->database, "run", err);
+    if (!conn)
+        return NULL;
+    struct relay *relay = memory_new(sizeof *relay);
+    relay->options = *options;
+    relay->rng.state = options->seed;
+    relay->outlets = memory_array(options->config->sink_count, sizeof *relay->outlets);
+    relay->queues = memory_array(options->config->queue_count, sizeof *relay->queues);
+    relay->listeners = memory_array(options->config->queue_count, sizeof *relay->listeners);
+    relay->ps = pollset_new();
+    relay->stop_by = INSTANT_NEVER;
+    bool ok = open_parts(relay, conn, err);
+    PQfinish(conn);
+    if (!ok) {
+        relay_close(relay);
+        return NULL;
+    }
+    return relay;
+}
+
+void relay_close(struct relay *relay)
+{
+    if (!relay)
+        return;
+    /* Sinks first: what they have in flight belongs to the queues' batches. */
+    for (size_t i = 0; i < relay->options.config->sink_count; i++)
+        outlet_close(relay->outlets[i]);
+    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
+        listener_free(relay->listeners[i]);
+        queue_close(relay->queues[i]);
+    }
+    pollset_free(relay->ps);
+    free(relay->outlets);
+    free(relay->queues);
+    free(relay->listeners);
+    free(relay);
+}
+
+void relay_reopen_sinks(struct relay *relay)
+{
+    for (size_t i = 0; i < relay->options.config->sink_count; i++) {
+        struct error err;
+        if (!sink_reopen(relay->outlets[i]->sink, &err))
+            LOG(relay->options.log, LOG_ERROR, "sink.reopen_failed",
+                log_text("sink", relay->options.config->sinks[i].name), log_text("cause", err.text));
+    }
+}
+
+/* ---- one turn ---- */
+
+static void begin_stop(struct relay *relay, instant_us now)
+{
+    if (relay->stop_by != INSTANT_NEVER)
+        return;
+    relay->stop_by = now + relay->options.config->shutdown_timeout_us;
+    for (size_t i = 0; i < relay->options.config->queue_count; i++)
+        relay->queues[i]->stopping = true;
+}
+
+static void take_signals(struct relay *relay, instant_us now)
+{
+    struct signalfd_siginfo info;
+    while (relay->options.signal_fd >= 0 && read(relay->options.signal_fd, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo == SIGHUP) {
+            relay->reload = true;
+            continue;
+        }
+        LOG(relay->options.log, LOG_INFO, "relay.stop", log_int("signal", info.ssi_signo));
+        relay->cut = relay->told;
+        relay->told = true;
+        begin_stop(relay, now);
+    }
+}
+
+/* Each step takes what the one before left ready, so the order of these lines is the order an event travels. */
+static void relay_turn(struct relay *relay, instant_us now)
+{
+    const struct config *config = relay->options.config;
+    for (size_t i = 0; i < config->queue_count; i++) {
+        listener_ready(relay->listeners[i], relay->ps, now);
+        claim_ready(relay->queues[i], relay->ps, now);
+        queue_route_claimed(relay->queues[i]);
+    }
+    for (size_t i = 0; i < config->sink_count; i++) {
+        if (relay->stop_by != INSTANT_NEVER)
+            deliver_release_all(relay->outlets[i], now);
+        deliver_ready(relay->outlets[i], relay->ps, now, clock_wall_us());
+    }
+    for (size_t i = 0; i < config->queue_count; i++) {
+        queue_settle_resolved(relay->queues[i], now);
+        side_ready(relay->queues[i], relay->ps, now);
+    }
+}
+
+static bool all_quiet(const struct relay *relay)
+{
+    for (size_t i = 0; i < relay->options.config->queue_count; i++)
+        if (!queue_is_quiet(relay->queues[i]))
+            return false;
+    return true;
+}
+
+/* --until-empty: ask each quiet queue's table; stop when all answers are "nothing left". */
+static void check_empty(struct relay *relay, instant_us now)
+{
+    if (!relay->options.until_empty || now < relay->check_at)
+        return;
+    relay->check_at = now + CHECK_EMPTY_US;
+    bool empty = true;
+    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
+        struct queue *queue = relay->queues[i];
+        bool quiet = queue_is_quiet(queue);
+        empty = empty && quiet && queue->side.empty;
+        queue->side.empty = false;
+        queue->side.check_empty = quiet;
+    }
+    if (empty)
+        begin_stop(relay, now);
+}
+
+static void log_stats(struct relay *relay, instant_us now)
+{
+    for (size_t i = 0; i < relay->options.config->queue_count; i++)
+        report_stats(relay->queues[i], (double)(now - relay->started_at) / SECOND_US);
+}
+
+static void prepare(struct relay *relay, instant_us now)
+{
+    const struct config *config = relay->options.config;
+    struct pollset *ps = relay->ps;
+    pollset_clear(ps);
+    pollset_add(ps, relay->options.signal_fd, POLLIN);
+    pollset_deadline(ps, now + WAIT_MAX_US);
+    pollset_deadline(ps, relay->stop_by);
+    if (relay->options.until_empty)
+        pollset_deadline(ps, relay->check_at);
+    for (size_t i = 0; i < config->queue_count; i++) {
+        struct queue *queue = relay->queues[i];
+        listener_prepare(relay->listeners[i], ps);
+        claim_prepare(queue, ps, now);
+        side_prepare(queue, ps, now);
+        instant_us again_at = queue->ordering->type->pending_at(queue->ordering);
+        if (queue->poll_at > now)
+            pollset_deadline(ps, queue->poll_at);
+        if (again_at > now)
+            pollset_deadline(ps, again_at);
+    }
+    for (size_t i = 0; i < config->sink_count; i++)
+        outlet_prepare(relay->outlets[i], ps, now);
+}
+
+/* The end has come: everything is settled, or there is no more time. */
+static bool is_over(const struct relay *relay, instant_us now)
+{
+    return relay->cut ||
+           (relay->stop_by != INSTANT_NEVER && (all_quiet(relay) || now >= relay->stop_by + SETTLE_GRACE_US));
+}
+
+enum relay_end relay_run(struct relay *relay)
+{
+    struct error err;
+    instant_us now = clock_now();
+    if (relay->started_at == 0) {
+        relay->started_at = now;
+        relay->stats_at = now + relay->options.config->stats_interval_us;
+    }
+    while (!is_over(relay, now)) {
+        prepare(relay, now);
+        if (!pollset_wait(relay->ps, now, &err))
+            LOG(relay->options.log, LOG_ERROR, "relay.poll_failed", log_text("cause", err.text));
+        now = clock_now();
+        take_signals(relay, now);
+        relay_turn(relay, now);
+        check_empty(relay, now);
+        if (relay->options.config->stats_interval_us > 0 && now >= relay->stats_at) {
+            log_stats(relay, now);
+            relay->stats_at = now + relay->options.config->stats_interval_us;
+        }
+        if (relay->reload && relay->stop_by == INSTANT_NEVER) {
+            relay->reload = false;
+            return RELAY_RELOAD;
+        }
+    }
+    log_stats(relay, now);
+    return all_quiet(relay) && !relay->cut ? RELAY_DRAINED : RELAY_CUT;
+}
+
+enum relay_end relay_drain(struct relay *relay)
+{
+    begin_stop(relay, clock_now());
+    return relay_run(relay);
+}
+
+bool relay_was_told(const struct relay *relay)
+{
+    return relay->told;
+}

@@ -1,0 +1,43 @@
+/* relay/relay.h -- the running relay: one thread, one poll loop.
+ *
+ *   relay_open -> relay_run ... -> relay_close */
+#ifndef RELAY_RELAY_H
+#define RELAY_RELAY_H
+
+#include "relay/base/log.h"
+#include "relay/config.h"
+
+struct relay;
+
+struct relay_options {
+    const struct config *config; /* borrowed until relay_close() */
+    const struct log *log;       /* borrowed */
+    int signal_fd;               /* a signalfd(2) with SIGTERM, SIGINT, SIGHUP; or -1 */
+    bool until_empty;            /* end when nothing is left to deliver */
+    uint64_t seed;
+};
+
+enum relay_end {
+    RELAY_DRAINED, /* everything in flight was settled */
+    RELAY_CUT,     /* stopped before that: a second signal, or shutdown_timeout */
+    RELAY_RELOAD   /* SIGHUP; call relay_run() again to go on with the same configuration */
+};
+
+/* Opens the sinks, connects to the database and checks every queue's table; findings are logged, and one that would
+ * break a guarantee fails (ERROR_CONFIG). Blocking. NULL and *err on failure. */
+struct relay *relay_open(const struct relay_options *options, struct error *err) MUST_CHECK;
+
+enum relay_end relay_run(struct relay *relay);
+
+/* As if a signal had asked to stop; for a configuration that is being replaced. Returns like relay_run(). */
+enum relay_end relay_drain(struct relay *relay);
+
+/* A signal has asked to stop, also while draining: the process is to end. */
+bool relay_was_told(const struct relay *relay);
+
+/* SIGHUP with a configuration that stays: files are opened again. */
+void relay_reopen_sinks(struct relay *relay);
+
+void relay_close(struct relay *relay); /* NULL is a no-op */
+
+#endif

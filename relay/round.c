@@ -1,0 +1,50 @@
+#include "relay/round.h"
+
+void round_begin(struct round *round)
+{
+    *round = (struct round){.arena = arena_new()};
+}
+
+bool round_add_settlement(struct round *round, struct db *db, struct ordering *ordering, struct settle_job *job,
+                          struct error *err)
+{
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    round->job = job;
+    round->settle_count = ordering->type->settle(ordering, &job->settlement, round->arena, statements);
+    for (size_t i = 0; i < round->settle_count; i++)
+        if (!db_send(db, &statements[i], err))
+            return false;
+    return true;
+}
+
+bool round_take(struct round *round, size_t index, const PGresult *res)
+{
+    switch (PQresultStatus(res)) {
+    case PGRES_TUPLES_OK:
+    case PGRES_SINGLE_TUPLE:
+    case PGRES_COMMAND_OK:
+        return true;
+    case PGRES_PIPELINE_ABORTED:
+        return false;
+    default:
+        break;
+    }
+    if (!round->failed) {
+        round->failed = true;
+        round->failed_at = index;
+        round->rule = db_result_rule(res, &round->error);
+    }
+    return false;
+}
+
+bool round_reached(const struct round *round, size_t index)
+{
+    return !round->failed || round->failed_at >= index;
+}
+
+void round_done(struct round *round)
+{
+    arena_free(round->arena);
+    round->arena = NULL;
+    round->job = NULL;
+}

@@ -1,0 +1,215 @@
+#include "relay/settle.h"
+
+#include "relay/deliver.h"
+#include "relay/report.h"
+
+#include <stdlib.h>
+
+/* Sizes of the lists of one settlement. */
+struct tally {
+    size_t lanes, done, failures;
+};
+
+/* A lane takes part when it is finished, or when part of it may be settled ahead of its end. */
+static bool takes_part(const struct lane *lane, bool prefixes)
+{
+    if (lane->settling > 0)
+        return false; /* its prefix is on the way out of the table */
+    return lane->state == LANE_FINISHED || (prefixes && lane->state < LANE_FINISHED && lane->acked > 0);
+}
+
+static struct tally count(const struct batch *batches, bool prefixes)
+{
+    struct tally tally = {0};
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        for (const struct lane *lane = batch->finished || prefixes ? batch->lanes : NULL; lane; lane = lane->next)
+            if (takes_part(lane, prefixes)) {
+                tally.lanes++;
+                tally.done += lane->acked;
+                tally.failures++;
+            }
+    return tally;
+}
+
+struct lists {
+    int64_t *done, *solos;
+    struct settle_failure *parked, *buried;
+    struct span *keys;
+};
+
+static void add_failure(struct settlement *s, struct lists *lists, const struct lane *lane)
+{
+    const struct event *event = &lane->failed->event;
+    struct settle_failure failure = {
+        .id = event->id,
+        .key = lane->key,
+        .attempts = event->attempt,
+        .delay_us = lane->outcome == LANE_CLOSED ? -1 : lane->delay_us,
+        .why = span_of(lane->failed->delivery.cause->text),
+    };
+    if (lane->outcome == LANE_DEAD)
+        lists->buried[s->buried_count++] = failure;
+    else
+        lists->parked[s->parked_count++] = failure;
+}
+
+/* The key waited and its head is gone now: its entry has to move on. A failure writes the entry anew instead. */
+static void add_resumed(struct settlement *s, struct lists *lists, const struct lane *lane)
+{
+    bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
+    if (!lane->waited || !moved || lane->outcome == LANE_RETRY || lane->outcome == LANE_CLOSED)
+        return;
+    if (lane->key.data)
+        lists->keys[s->resumed_key_count++] = lane->key;
+    else
+        lists->solos[s->resumed_solo_count++] = lane->first->event.id;
+}
+
+static void add_lane(struct settle_job *job, struct lists *lists, struct lane *lane)
+{
+    struct settlement *s = &job->settlement;
+    const struct item *item = lane->first;
+    for (size_t i = 0; i < lane->acked; i++, item = item->next)
+        lists->done[s->done_count++] = item->event.id;
+    lane->settling = lane->acked;
+    job->lanes[job->lane_count++] = lane;
+    if (lane->state != LANE_FINISHED)
+        return;
+    lane->state = LANE_SETTLING;
+    lane->batch->finished--;
+    if (lane->batch->lost)
+        return; /* without the lock only this is certain: what was acked is done */
+    if (lane->outcome > LANE_RELEASED)
+        add_failure(s, lists, lane);
+    add_resumed(s, lists, lane);
+}
+
+struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes)
+{
+    (void)queue;
+    struct tally tally = count(batches, prefixes);
+    if (tally.lanes == 0)
+        return NULL;
+    struct arena *arena = arena_new();
+    struct settle_job *job = arena_alloc(arena, sizeof *job);
+    job->arena = arena;
+    job->lanes = arena_array(arena, tally.lanes, sizeof(struct lane *));
+    struct lists lists = {
+        .done = arena_array(arena, tally.done + 1, sizeof *lists.done),
+        .solos = arena_array(arena, tally.lanes, sizeof *lists.solos),
+        .parked = arena_array(arena, tally.failures, sizeof *lists.parked),
+        .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
+        .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
+    };
+    for (struct batch *batch = batches; batch; batch = batch->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (takes_part(lane, prefixes))
+                add_lane(job, &lists, lane);
+    struct settlement *s = &job->settlement;
+    s->done = lists.done;
+    s->parked = lists.parked;
+    s->buried = lists.buried;
+    s->resumed_keys = lists.keys;
+    s->resumed_solos = lists.solos;
+    return job;
+}
+
+bool settle_is_empty(const struct settle_job *job)
+{
+    const struct settlement *s = &job->settlement;
+    return s->done_count + s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count == 0;
+}
+
+static void follow(struct queue *queue, const struct lane *lane, instant_us now)
+{
+    const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
+    if (!lane->key.data || keyset_put(&queue->follow, lane->key, lane->hash, now, holder))
+        return;
+    queue->ordering->type->released(queue->ordering, lane->last->event.id + 1, SCAN_ID_MAX, now);
+}
+
+/* A lane whose end is settled: what comes next for its key? */
+static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
+{
+    lane->state = LANE_SETTLED;
+    lane->batch->unsettled--;
+    struct metrics *metrics = &queue->metrics;
+    enum lane_outcome outcome = lane->batch->lost ? LANE_RELEASED : lane->outcome;
+    switch (outcome) {
+    case LANE_RELEASED:
+        metrics->released++;
+        if (!lane->first) {
+            if (lane->more)
+                follow(queue, lane, now);
+            break;
+        }
+        queue->ordering->type->released(queue->ordering, lane->first->event.id, lane->last->event.id,
+                                        now + lane->release_us);
+        if (lane->key.data && lane->release_us > 0 &&
+            !keyset_put(&queue->avoid, lane->key, lane->hash, now + lane->release_us, NULL))
+            queue->poll_at = now + lane->release_us;
+        return;
+    case LANE_RETRY:
+        metrics->retried++;
+        break;
+    case LANE_CLOSED:
+        metrics->parked++;
+        break;
+    case LANE_DEAD:
+        metrics->buried++;
+        if (lane->failed->next || lane->more)
+            follow(queue, lane, now);
+        break;
+    case LANE_DELIVERED:
+        if (lane->more)
+            follow(queue, lane, now);
+        break;
+    }
+    if (outcome > LANE_RELEASED)
+        report_failure(lane);
+}
+
+void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
+{
+    for (size_t i = 0; i < job->lane_count; i++) {
+        struct lane *lane = job->lanes[i];
+        for (size_t n = 0; n < lane->settling; n++)
+            lane->first = lane->first->next;
+        lane->progressed = lane->progressed || lane->settling > 0;
+        lane->acked -= lane->settling;
+        lane->settling = 0;
+        if (lane->state == LANE_SETTLING)
+            lane_settled(queue, lane, now);
+    }
+    if (job->missing > 0) {
+        queue->metrics.missing += job->missing;
+        report_missing(queue, job->missing);
+    }
+    arena_free(job->arena);
+}
+
+void settle_abort(struct settle_job *job)
+{
+    for (size_t i = 0; i < job->lane_count; i++) {
+        struct lane *lane = job->lanes[i];
+        lane->settling = 0;
+        if (lane->state == LANE_SETTLING) {
+            lane->state = LANE_FINISHED;
+            lane->batch->finished++;
+        }
+    }
+    arena_free(job->arena);
+}
+
+void settle_free_batches(struct batch **list)
+{
+    while (*list) {
+        struct batch *batch = *list;
+        if (batch->unsettled > 0) {
+            list = &batch->next;
+            continue;
+        }
+        *list = batch->next;
+        batch_free(batch);
+    }
+}

@@ -1,0 +1,28 @@
+/* relay/settle.h -- write down what became of claimed events.
+ *
+ *   settle_collect -> its statements in one transaction -> settle_commit | settle_abort
+ *
+ * Where they run is the caller's choice: in the claim's own transaction when all its lanes are finished, in a short
+ * one on the queue's side connection when a straggler would keep the others waiting. */
+#ifndef RELAY_SETTLE_H
+#define RELAY_SETTLE_H
+
+#include "relay/queue.h"
+
+/* Takes the finished lanes of `batches` (linked by next), and with `prefixes` the acked events of unfinished ones.
+ * Lanes of a lost batch settle what was acked and nothing else. NULL when there is nothing. */
+struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes);
+
+/* Nothing has to be written: the lanes can be let go. */
+bool settle_is_empty(const struct settle_job *job);
+
+/* The transaction has committed: lanes are done with, keys with more events are followed. Frees the job. */
+void settle_commit(struct queue *queue, struct settle_job *job, instant_us now);
+
+/* It has not: the lanes wait to be collected again. Frees the job. */
+void settle_abort(struct settle_job *job);
+
+/* Frees the batches of the list that are wholly settled and have nothing in flight. */
+void settle_free_batches(struct batch **list);
+
+#endif

@@ -1,0 +1,231 @@
+#include "relay/side.h"
+
+#include "relay/claim.h"
+#include "relay/report.h"
+#include "relay/round.h"
+#include "relay/settle.h"
+
+#define PROBE_MIN_US (20 * MS_US)
+#define PROBE_MAX_US (1 * SECOND_US)
+#define CHECK_US (50 * MS_US)
+
+static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+void side_open(struct queue *queue)
+{
+    struct db_options options = {
+        .conninfo = queue->process->database,
+        .application_name = "pgcourier",
+        .prepared = queue->process->prepared,
+        .statement_timeout_us = queue->process->statement_timeout_us,
+        .read_write = true,
+        .seed = rng_next(&queue->rng),
+    };
+    queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
+}
+
+void side_close(struct queue *queue)
+{
+    struct side *side = &queue->side;
+    if (side->round.job)
+        settle_abort(side->round.job);
+    if (side->round.arena)
+        round_done(&side->round);
+    db_free(side->db);
+}
+
+static void send(struct side *side, enum side_state state, bool ok, const struct error *err)
+{
+    struct error failure;
+    side->state = state;
+    if (!ok)
+        db_drop(side->db, false, err->text);
+    else if (!db_end_round(side->db, &failure))
+        db_drop(side->db, false, failure.text);
+}
+
+static void start_settlement(struct queue *queue, struct settle_job *job)
+{
+    struct side *side = &queue->side;
+    struct error err;
+    round_begin(&side->round);
+    bool ok = round_add_settlement(&side->round, side->db, queue->ordering, job, &err);
+    /* One statement is a transaction by itself; several are one by the round they travel in, which is an implicit
+     * transaction. */
+    send(side, SIDE_SETTLING, ok, &err);
+}
+
+static void start_probe(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    struct error err;
+    round_begin(&side->round);
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    size_t n = queue->ordering->type->probe(queue->ordering, side->round.arena, statements);
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = db_send(side->db, &statements[i], &err);
+    side->probe_at = now + side->probe_interval_us;
+    send(side, SIDE_PROBING, ok, &err);
+}
+
+static void start_check(struct queue *queue)
+{
+    struct side *side = &queue->side;
+    struct error err;
+    round_begin(&side->round);
+    struct statement st = statement_of(queue->empty_sql);
+    statement_add_text(&st, queue->config->name);
+    bool ok = db_send(side->db, &st, &err);
+    side->check_empty = false;
+    send(side, SIDE_CHECKING, ok, &err);
+}
+
+/* Finished lanes of claims that go on for the sake of others, and of claims that were lost. */
+static struct settle_job *urgent_job(struct queue *queue, instant_us now)
+{
+    struct settle_job *job = settle_collect(queue, queue->orphans, false);
+    if (job && settle_is_empty(job)) {
+        settle_commit(queue, job, now);
+        job = NULL;
+    }
+    for (size_t i = 0; !job && i < queue->claim_count; i++) {
+        struct claim *claim = &queue->claims[i];
+        if (!claim_is_straggling(claim, now))
+            continue;
+        job = settle_collect(queue, claim->batches, true);
+        if (job && settle_is_empty(job)) {
+            settle_commit(queue, job, now);
+            job = NULL;
+        }
+    }
+    return job;
+}
+
+static void start(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    if (side->state != SIDE_IDLE || !db_is_idle(side->db) || now < side->retry_at)
+        return;
+    struct settle_job *job = urgent_job(queue, now);
+    settle_free_batches(&queue->orphans);
+    if (job)
+        start_settlement(queue, job);
+    else if (now >= side->probe_at && queue->ordering->type->wants_probe(queue->ordering))
+        start_probe(queue, now);
+    else if (side->check_empty)
+        start_check(queue);
+}
+
+static void take_result(struct queue *queue, const struct db_result *result)
+{
+    struct side *side = &queue->side;
+    if (!round_take(&side->round, result->index, result->res) || side->round.failed)
+        return;
+    struct settle_job *job = side->round.job;
+    if (side->state == SIDE_SETTLING)
+        queue->ordering->type->settled(queue->ordering, &job->settlement, result->index, result->res, &job->missing);
+    else if (side->state == SIDE_PROBING)
+        queue->ordering->type->probed(queue->ordering, result->index, result->res);
+    else if (side->state == SIDE_CHECKING)
+        side->empty = PQntuples(result->res) == 0;
+}
+
+static void round_failed(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    if (side->round.job) {
+        settle_abort(side->round.job);
+        report_settle_failed(queue, &side->round.error);
+    } else {
+        report_claim_failed(queue, &side->round.error);
+    }
+    side->failures++;
+    side->retry_at = now + backoff_delay_us(&side_backoff, side->failures, &queue->rng);
+    const struct sqlstate_rule *rule = side->round.rule;
+    if (rule->remedy == DB_RECONNECT || rule->remedy == DB_UNPREPARED)
+        db_drop(side->db, rule->remedy == DB_UNPREPARED, side->round.error.text);
+}
+
+static void round_succeeded(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    side->failures = 0;
+    if (side->round.job) {
+        settle_commit(queue, side->round.job, now);
+        settle_free_batches(&queue->orphans);
+    }
+    if (side->state == SIDE_PROBING) {
+        if (!side->probed)
+            queue->poll_at = now;
+        side->probed = true;
+        /* While ids are being settled, ask often; while nothing moves, seldom. */
+        bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->work_known;
+        side->probe_interval_us = moving ? PROBE_MIN_US : side->probe_interval_us * 2;
+        if (side->probe_interval_us > PROBE_MAX_US)
+            side->probe_interval_us = PROBE_MAX_US;
+        side->probe_at = now + side->probe_interval_us;
+    }
+}
+
+static void connection_lost(struct queue *queue, const struct error *err)
+{
+    struct side *side = &queue->side;
+    if (side->state != SIDE_OFF)
+        report_disconnected(queue, "side", err);
+    if (side->round.job)
+        settle_abort(side->round.job);
+    if (side->round.arena)
+        round_done(&side->round);
+    side->state = SIDE_OFF;
+}
+
+static void take_events(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    struct side *side = &queue->side;
+    struct db_result result;
+    struct error err;
+    for (;;) {
+        switch (db_progress(side->db, ps, now, &result, &err)) {
+        case DB_NOTHING:
+            return;
+        case DB_UP:
+            report_connected(queue, "side");
+            side->state = SIDE_IDLE;
+            break;
+        case DB_RESULT:
+            take_result(queue, &result);
+            PQclear(result.res);
+            break;
+        case DB_ROUND_END:
+            if (side->round.failed)
+                round_failed(queue, now);
+            else
+                round_succeeded(queue, now);
+            round_done(&side->round);
+            side->state = SIDE_IDLE;
+            break;
+        case DB_DOWN:
+            connection_lost(queue, &err);
+            return;
+        }
+    }
+}
+
+void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    take_events(queue, ps, now);
+    start(queue, now);
+}
+
+void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
+{
+    struct side *side = &queue->side;
+    db_prepare(side->db, ps);
+    if (side->state != SIDE_IDLE)
+        return;
+    if (side->retry_at > now)
+        pollset_deadline(ps, side->retry_at);
+    else if (queue->ordering->type->wants_probe(queue->ordering))
+        pollset_deadline(ps, side->probe_at);
+}

@@ -1,0 +1,17 @@
+/* relay/side.h -- the queue's other connection.
+ *
+ * Its transactions are short: it settles what must not wait for the end of a claim, or what a lost claim left
+ * behind, and between that it asks how far ids are settled. */
+#ifndef RELAY_SIDE_H
+#define RELAY_SIDE_H
+
+#include "relay/queue.h"
+
+void side_open(struct queue *queue);
+void side_close(struct queue *queue);
+void side_prepare(struct queue *queue, struct pollset *ps, instant_us now);
+
+/* One turn: takes results, starts the most urgent thing there is to do. */
+void side_ready(struct queue *queue, const struct pollset *ps, instant_us now);
+
+#endif

@@ -1,0 +1,135 @@
+#include "relay/table_sql.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* `'` doubled, and E'' with doubled backslashes when there are any. */
+static const char *literal(struct arena *arena, const char *text)
+{
+    char *out = arena_alloc(arena, strlen(text) * 2 + 4), *p = out;
+    if (strchr(text, '\\'))
+        *p++ = 'E';
+    *p++ = '\'';
+    for (; *text; text++) {
+        if (*text == '\'' || *text == '\\')
+            *p++ = *text;
+        *p++ = *text;
+    }
+    *p = '\'';
+    return out;
+}
+
+static const char *column(struct arena *arena, const char *name_sql, const char *absent)
+{
+    return name_sql ? arena_printf(arena, "e.%s", name_sql) : absent;
+}
+
+static const char *as_text(struct arena *arena, const char *name_sql)
+{
+    return name_sql ? arena_printf(arena, "e.%s::text", name_sql) : "null::text";
+}
+
+static const char *payload(const struct table *table, struct arena *arena)
+{
+    if (!table->payload_sql)
+        return "row_to_json(e)::text";
+    return table->payload_kind == PAYLOAD_BYTES ? column(arena, table->payload_sql, NULL)
+                                                : as_text(arena, table->payload_sql);
+}
+
+/* The columns of per_key_read.sql from id on. */
+static const char *event_columns(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    const char *body = payload(table, arena), *oversize = "null::bigint";
+    if (queue->max_event_bytes > 0) {
+        oversize = arena_printf(arena, "case when octet_length(%s) > %" PRId64 " then octet_length(%s)::bigint end",
+                                body, queue->max_event_bytes, body);
+        body = arena_printf(arena, "case when octet_length(%s) <= %" PRId64 " then %s end", body,
+                            queue->max_event_bytes, body);
+    }
+    const char *created =
+        table->created_at_sql ? arena_printf(arena, "e.%s::timestamptz", table->created_at_sql) : "null::timestamptz";
+    char *out = arena_printf(arena,
+                             "e.%s::bigint as id, %s as created_at, %s as oversize, %s as key, %s as type, "
+                             "%s as payload, %s as headers, %s as event_id, %s as traceparent",
+                             table->id_sql, created, oversize, as_text(arena, table->key_sql),
+                             as_text(arena, table->type_sql), body, as_text(arena, table->headers_sql),
+                             as_text(arena, table->event_id_sql), as_text(arena, table->traceparent_sql));
+    for (size_t i = 0; i < table->extra_count; i++)
+        out = arena_printf(arena, "%s, %s as extra_%zu", out, as_text(arena, table->extra_sql[i]), i);
+    return out;
+}
+
+static const char *key_type_name(enum key_type type)
+{
+    static const char *const names[] = {[KEY_NONE] = "text",
+                                        [KEY_BIGINT] = "bigint",
+                                        [KEY_INTEGER] = "bigint",
+                                        [KEY_TEXT] = "text",
+                                        [KEY_UUID] = "uuid"};
+    return names[type];
+}
+
+/* With an index on (key, id) a row comparison can be served by that index alone; with one on the key, equality and an
+ * order that the primary key cannot give keep the planner from walking the whole table by id. */
+static void key_range(const struct table *table, struct arena *arena, const char *key, const char *id,
+                      const char **ret_range, const char **ret_order)
+{
+    const char *type = key_type_name(table->key_type), *floor = "least($2::bigint, p.event_id)";
+    if (table->index_key_id) {
+        *ret_range = arena_printf(arena, "(%s, %s) >= (k.name::%s, %s) and (%s, %s) <= (k.name::%s, %s)", key, id, type,
+                                  floor, key, id, type, "9223372036854775807");
+        *ret_order = arena_printf(arena, "%s, %s", key, id);
+    } else {
+        *ret_range = arena_printf(arena, "%s = k.name::%s and %s >= %s", key, type, id, floor);
+        *ret_order = arena_printf(arena, "%s + 0", id);
+    }
+}
+
+/* The shared rule is written over :key and :id; in the claim these are the chosen key's. */
+static const char *lock_hash(const struct table *table, struct arena *arena, struct error *err)
+{
+    const struct sql_variable chosen[] = {
+        {"key", "k.key" },
+        {"id",  "k.solo"},
+        {NULL,  NULL    }
+    };
+    char *keyed = sql_render(table_lock_hash(table), chosen, err);
+    char *solo = sql_render(table_lock_hash_keyless(), chosen, err);
+    const char *out = arena_printf(arena, "case when k.solo is null then %s else %s end", keyed, solo);
+    free(keyed);
+    free(solo);
+    return out;
+}
+
+const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
+                                           struct arena *arena)
+{
+    const char *id = column(arena, table->id_sql, NULL);
+    const char *key = column(arena, table->key_sql, "null::text");
+    const char *range = NULL, *order = NULL;
+    key_range(table, arena, key, id, &range, &order);
+    const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
+    struct error err;
+    const struct sql_variable variables[] = {
+        {"table",                         table->name_sql    },
+        {"table_name",                    literal(arena,       table->plain_name)},
+        {"where",                               queue->where ? queue->where : "true"                                           },
+        {"id",                               id   },
+        {"key",                               key                                          },
+        {"type",                               column(arena,   table->type_sql, "null")},
+        {"created_at",                column(arena,                          table->created_at_sql, "null")},
+        {"key_type",                    key_type_name(table->key_type)           },
+        {"lock_hash",                        lock_hash(table,                                           arena, &err)},
+        {"columns",event_columns(table,queue, arena)},
+        {"key_range",range},
+        {"key_order",                               order                                         },
+        {"sequence",                          feeds                                                 },
+        {"sequence_name",                     literal(arena,                                           feeds)},
+        {"holders_of",                     literal(arena,     feeds)},
+        {NULL,                      NULL          },
+    };
+    struct sql_variable *out = arena_alloc(arena, sizeof variables);
+    memcpy(out, variables, sizeof variables);
+    return out;
+}

@@ -1,0 +1,12 @@
+/* relay/table_sql.h -- a table's names, as the variables of the statements in sql/. */
+#ifndef RELAY_TABLE_SQL_H
+#define RELAY_TABLE_SQL_H
+
+#include "relay/base/statement.h"
+#include "relay/table.h"
+
+/* The result and its texts live in `arena`. */
+const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
+                                           struct arena *arena);
+
+#endif
