@@ -54,6 +54,7 @@ enum redis_link_state redis_link_state(const struct redis_link *link)
 
 void redis_link_close(struct redis_link *link)
 {
+    redis_tls_end(link->tls);
     if (link->context)
         redisFree(link->context);
     link->context = NULL;

@@ -56,17 +56,24 @@ void redis_tls_free(struct redis_tls *tls)
 bool redis_tls_start(struct redis_tls *tls, redisContext *context, struct error *err)
 {
     ERR_clear_error();
-    SSL *ssl = SSL_new(tls->context);
+    SSL *ssl = tls->ssl = SSL_new(tls->context);
     if (!ssl || SSL_set1_host(ssl, tls->host) != 1 || SSL_set_tlsext_host_name(ssl, tls->host) != 1 ||
         redisInitiateSSL(context, ssl) != REDIS_OK) {
-        error_set(err, ERROR_UNREACHABLE, "TLS: %s", last_reason());
+        const char *fault = redis_tls_fault(tls); /* the whole handshake may have happened, and failed */
+        error_set(err, ERROR_UNREACHABLE, "%s", fault ? fault : context->errstr);
         SSL_free(ssl);
+        tls->ssl = NULL;
         return false;
     }
     /* hiredis writes its buffer in pieces as large as the socket takes. */
     SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE);
-    tls->ssl = ssl;
     return true;
+}
+
+void redis_tls_end(struct redis_tls *tls)
+{
+    if (tls)
+        tls->ssl = NULL;
 }
 
 void redis_tls_clear(void)
@@ -103,6 +110,11 @@ bool redis_tls_start(struct redis_tls *tls, redisContext *context, struct error 
 {
     (void)tls, (void)context;
     return error_set(err, ERROR_INTERNAL, "TLS is not built in");
+}
+
+void redis_tls_end(struct redis_tls *tls)
+{
+    (void)tls;
 }
 
 void redis_tls_clear(void)

@@ -18,10 +18,13 @@ void redis_tls_free(struct redis_tls *tls); /* NULL is a no-op */
 /* Begins the handshake; hiredis goes on with it whenever the connection is read or written. */
 bool redis_tls_start(struct redis_tls *tls, redisContext *context, struct error *err) MUST_CHECK;
 
+/* Before the context is freed. NULL is a no-op. */
+void redis_tls_end(struct redis_tls *tls);
+
 /* Before each read or write: what other users of OpenSSL left behind must not look like our failure. */
 void redis_tls_clear(void);
 
-/* Why the connection failed, as far as TLS knows; NULL if it does not. Valid until the context is freed. */
+/* Why the connection failed, as far as TLS knows; NULL if it does not. Valid until redis_tls_end(). */
 const char *redis_tls_fault(const struct redis_tls *tls);
 
 #endif
