@@ -48,8 +48,10 @@ static int run_command(const struct command *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    /* A peer or a log reader that goes away is an error of one write, not the end of the process. */
+    /* A peer or a log reader that goes away, or a file at its size limit, is an error of one write, not the end of the
+     * process. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
