@@ -31,4 +31,4 @@ select case kind when 's' then 'schema ' || (select nspname from pg_namespace wh
   from wanted
  where not case kind when 's' then has_schema_privilege(object, right_) else has_table_privilege(object, right_) end
  group by kind, object, remedy
- order by kind, object;
+ order by kind, object <> $1::oid, object;
