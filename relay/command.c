@@ -10,6 +10,7 @@ static const struct {
 } exit_codes[] = {
     {ERROR_NONE,        EXIT_OK         },
     {ERROR_USAGE,       EXIT_USAGE      },
+    {ERROR_REFUSED,     EXIT_USAGE      }, /* a value, and a command has its values from its arguments */
     {ERROR_CONFIG,      EXIT_CONFIG     },
     {ERROR_ROUTE,       EXIT_CONFIG     },
     {ERROR_PERMISSION,  EXIT_NOPERM     },

@@ -1,5 +1,7 @@
 #include "relay/query.h"
 
+#include "relay/sqlstate.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,31 +9,6 @@ static bool succeeded(const PGresult *result)
 {
     ExecStatusType status = PQresultStatus(result);
     return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
-}
-
-/* What the server refused, for the exit code; NULL: the connection broke. */
-static enum error_kind kind_of(const char *sqlstate)
-{
-    static const struct {
-        const char *prefix;
-        enum error_kind kind;
-    } rules[] = {
-        {"42501", ERROR_PERMISSION },
-        {"28",    ERROR_PERMISSION },
-        {"22",    ERROR_USAGE      }, /* a value, and values come from the
-  command line */
-        {"42",    ERROR_CONFIG     },
-        {"3",     ERROR_CONFIG     },
-        {"P0",    ERROR_CONFIG     },
-        {"57P",   ERROR_UNREACHABLE},
-        {"08",    ERROR_UNREACHABLE},
-    };
-    if (!sqlstate)
-        return ERROR_UNREACHABLE;
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strncmp(sqlstate, rules[i].prefix, strlen(rules[i].prefix)) == 0)
-            return rules[i].kind;
-    return ERROR_CONFLICT;
 }
 
 /* libpq ends its own messages with a newline. */
@@ -50,12 +27,12 @@ static bool failed(PGconn *conn, const PGresult *result, const char *what, struc
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     if (!message) {
         message = PQerrorMessage(conn);
-        return error_set(err, kind_of(code), "%s: %.*s", what, line_length(message), message);
+        return error_set(err, sqlstate_rule(code)->kind, "%s: %.*s", what, line_length(message), message);
     }
     const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
     const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-    return error_set(err, kind_of(code), "%s: %s%s%s%s%s", what, message, detail ? "; " : "", detail ? detail : "",
-                     hint ? "; " : "", hint ? hint : "");
+    return error_set(err, sqlstate_rule(code)->kind, "%s: %s%s%s%s%s", what, message, detail ? "; " : "",
+                     detail ? detail : "", hint ? "; " : "", hint ? hint : "");
 }
 
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,

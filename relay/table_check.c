@@ -201,6 +201,12 @@ static bool check_sequence(struct check *check, struct error *err)
              "alter sequence %s cache 1;", name);
     if (name && query_int(result, 0, 3) < 0)
         find(check, FINDING_ERROR, "sequence %s counts down: later events would be delivered first", name);
+    if (name && !query_bool(result, 0, 1))
+        mend(find(check, FINDING_WARNING,
+                  "%s may not read sequence %s: how far the ids go is then asked of the table, which sees late events "
+                  "later",
+                  PQuser(check->conn), name),
+             "grant select on sequence %s to \"%s\";", name, PQuser(check->conn));
     if (name && query_bool(result, 0, 4))
         mend(find(check, FINDING_ERROR, "sequence %s starts again at its end: new events would go before old ones",
                   name),
