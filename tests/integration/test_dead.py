@@ -228,3 +228,48 @@ def test_a_failure_leaves_the_dead_letter_where_it_is(shop):
     shop.db.query("insert into public.events (id, order_id, status) values (%s, 7, 'again')", (first,))
     assert "duplicate key" in shop.dead("retry", "--all", code=75)
     assert shop.db.value("select count(*) from outbox.dead") == 1 and shop.parked() == []
+
+
+RUNNING = """
+database: "{dsn}"
+sinks:
+  out: {{ type: file, path: "{path}" }}
+queues:
+  orders:
+    table: public.events
+    columns: {{ id: id, key: order_id, type: status }}
+    sink: out
+"""
+
+
+def delivered(path):
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_running_relay_finds_a_retried_event_far_below_the_ids_it_looks_at(shop, tmp_path, relay):
+    path = tmp_path / "out.jsonl"
+    first, second, keyless = shop.insert(7, 7, None)
+    for event_id in (first, second, keyless):
+        shop.kill(event_id)
+    shop.db.query("select setval('public.events_id_seq', 5000000)")
+    later = shop.insert(7, 8, None)
+    relay(RUNNING.format(dsn=shop.db.dsn, path=path))
+    wait_until(lambda: sorted(delivered(path)) == later, 30, "the later events")
+    shop.dead("retry", "--all")
+    wait_until(lambda: len(delivered(path)) == 6, 10, "the retried events")
+    assert [event_id for event_id in delivered(path) if event_id in (first, second)] == [first, second]
+    assert sorted(delivered(path)) == [first, second, keyless, *later]
+    wait_until(lambda: shop.parked() == [] and shop.ids() == [], 10, "everything settled")
+
+
+@pytest.mark.parametrize("verb, expected", [("retry", [0, 1, 2]), ("drop", [1, 2])])
+def test_a_running_relay_goes_on_in_order_with_a_key_that_is_opened(shop, tmp_path, relay, verb, expected):
+    path = tmp_path / "out.jsonl"
+    ids = shop.insert(7, 7, 7)
+    shop.park(ids[0], "7")
+    (other,) = shop.insert(8)
+    relay(RUNNING.format(dsn=shop.db.dsn, path=path))
+    wait_until(lambda: delivered(path) == [other], 30, "the other key")
+    shop.dead(verb, "--key", "7")
+    wait_until(lambda: shop.ids() == [], 10, "the queue to be empty")
+    assert delivered(path) == [other, *(ids[n] for n in expected)]
