@@ -109,6 +109,8 @@ void contract_turn(struct contract *c, int64_t wait_ms)
     pollset_deadline(c->ps, now + wait_ms * MS_US);
     ck_assert_msg(pollset_wait(c->ps, now, &err), "%s", err.text);
     sink_progress(c->sink, c->ps, clock_now());
+    for (struct delivery *d; (d = sink_take_resolved(c->sink));)
+        ck_assert_int_ne(d->verdict, VERDICT_NONE);
     c->turns++;
 }
 
