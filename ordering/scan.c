@@ -186,9 +186,10 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
     scan_again(scan, report->missed, now + scan->again_delay_us);
-    if (took_us > SLOW_US && scan->span > SPAN_MIN)
+    /* A claim that found nothing has only walked: its time is the price of the span. */
+    if (!report->found && took_us > SLOW_US && scan->span > SPAN_MIN)
         scan->span /= 2;
-    else if (took_us < FAST_US && !report->found && scan->span < SPAN_MAX)
+    else if (!report->found && took_us < FAST_US && scan->span < SPAN_MAX)
         scan->span *= 2;
     bound_fresh(scan);
 }

@@ -340,6 +340,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     struct batch *batch = claim->arriving;
     bool found = batch->lane_count > 0;
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, batch, now - claim->sent_at, now);
+    report_claimed(claim, batch, now - claim->sent_at);
     if (claim->plan.truncated)
         follow_again(claim, now);
     claim->arriving = NULL;

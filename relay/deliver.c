@@ -8,6 +8,8 @@
 
 #define SUBMIT_MAX 256
 #define ROUTE_CIRCUITS_MAX 1000
+#define SUSPECTS_MAX 1024
+#define SUSPECT_US (3600 * SECOND_US)
 #define PROBE_POLL_US (20 * MS_US)
 
 static struct item *item_of(struct delivery *d)
@@ -27,6 +29,7 @@ struct outlet *outlet_open(const struct sink_config *config, const struct log *l
     outlet->config = config;
     outlet->log = log;
     outlet->rng.state = seed;
+    keyset_init(&outlet->suspects, SUSPECTS_MAX);
     return outlet;
 }
 
@@ -46,6 +49,7 @@ void outlet_close(struct outlet *outlet)
     sink_close(outlet->sink);
     while (outlet->routes)
         route_circuit_remove(outlet, &outlet->routes);
+    keyset_done(&outlet->suspects);
     free(outlet);
 }
 
@@ -155,11 +159,30 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     lane->release_us = release_us;
 }
 
+/* An event that crashes its receiver looks like a destination that went away. Once proves nothing; but when the same
+ * event was in flight at the last break too, and the destination took others in between, the event is to blame. */
+static bool breaks_again(struct outlet *outlet, const struct item *item, instant_us now)
+{
+    struct {
+        const void *queue;
+        int64_t id;
+    } name = {lane_queue(item->lane), item->event.id};
+    struct span key = {(const char *)&name, sizeof name};
+    bool again = false;
+    for (size_t i = 0; i < outlet->suspects.count && !again; i++)
+        again =
+            span_equal(outlet->suspects.entries[i].key, key) && outlet->last_ack_at > outlet->suspects.entries[i].at;
+    keyset_expire(&outlet->suspects, now - SUSPECT_US);
+    return !keyset_put(&outlet->suspects, key, key_hash(key), now, NULL) ? false : again;
+}
+
 static void take_failure(struct outlet *outlet, struct item *item, instant_us now)
 {
     struct delivery *d = &item->delivery;
     enum blame blame = settle_blame(d, outlet->last_ack_at > item->submitted_at);
     int64_t release_us = 0;
+    if (d->verdict == VERDICT_UNKNOWN && d->cause->kind == ERROR_UNREACHABLE && breaks_again(outlet, item, now))
+        blame = BLAME_EVENT;
     if (blame == BLAME_DESTINATION) {
         const char *name;
         struct circuit *circuit = circuit_for(outlet, d, &name);

@@ -32,6 +32,18 @@ void report_missing(const struct queue *queue, size_t missing)
         log_text("cause", "rows were gone from the table while this relay held their keys"));
 }
 
+void report_claimed(const struct claim *claim, const struct batch *batch, int64_t took_us)
+{
+    const struct claim_plan *plan = &claim->plan;
+    LOG(claim->queue->log, LOG_DEBUG, "claim.done", log_text("queue", claim->queue->config->name),
+        log_int("claim", (int64_t)claim->index), log_int("keys", (int64_t)batch->lane_count),
+        log_int("events", (int64_t)batch->event_count), log_int("locked", plan->locked),
+        log_int("missed", (int64_t)plan->missed_key_count), log_int("fresh_above", plan->scan.fresh_above),
+        log_int("newest_lo", plan->scan.newest.lo), log_int("newest_hi", plan->scan.newest.hi),
+        log_int("oldest_lo", plan->scan.oldest.lo), log_int("oldest_hi", plan->scan.oldest.hi),
+        log_int("took_us", took_us));
+}
+
 void report_claim_failed(const struct queue *queue, const struct error *err)
 {
     LOG(queue->log, LOG_WARN, "claim.failed", log_text("queue", queue->config->name),

@@ -8,6 +8,7 @@ void report_circuit_opened(const struct outlet *outlet, const char *destination,
 void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
 void report_failure(const struct lane *lane); /* lane->failed, by lane->outcome */
 void report_missing(const struct queue *queue, size_t missing);
+void report_claimed(const struct claim *claim, const struct batch *batch, int64_t took_us);
 void report_claim_failed(const struct queue *queue, const struct error *err);
 void report_settle_failed(const struct queue *queue, const struct error *err);
 void report_connected(const struct queue *queue, const char *connection);
