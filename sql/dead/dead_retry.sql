@@ -1,5 +1,7 @@
 -- Puts the dead letters of one key back into their table, under the ids they had, and points the relays at the first:
 -- it lies below the ids they look at now. One statement, so all of it or nothing.
+-- The row comes back as it was but for one thing: row_to_json() writes SQL NULL and the JSON null alike, so the latter in a
+-- json column comes back as SQL NULL.
 -- :table, :columns, :fields; :match (rows d of outbox.dead: one key's, or one event's, by $2); :keyless, :conflict
 -- $1 queue text, $2 key or event id text, $3 only this event id bigint or null
 -- -> count bigint

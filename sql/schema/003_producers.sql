@@ -33,7 +33,7 @@ $$;
 --   create trigger ... before insert on T for each row
 --       execute function outbox.order_by_key('KEY_COLUMN', 'ID_COLUMN' [, 'SEQUENCE']);
 -- The column's default was drawn before any trigger ran, so the id is drawn again once the lock is ours; each insert
--- costs two ids and about 20 us. Without SEQUENCE it is the one that the id column owns.
+-- costs two ids and about 14 us (100,000 rows: 0.17 s without, 1.5 s with it). Without SEQUENCE it is the one that the id column owns.
 create function outbox.order_by_key() returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
