@@ -106,7 +106,8 @@ class Kafka(Server):
 
     def _java(self, *arguments):
         # Flags for a JVM that lives a minute: the quick compiler only, no parallel collector.
-        return [find_program("java"), "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        return [find_program("java"), "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+                f"-Djava.io.tmpdir={self.folder}",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", os.path.join(self.jars, "*"), *arguments]
 
     def _launch(self):
