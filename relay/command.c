@@ -26,7 +26,7 @@ int exit_code_of(enum error_kind kind)
 {
     for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++)
         if (exit_codes[i].kind == kind)
-            return exit_codes[i].code;
+            return (int)exit_codes[i].code;
     return EXIT_SOFTWARE;
 }
 

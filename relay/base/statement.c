@@ -18,7 +18,7 @@ struct text {
 
 static void text_add(struct text *out, const char *data, size_t size)
 {
-    if (out->size + size + 1 > out->capacity) {
+    if (!out->data || out->size + size + 1 > out->capacity) {
         out->capacity = (out->size + size + 1) * 2;
         out->data = memory_resize(out->data, out->capacity, 1);
     }
@@ -53,26 +53,31 @@ static size_t verbatim_length(const char *p)
     return p[0] == ':' && p[1] == ':' ? 2 : 1;
 }
 
+/* Adds what stands for the variable `name`; false when there is no such variable. */
+static bool variable_add(struct text *out, const struct sql_variable *variables, const char *name, size_t size)
+{
+    const char *text = variable_find(variables, name, size);
+    if (text)
+        text_add(out, text, strlen(text));
+    return text;
+}
+
 char *sql_render(const char *template, const struct sql_variable *variables, struct error *err)
 {
     struct text out = {0};
     for (const char *p = template; *p;) {
-        size_t name;
+        size_t size = verbatim_length(p), name = *p == ':' && size == 1 ? name_length(p + 1) : 0;
         if (p[0] == '-' && p[1] == '-') {
             p += strcspn(p, "\n");
-        } else if (p[0] == ':' && p[1] != ':' && (name = name_length(p + 1)) > 0) {
-            const char *text = variable_find(variables, p + 1, name);
-            if (!text) {
-                error_set(err, ERROR_INTERNAL, "no value for :%.*s in a statement", (int)name, p + 1);
-                free(out.data);
-                return NULL;
-            }
-            text_add(&out, text, strlen(text));
-            p += 1 + name;
-        } else {
-            size_t size = verbatim_length(p);
+        } else if (name == 0) {
             text_add(&out, p, size);
             p += size;
+        } else if (variable_add(&out, variables, p + 1, name)) {
+            p += 1 + name;
+        } else {
+            error_set(err, ERROR_INTERNAL, "no value for :%.*s in a statement", (int)name, p + 1);
+            free(out.data);
+            return NULL;
         }
     }
     text_add(&out, "", 0);

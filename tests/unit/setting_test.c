@@ -191,8 +191,10 @@ END_TEST
 START_TEST(long_value_is_cut_between_characters)
 {
     char text[202] = "x";
-    for (size_t i = 1; i + 2 < sizeof text; i += 2)
-        memcpy(text + i, "\xc3\xa9", 2);
+    for (size_t i = 1; i + 2 < sizeof text; i += 2) {
+        text[i] = '\xc3';
+        text[i + 1] = '\xa9';
+    }
     const char *message = refuse("count", text);
     ck_assert_msg(strstr(message, "\xc3\xa9...\" is not") != NULL, "%s", message);
     ck_assert_uint_lt(strlen(message), 120);
