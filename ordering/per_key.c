@@ -369,9 +369,13 @@ static void per_key_probed(struct ordering *o, size_t index, const PGresult *res
     if (index == PROBE_DRAWN && PQntuples(res) == 1) {
         get_bigint(res, 0, 0, &pk->horizon.first);
         get_bigint(res, 0, 1, &pk->horizon.drawn);
+        if (!pk->options.sequence && pk->horizon.drawn < pk->scan.top)
+            pk->horizon.drawn = pk->scan.top; /* the greatest visible id falls when it is delivered */
     } else if (index == PROBE_HOLDERS) {
         for (int row = 0; row < PQntuples(res) && pk->horizon.holder_count <= SCAN_HOLDERS_MAX; row++)
             pk->holders[pk->horizon.holder_count++] = key_hash(get_span(res, row, 0));
+        if (pk->horizon.drawn < pk->scan.settled)
+            pk->floor = SCAN_ID_MIN; /* see scan_horizon() */
         scan_horizon(&pk->scan, &pk->horizon);
     } else if (index == PROBE_FLOOR && PQntuples(res) == 1) {
         int64_t id;

@@ -212,6 +212,8 @@ static void settle(struct scan *scan, int64_t to)
 
 void scan_horizon(struct scan *scan, const struct scan_horizon *horizon)
 {
+    if (scan->known && horizon->drawn < scan->settled)
+        scan_init(scan); /* the sequence was set back: nothing that is known of ids holds any more */
     bool pending = scan->known && !scan->pending_overflow;
     scan->known = true;
     scan->first = horizon->first;

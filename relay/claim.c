@@ -1,5 +1,6 @@
 #include "relay/claim.h"
 
+#include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/report.h"
 #include "relay/round.h"
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BUSY_MAX 1024
 #define STRAGGLER_US (50 * MS_US)
 #define LOCKS_FACTOR 4 /* one transaction may come to hold this many times keys_per_claim locks */
 
@@ -25,6 +25,7 @@ void claim_open(struct queue *queue, struct claim *claim, size_t index)
         .seed = rng_next(&queue->rng),
     };
     *claim = (struct claim){.queue = queue, .index = index, .db = db_new(&options)};
+    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (LOCKS_FACTOR + 1));
 }
 
 void claim_close(struct claim *claim)
@@ -38,6 +39,7 @@ void claim_close(struct claim *claim)
         claim->batches = batch->next;
         batch_free(batch);
     }
+    keyset_done(&claim->held);
     db_free(claim->db);
 }
 
@@ -62,91 +64,17 @@ bool claim_is_straggling(const struct claim *claim, instant_us now)
     return claim->state == CLAIM_IDLE && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
 }
 
-/* ---- what a claim asks for ---- */
-
-struct request {
-    struct claim_request claim;
-    struct span keys[BUSY_MAX], follow[BUSY_MAX];
-    int64_t solos[BUSY_MAX];
-    bool overflow;
-};
-
-static void add_busy(struct request *request, const struct lane *lane)
-{
-    struct claim_request *claim = &request->claim;
-    if (claim->busy_key_count == BUSY_MAX || claim->busy_solo_count == BUSY_MAX)
-        request->overflow = true;
-    else if (lane->key.data)
-        request->keys[claim->busy_key_count++] = lane->key;
-    else if (lane->last)
-        request->solos[claim->busy_solo_count++] = lane->last->event.id;
-}
-
-static void add_busy_batches(struct request *request, const struct batch *batches)
-{
-    for (const struct batch *batch = batches; batch; batch = batch->next)
-        for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->state != LANE_SETTLED)
-                add_busy(request, lane);
-}
-
-static bool is_busy(const struct request *request, struct span key)
-{
-    for (size_t i = 0; i < request->claim.busy_key_count; i++)
-        if (span_equal(request->keys[i], key))
-            return true;
-    return false;
-}
-
-/* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
-static void add_followed(struct request *request, struct claim *claim, size_t max)
-{
-    struct keyset *follow = &claim->queue->follow;
-    for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
-        struct keyset_entry *entry = &follow->entries[i];
-        if ((entry->owner && entry->owner != claim) || is_busy(request, entry->key))
-            continue;
-        request->follow[request->claim.follow_key_count++] = arena_copy(claim->round.arena, entry->key);
-        keyset_remove(follow, i);
-    }
-}
-
-/* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. */
-static bool make_request(struct request *request, struct claim *claim, bool holding, int64_t keys, instant_us now)
-{
-    struct queue *queue = claim->queue;
-    memset(&request->claim, 0, sizeof request->claim);
-    request->overflow = false;
-    keyset_expire(&queue->avoid, now);
-    for (size_t i = 0; i < queue->avoid.count; i++)
-        request->keys[request->claim.busy_key_count++] = queue->avoid.entries[i].key;
-    add_busy_batches(request, queue->orphans);
-    if (holding)
-        add_busy_batches(request, claim->batches);
-    if (request->overflow)
-        return false;
-    request->claim.max_keys = keys;
-    request->claim.busy_keys = request->keys;
-    request->claim.busy_solos = request->solos;
-    request->claim.follow_keys = request->follow;
-    add_followed(request, claim, keys < 2 ? 1 : (size_t)keys / 2);
-    return true;
-}
-
 /* ---- rounds ---- */
 
 static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_us now, struct error *err)
 {
     struct queue *queue = claim->queue;
-    struct request *request = arena_alloc(claim->round.arena, sizeof *request);
-    if (!make_request(request, claim, holding, keys, now))
-        return error_set(err, ERROR_RESOURCE, "more than %d keys are busy; claiming goes on when some are done",
-                         BUSY_MAX);
-    claim->followed = request->follow;
-    claim->followed_count = request->claim.follow_key_count;
+    const struct claim_request *request = claim_request_make(claim, holding, keys, now, err);
+    if (!request)
+        return false;
     struct statement statements[ORDERING_STATEMENTS_MAX];
-    size_t n = queue->ordering->type->claim(queue->ordering, &request->claim, now, claim->round.arena, statements,
-                                            &claim->plan);
+    size_t n =
+        queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
     claim->round.claim = true;
     claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
     for (size_t i = 0; i < n; i++)
@@ -215,33 +143,11 @@ static void lose_batches(struct claim *claim, instant_us now)
         batch->next = queue->orphans;
         queue->orphans = batch;
     }
-    claim->locks = 0;
     claim->in_transaction = false;
-    for (size_t i = 0; i < queue->follow.count; i++)
-        if (queue->follow.entries[i].owner == claim)
-            queue->follow.entries[i].owner = NULL;
+    claim_forget_held(claim);
     if (events > 0) {
         queue->metrics.lost++;
         report_lost(queue, events, in_flight);
-    }
-}
-
-static bool has_lane(const struct batch *batch, struct span key)
-{
-    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (span_equal(lane->key, key))
-            return true;
-    return false;
-}
-
-/* Keys that were asked for and may not have been looked at go back on the list. */
-static void follow_again(struct claim *claim, instant_us now)
-{
-    struct queue *queue = claim->queue;
-    for (size_t i = 0; i < claim->followed_count; i++) {
-        struct span key = claim->followed[i];
-        if (!has_lane(claim->arriving, key) && !keyset_put(&queue->follow, key, key_hash(key), now, NULL))
-            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
     }
 }
 
@@ -250,7 +156,7 @@ static void give_up_arriving(struct claim *claim, instant_us now)
     if (!claim->round.claim || !claim->arriving)
         return;
     struct queue *queue = claim->queue;
-    follow_again(claim, now);
+    claim_follow_again(claim, now);
     queue->ordering->type->claim_failed(queue->ordering, &claim->plan);
     batch_free(claim->arriving);
     claim->arriving = NULL;
@@ -301,25 +207,6 @@ static void round_failed(struct claim *claim, instant_us now)
     start_rollback(claim);
 }
 
-/* Keys that are locked elsewhere may be locked by another claim of ours: that one has to take them. */
-static void follow_missed(struct queue *queue, const struct claim_plan *plan, const struct claim *by, instant_us now)
-{
-    for (size_t i = 0; i < plan->missed_key_count; i++) {
-        struct span key = plan->missed_keys[i];
-        uint64_t hash = key_hash(key);
-        for (size_t c = 0; c < queue->claim_count; c++) {
-            const struct claim *claim = &queue->claims[c];
-            for (const struct batch *batch = claim == by ? NULL : claim->batches; batch; batch = batch->next)
-                for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-                    if (lane->hash == hash && span_equal(lane->key, key)) {
-                        lane->more = true;
-                        if (lane->state == LANE_SETTLED && !keyset_put(&queue->follow, key, hash, now, claim))
-                            return;
-                    }
-        }
-    }
-}
-
 static void plan_next_poll(struct queue *queue, bool found, instant_us now)
 {
     const struct queue_config *config = queue->config;
@@ -342,10 +229,9 @@ static void take_arriving(struct claim *claim, instant_us now)
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, batch, now - claim->sent_at, now);
     report_claimed(claim, batch, now - claim->sent_at);
     if (claim->plan.truncated)
-        follow_again(claim, now);
+        claim_follow_again(claim, now);
     claim->arriving = NULL;
-    claim->locks += (size_t)claim->plan.locked;
-    follow_missed(queue, &claim->plan, claim, now);
+    claim_follow_missed(claim, now);
     plan_next_poll(queue, found, now);
     if (queue->key_limit < queue->config->keys_per_claim)
         queue->key_limit++;
@@ -358,6 +244,8 @@ static void take_arriving(struct claim *claim, instant_us now)
     claim->batches = batch;
     batch->arrived_next = queue->arrived;
     queue->arrived = batch;
+    if (!claim->round.begin)
+        claim_note_held(claim);
 }
 
 static void round_succeeded(struct claim *claim, instant_us now)
@@ -371,10 +259,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
     settle_free_batches(&claim->batches);
     if (round->commit) {
         claim->in_transaction = round->begin;
-        claim->locks = 0;
-        for (size_t i = 0; i < queue->follow.count; i++)
-            if (queue->follow.entries[i].owner == claim)
-                queue->follow.entries[i].owner = NULL;
+        claim_forget_held(claim);
     }
     if (round->begin)
         claim->began_at = now;
@@ -469,19 +354,10 @@ static bool orphans_wait(const struct queue *queue)
     return false;
 }
 
-static bool has_followed(const struct claim *claim)
-{
-    const struct keyset *follow = &claim->queue->follow;
-    for (size_t i = 0; i < follow->count; i++)
-        if (!follow->entries[i].owner || follow->entries[i].owner == claim)
-            return true;
-    return false;
-}
-
 static bool has_reason(const struct claim *claim, instant_us now)
 {
     const struct queue *queue = claim->queue;
-    return now >= queue->poll_at || queue->ordering->type->pending(queue->ordering, now) || has_followed(claim);
+    return now >= queue->poll_at || queue->ordering->type->pending(queue->ordering, now) || claim_has_followed(claim);
 }
 
 /* How many keys to claim now; 0: none. */
@@ -513,10 +389,14 @@ void claim_finish(struct claim *claim, instant_us now)
     start_round(claim, job, true, keys_to_claim(claim, now), now);
 }
 
-static bool may_extend(const struct claim *claim, instant_us now)
+/* How many of `keys` may be claimed into a transaction that a straggler keeps open. */
+static int64_t keys_to_extend(const struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
-    return claim_is_straggling(claim, now) && open_lanes(claim) <= cap / 2 && claim->locks < cap * LOCKS_FACTOR;
+    if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2)
+        return 0;
+    size_t room = cap * LOCKS_FACTOR > claim->held.count ? cap * LOCKS_FACTOR - claim->held.count : 0;
+    return (int64_t)room < keys ? (int64_t)room : keys;
 }
 
 static void start_claim(struct claim *claim, instant_us now)
@@ -524,9 +404,11 @@ static void start_claim(struct claim *claim, instant_us now)
     if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
         return;
     bool holding = claim->batches != NULL;
-    if (holding && !may_extend(claim, now))
-        return;
     int64_t keys = keys_to_claim(claim, now);
+    if (holding && keys > 0)
+        keys = keys_to_extend(claim, keys, now);
+    if (holding && keys > 0)
+        claim_note_held(claim);
     if (keys > 0)
         start_round(claim, NULL, false, keys, now);
     else if (!holding && claim->in_transaction)

@@ -394,8 +394,10 @@ instant_us outlet_wake_at(const struct outlet *outlet)
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)
 {
     enum circuit_state state = circuit_turn(&outlet->circuit, now);
-    if (state == CIRCUIT_CLOSED && route_is_static(route) && outlet->routes)
-        state = outlet->routes->circuit.state;
+    struct span destination = route_static(route);
+    struct route_circuit *only = destination.data ? *route_circuit_find(outlet, destination) : NULL;
+    if (state == CIRCUIT_CLOSED && only)
+        state = circuit_turn(&only->circuit, now);
     if (state == CIRCUIT_CLOSED)
         return INT64_MAX;
     return state == CIRCUIT_TRIAL && outlet->sink->in_flight == 0 && !outlet->ready ? 1 : 0;

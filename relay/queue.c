@@ -2,6 +2,7 @@
 
 #include "relay/claim.h"
 #include "relay/deliver.h"
+#include "relay/report.h"
 #include "relay/settle.h"
 #include "relay/side.h"
 #include "relay/table_sql.h"
@@ -58,6 +59,7 @@ struct queue *queue_open(const struct config *process, const struct queue_config
     queue->rng.state = seed;
     queue->idle_us = config->poll_min_us;
     queue->key_limit = config->keys_per_claim;
+    queue->watch = order_watch_new();
     keyset_init(&queue->follow, FOLLOW_MAX);
     keyset_init(&queue->avoid, AVOID_MAX);
     if (!open_table(queue, conn, err) || !open_ordering(queue, err)) {
@@ -91,6 +93,7 @@ void queue_close(struct queue *queue)
     free(queue->empty_sql);
     arena_free(queue->names);
     table_free(queue->table);
+    order_watch_free(queue->watch);
     keyset_done(&queue->follow);
     keyset_done(&queue->avoid);
     free(queue);
@@ -108,9 +111,19 @@ bool queue_is_quiet(const struct queue *queue)
     return true;
 }
 
+/* An event that was put back by hand waits with an entry of its own: it is old, not late. */
+static void watch_order(struct queue *queue, const struct lane *lane)
+{
+    if (!lane->key.data || lane->waited || !order_watch_is_late(queue->watch, lane->hash, lane->first->event.id))
+        return;
+    queue->metrics.late++;
+    report_late(queue, &lane->first->event);
+}
+
 static void route_batch(struct queue *queue, struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+        watch_order(queue, lane);
         for (struct item *item = lane->first; item; item = item->next) {
             struct delivery *d = &item->delivery;
             struct error cause;

@@ -12,6 +12,7 @@
 #include "relay/db.h"
 #include "relay/keyset.h"
 #include "relay/metrics.h"
+#include "relay/order_watch.h"
 #include "relay/route.h"
 #include "relay/table.h"
 #include "sinks/sink.h"
@@ -82,13 +83,13 @@ struct claim {
     size_t followed_count;
     struct batch *arriving; /* being read */
     struct batch *batches;  /* held; their locks belong to the open transaction */
-    size_t locks;           /* advisory locks the open transaction has taken */
+    struct keyset held;     /* keys locked by the open transaction, once it goes beyond its first claim */
     instant_us sent_at, began_at;
     instant_us retry_at; /* no new claim before */
     unsigned failures;
 };
 
-enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_ROLLBACK };
+enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_PREPARING };
 
 /* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
 struct side {
@@ -96,6 +97,7 @@ struct side {
     enum side_state state;
     struct round round;
     instant_us probe_at, retry_at;
+    instant_us prepare_at; /* the archive's partitions */
     int64_t probe_interval_us;
     unsigned failures;
     bool probed;             /* once at least */
@@ -126,6 +128,7 @@ struct queue {
     bool stopping;
     int64_t key_limit; /* keys_per_claim, or less while the lock table is full */
     struct metrics metrics;
+    struct order_watch *watch;
     struct rng rng;
 };
 

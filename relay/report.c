@@ -25,6 +25,14 @@ void report_failure(const struct lane *lane)
         log_text("cause", lane->failed->delivery.cause->text));
 }
 
+void report_late(const struct queue *queue, const struct event *event)
+{
+    LOG(queue->log, LOG_WARN, "event.late", log_text("queue", queue->config->name), log_int("event", event->id),
+        log_span("key", event->key),
+        log_text("cause", "a later event of this key was committed and delivered before: producers of one key "
+                          "must take turns, see docs/producers.md"));
+}
+
 void report_missing(const struct queue *queue, size_t missing)
 {
     LOG(queue->log, LOG_WARN, "settle.missing", log_text("queue", queue->config->name),

@@ -7,6 +7,7 @@
 void report_circuit_opened(const struct outlet *outlet, const char *destination, const struct error *cause);
 void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
 void report_failure(const struct lane *lane); /* lane->failed, by lane->outcome */
+void report_late(const struct queue *queue, const struct event *event);
 void report_missing(const struct queue *queue, size_t missing);
 void report_claimed(const struct claim *claim, const struct batch *batch, int64_t took_us);
 void report_claim_failed(const struct queue *queue, const struct error *err);

@@ -19,12 +19,14 @@ struct route {
     struct part parts[PARTS_MAX];
     size_t count;
     bool is_static;
+    struct span whole; /* when static: the destination */
 };
 
 void route_free(struct route *route)
 {
     if (!route)
         return;
+    free((char *)route->whole.data);
     free(route->template);
     free(route);
 }
@@ -82,6 +84,14 @@ static const char *part_read(const char *p, struct part *ret, struct error *err)
     return p + size + doubled;
 }
 
+static void join_texts(struct route *route)
+{
+    char *whole = memory_new(strlen(route->template) + 1), *end = whole;
+    for (size_t i = 0; i < route->count; i++)
+        end = mempcpy(end, route->parts[i].text.data, route->parts[i].text.size);
+    route->whole = (struct span){whole, (size_t)(end - whole)};
+}
+
 struct route *route_new(const char *template, const char *const *extra, size_t extra_count, struct error *err)
 {
     struct route *route = memory_new(sizeof *route);
@@ -98,12 +108,16 @@ struct route *route_new(const char *template, const char *const *extra, size_t e
             return NULL;
         }
     }
+    if (route->is_static)
+        join_texts(route);
     return route;
 }
 
-bool route_is_static(const struct route *route)
+struct span route_static(const struct route *route)
 {
-    return route->is_static;
+    if (!route->is_static)
+        return (struct span){NULL, 0};
+    return route->whole;
 }
 
 static struct span part_value(const struct part *part, const struct event *event, const char *id)
@@ -126,8 +140,8 @@ static struct span part_value(const struct part *part, const struct event *event
 bool route_event(const struct route *route, const struct event *event, struct arena *arena, struct span *ret,
                  struct error *err)
 {
-    if (route->is_static && route->count <= 1) {
-        *ret = route->count ? arena_copy(arena, route->parts[0].text) : SPAN_LITERAL("");
+    if (route->is_static) {
+        *ret = route->whole;
         return true;
     }
     char id[24];

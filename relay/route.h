@@ -17,8 +17,8 @@ struct route *route_new(const char *template, const char *const *extra, size_t e
                         struct error *err) MUST_CHECK;
 void route_free(struct route *route);
 
-/* Every event goes to the same destination. */
-bool route_is_static(const struct route *route);
+/* The destination of every event, when the template names no part of one; else absent. */
+struct span route_static(const struct route *route);
 
 /* In the arena, with a NUL behind it. False and *err (ERROR_REFUSED) when the event lacks a part that the template
  * names: it can never be delivered. */

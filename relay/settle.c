@@ -173,8 +173,9 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
-        for (size_t n = 0; n < lane->settling; n++)
-            lane->first = lane->first->next;
+        for (size_t n = 0; n < lane->settling; n++, lane->first = lane->first->next)
+            if (lane->key.data)
+                order_watch_settled(queue->watch, lane->hash, lane->first->event.id);
         lane->progressed = lane->progressed || lane->settling > 0;
         lane->acked -= lane->settling;
         lane->settling = 0;

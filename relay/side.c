@@ -4,10 +4,11 @@
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "sql_text.h"
 
 #define PROBE_MIN_US (20 * MS_US)
 #define PROBE_MAX_US (1 * SECOND_US)
-#define CHECK_US (50 * MS_US)
+#define PREPARE_US (3600 * SECOND_US)
 
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
@@ -81,6 +82,15 @@ static void start_check(struct queue *queue)
     send(side, SIDE_CHECKING, ok, &err);
 }
 
+static void start_prepare(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    struct error err;
+    round_begin(&side->round);
+    side->prepare_at = now + PREPARE_US;
+    send(side, SIDE_PREPARING, db_send_sql(side->db, sql_archive_prepare, &err), &err);
+}
+
 /* Finished lanes of claims that go on for the sake of others, and of claims that were lost. */
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
@@ -111,8 +121,10 @@ static void start(struct queue *queue, instant_us now)
     settle_free_batches(&queue->orphans);
     if (job)
         start_settlement(queue, job);
-    else if (now >= side->probe_at && queue->ordering->type->wants_probe(queue->ordering))
+    else if (now >= side->probe_at)
         start_probe(queue, now);
+    else if (queue->config->after == AFTER_ARCHIVE && now >= side->prepare_at)
+        start_prepare(queue, now);
     else if (side->check_empty)
         start_check(queue);
 }
@@ -154,6 +166,9 @@ static void round_succeeded(struct queue *queue, instant_us now)
     if (side->round.job) {
         settle_commit(queue, side->round.job, now);
         settle_free_batches(&queue->orphans);
+        for (size_t i = 0; i < queue->claim_count; i++)
+            if (queue->claims[i].state == CLAIM_IDLE && queue->claims[i].held.count > 0)
+                settle_free_batches(&queue->claims[i].batches);
     }
     if (side->state == SIDE_PROBING) {
         if (!side->probed)
@@ -226,6 +241,6 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
         return;
     if (side->retry_at > now)
         pollset_deadline(ps, side->retry_at);
-    else if (queue->ordering->type->wants_probe(queue->ordering))
+    else if (side->probe_at > now)
         pollset_deadline(ps, side->probe_at);
 }
