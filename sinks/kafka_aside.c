@@ -19,24 +19,28 @@ struct kafka_aside {
     rd_kafka_t *rk;
     char *topic; /* NULL: destroy */
     enum reach reach;
+    bool answered;
     size_t before_count;
     struct kafka_aside *before[];
 };
 
-static enum reach ask(rd_kafka_t *rk, const char *topic)
+static void ask(struct kafka_aside *aside)
 {
-    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
-    if (!rkt)
-        return REACH_YES; /* no topic of that name can be: let the event be rejected for it */
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(aside->rk, aside->topic, NULL);
+    if (!rkt) {
+        aside->reach = REACH_YES; /* no topic of that name can be: let the event be rejected for it */
+        aside->answered = true;
+        return;
+    }
     const struct rd_kafka_metadata *md = NULL;
-    enum reach reach = REACH_NO;
-    if (rd_kafka_metadata(rk, 0, rkt, &md, METADATA_TIMEOUT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    aside->reach = REACH_NO;
+    if (rd_kafka_metadata(aside->rk, 0, rkt, &md, METADATA_TIMEOUT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        aside->answered = true;
         if (md->topic_cnt == 1 && md->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR && md->topics[0].partition_cnt > 0)
-            reach = REACH_YES;
+            aside->reach = REACH_YES;
         rd_kafka_metadata_destroy(md);
     }
     rd_kafka_topic_destroy(rkt);
-    return reach;
 }
 
 static void *run(void *arg)
@@ -45,7 +49,7 @@ static void *run(void *arg)
     for (size_t i = 0; i < aside->before_count; i++)
         kafka_aside_free(aside->before[i], INSTANT_NEVER);
     if (aside->topic)
-        aside->reach = ask(aside->rk, aside->topic);
+        ask(aside);
     else
         rd_kafka_destroy(aside->rk);
     int fd = aside->wake_fd;
@@ -114,6 +118,11 @@ bool kafka_aside_done(struct kafka_aside *aside)
 enum reach kafka_aside_reach(const struct kafka_aside *aside)
 {
     return aside->reach;
+}
+
+bool kafka_aside_answered(const struct kafka_aside *aside)
+{
+    return aside->answered;
 }
 
 static bool join_until(struct kafka_aside *aside, instant_us deadline)

@@ -3,7 +3,7 @@
  * Asking for metadata waits for a broker; destroying a handle waits for its threads, and one of those may sit in a
  * name lookup for half a minute.
  *
- *   kafka_aside_metadata -> kafka_aside_done* -> kafka_aside_reach -> kafka_aside_free
+ *   kafka_aside_metadata -> kafka_aside_done* -> kafka_aside_reach, kafka_aside_answered -> kafka_aside_free
  *   kafka_aside_destroy -> kafka_aside_done* -> kafka_aside_free */
 #ifndef SINKS_KAFKA_ASIDE_H
 #define SINKS_KAFKA_ASIDE_H
@@ -28,6 +28,9 @@ bool kafka_aside_done(struct kafka_aside *aside);
 
 /* What a finished kafka_aside_metadata() found: REACH_YES when the topic can be written to, as far as one can see. */
 enum reach kafka_aside_reach(const struct kafka_aside *aside);
+
+/* Did any broker answer at all, whatever it said about the topic? */
+bool kafka_aside_answered(const struct kafka_aside *aside);
 
 /* Waits until it is done, at most to `deadline`; leaves it alone (and its memory to it) after that. */
 void kafka_aside_free(struct kafka_aside *aside, instant_us deadline);

@@ -81,8 +81,11 @@ static void queue_leave(struct kafka_producer *p)
 /* Hands the handle, and the probes that use it, to a thread that ends them. */
 static struct kafka_aside *handle_give_away(struct kafka_producer *p)
 {
-    struct kafka_aside *before[KAFKA_PROBES_MAX];
+    struct kafka_aside *before[KAFKA_PROBES_MAX + 1];
     size_t n = 0;
+    if (p->check)
+        before[n++] = p->check;
+    p->check = NULL;
     for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
         struct kafka_probe *probe = &p->probes[i];
         if (probe->aside)
@@ -245,6 +248,33 @@ static instant_us give_up_at(const struct kafka_producer *p)
     return p->news_at + (p->all_down ? p->down_after_us : STALLED_AFTER_US);
 }
 
+/* A broker that hangs keeps its connections open, and nothing fails. */
+static instant_us check_at(const struct kafka_producer *p)
+{
+    if (p->state != KAFKA_RUNNING || p->waiting_count == 0 || p->check)
+        return INSTANT_NEVER;
+    return (p->news_at > p->checked_at ? p->news_at : p->checked_at) + 2 * p->down_after_us;
+}
+
+static void check(struct kafka_producer *p, instant_us now)
+{
+    if (now >= check_at(p)) {
+        p->checked_at = now;
+        p->check = kafka_aside_metadata(p->rk, p->waiting->destination.data, p->wake_fd);
+    }
+    if (!p->check || !kafka_aside_done(p->check))
+        return;
+    bool answered = kafka_aside_answered(p->check) || p->news_at > p->checked_at;
+    kafka_aside_free(p->check, INSTANT_NEVER);
+    p->check = NULL;
+    if (answered || p->state != KAFKA_RUNNING)
+        return;
+    if (!p->troubled)
+        snprintf(p->cause, sizeof p->cause, "no ack for %lld ms and no answer to a request for metadata",
+                 (long long)((now - p->news_at) / MS_US));
+    purge(p, now);
+}
+
 static void drain(struct kafka_producer *p, instant_us now)
 {
     if (p->waiting_count > 0 && now >= p->until) {
@@ -266,6 +296,7 @@ void kafka_producer_serve(struct kafka_producer *p, instant_us now)
     take_events(p, now);
     if (now >= give_up_at(p))
         purge(p, now);
+    check(p, now);
     if (p->state == KAFKA_DRAINING)
         drain(p, now);
     if (p->state == KAFKA_RETIRED && now >= p->until)
@@ -274,7 +305,7 @@ void kafka_producer_serve(struct kafka_producer *p, instant_us now)
 
 instant_us kafka_producer_deadline(const struct kafka_producer *p)
 {
-    return p->state == KAFKA_RUNNING ? give_up_at(p) : p->until;
+    return p->state == KAFKA_RUNNING ? instant_min(give_up_at(p), check_at(p)) : p->until;
 }
 
 /* ---- probes ---- */

@@ -6,8 +6,8 @@
  * deliveries would sit in it while the engine holds a transaction for them. Then it is DRAINING: what it holds is
  * purged and reported, within a second or two. With nothing left it is RETIRED: a thread of its own destroys the old
  * handle, because that can block, and after a pause that grows a new handle takes over. Everything runs on the
- * caller's thread but that one call. Payloads are copied into librdkafka, so a handle that is still being destroyed
- * never looks at memory of a delivery that has its verdict. */
+ * caller's thread but that call and the questions to the cluster. Payloads are copied into librdkafka, so a handle that
+ * is still being destroyed never looks at memory of a delivery that has its verdict. */
 #ifndef SINKS_KAFKA_PRODUCER_H
 #define SINKS_KAFKA_PRODUCER_H
 
@@ -43,13 +43,15 @@ struct kafka_producer {
     struct delivery *waiting; /* in librdkafka: list by next, back links in sink_data */
     size_t waiting_count;
 
-    instant_us news_at; /* the last ack, or the first send after there was nothing to wait for */
-    bool troubled;      /* a connection failed since the last ack */
-    bool all_down;      /* and so did all others */
-    bool purged;        /* DRAINING: do not wait for acks any more */
-    instant_us until;   /* DRAINING: then harder measures; RETIRED: then a new handle */
-    unsigned renewals;  /* since the last ack */
-    char cause[256];    /* the last trouble in librdkafka's words */
+    instant_us news_at;        /* the last ack, or the first send after there was nothing to wait for */
+    bool troubled;             /* a connection failed since the last ack */
+    bool all_down;             /* and so did all others */
+    bool purged;               /* DRAINING: do not wait for acks any more */
+    instant_us until;          /* DRAINING: then harder measures; RETIRED: then a new handle */
+    struct kafka_aside *check; /* under way: does anybody answer? */
+    instant_us checked_at;
+    unsigned renewals; /* since the last ack */
+    char cause[256];   /* the last trouble in librdkafka's words */
 
     struct kafka_probe probes[KAFKA_PROBES_MAX];
     struct kafka_aside *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
