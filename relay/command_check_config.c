@@ -63,7 +63,7 @@ static int check_config(int argc, char **argv)
     struct config *config = config_load(arguments.config, &err);
     if (!config) {
         fprintf(stderr, "%s\n", err.text);
-        return EXIT_CONFIG;
+        return exit_code_of(err.kind);
     }
     printf("%s: ok", arguments.config);
     print_count(config->sink_count, "sink");

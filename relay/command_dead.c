@@ -208,8 +208,9 @@ static bool act(PGconn *conn, const struct config *config, const struct dead_opt
     }
     if (!known)
         return error_set(err, ERROR_CONFIG, "%s has no queue \"%s\"", given->config_path, given->filter.queue);
-    printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
-           counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");
+    if (ok || counts.letters + counts.keys > 0) /* each key is a transaction: some may be done before one fails */
+        printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
+               counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");
     return ok;
 }
 

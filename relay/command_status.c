@@ -141,13 +141,15 @@ static json_t *to_json(const struct status *status)
                      (json_int_t)status->dead);
 }
 
-static bool show_queue(PGconn *conn, const struct queue_config *queue, json_t *ret_list, struct error *err)
+static bool show_queue(PGconn *conn, const struct queue_config *queue, bool first, json_t *ret_list, struct error *err)
 {
     struct table *table = table_inspect(conn, queue, err);
     if (!table)
         return false;
     struct status status = {.queue = queue->name, .table = table->plain_name};
     bool ok = ask_table(conn, queue, table, &status, err) && ask_state(conn, &status, err);
+    if (ok && first && !ret_list)
+        printf("%-20s %10s %10s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "dead");
     if (ok && ret_list)
         json_array_append_new(ret_list, to_json(&status));
     else if (ok)
@@ -158,10 +160,8 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, json_t *r
 
 static bool show_queues(PGconn *conn, const struct config *config, json_t *ret_list, struct error *err)
 {
-    if (!ret_list)
-        printf("%-20s %10s %10s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "dead");
     for (size_t i = 0; i < config->queue_count; i++)
-        if (!show_queue(conn, &config->queues[i], ret_list, err))
+        if (!show_queue(conn, &config->queues[i], i == 0, ret_list, err))
             return false;
     return true;
 }

@@ -174,6 +174,8 @@ struct config *config_load(const char *path, struct error *err)
     bool good = false;
     char *text = file_read(path, FILE_BYTES_MAX, &size, err);
     if (!text) {
+        if (err->kind == ERROR_UNREACHABLE)
+            err->kind = ERROR_CONFIG; /* a wrong path, not a server that is away */
         error_prefix(err, "%s", path);
         goto done;
     }

@@ -72,7 +72,7 @@ struct config {
     size_t queue_count;
 };
 
-/* NULL and *err (ERROR_CONFIG, or ERROR_UNREACHABLE when the file cannot be read) on failure. Does not connect to
+/* NULL and *err (ERROR_CONFIG, or ERROR_PERMISSION when the file may not be read) on failure. Does not connect to
  * anything. The result is the caller's: config_free(). */
 struct config *config_load(const char *path, struct error *err) MUST_CHECK;
 void config_free(struct config *config); /* NULL is a no-op; wipes secrets */

@@ -20,6 +20,13 @@ static int line_length(const char *text)
     return (int)n;
 }
 
+/* A database that was never migrated, told from a table or function of the user's that is missing. */
+static const char *schema_remedy(const char *code, const char *message)
+{
+    bool missing = code && (strcmp(code, "3F000") == 0 || strcmp(code, "42P01") == 0 || strcmp(code, "42883") == 0);
+    return missing && strstr(message, "outbox") ? "; run pgcourier migrate" : "";
+}
+
 /* Message, detail and hint, but never the context or the statement, which may quote a row. */
 static bool failed(PGconn *conn, const PGresult *result, const char *what, struct error *err)
 {
@@ -31,8 +38,8 @@ static bool failed(PGconn *conn, const PGresult *result, const char *what, struc
     }
     const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
     const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-    return error_set(err, sqlstate_rule(code)->kind, "%s: %s%s%s%s%s", what, message, detail ? "; " : "",
-                     detail ? detail : "", hint ? "; " : "", hint ? hint : "");
+    return error_set(err, sqlstate_rule(code)->kind, "%s: %s%s%s%s%s%s", what, message, detail ? "; " : "",
+                     detail ? detail : "", hint ? "; " : "", hint ? hint : "", schema_remedy(code, message));
 }
 
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,

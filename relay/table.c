@@ -242,8 +242,9 @@ static bool find_table(struct inspection *in, struct error *err)
     PGresult *found = query(in->conn, in->queue->name, sql_table_find, 2, params, err);
     if (!found)
         return false;
-    bool ok = PQntuples(found) == 1 || error_set(err, ERROR_CONFIG, "%s: there is no table %s.%s in database %s",
-                                                 in->queue->place, schema, params[1], PQdb(in->conn));
+    bool ok = PQntuples(found) == 1 ||
+              error_set(err, ERROR_CONFIG, "%s: there is no table %s.%s in database %s%s", in->queue->place, schema,
+                        params[1], PQdb(in->conn), strcmp(schema, "outbox") == 0 ? "; run pgcourier migrate" : "");
     if (ok && strchr("rp", query_text(found, 0, 3)[0]) == NULL)
         ok = error_set(err, ERROR_CONFIG,
                        "%s: %s is a view or a foreign table; events are deleted by id, so give the table behind it",

@@ -66,3 +66,20 @@ def test_missing_configuration_ends_with_78(tmp_path):
     result = run_command("check-config", "-c", str(tmp_path / "none.yaml"))
     assert result.returncode == 78
     assert result.stderr == f"{tmp_path}/none.yaml: cannot open: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", [["run"], ["status"], ["migrate"], ["publish"], ["dead", "list"]])
+def test_a_missing_configuration_ends_every_command_with_78(tmp_path, command):
+    result = run_command(*command, "-c", str(tmp_path / "none.yaml"))
+    assert (result.returncode, result.stdout) == (78, "")
+    assert result.stderr == f"pgcourier: {tmp_path}/none.yaml: cannot open: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", [["run"], ["status"], ["publish"], ["dead", "list"], ["dead", "retry", "--all"]])
+def test_a_database_without_the_schema_names_the_remedy(empty_db, tmp_path, command):
+    path = tmp_path / "good.yaml"
+    path.write_text(f'database: "{empty_db.dsn}"\n{GOOD}')
+    result = run_command(*command, "-c", str(path))
+    assert (result.returncode, result.stdout) == (78, "")
+    assert result.stderr.startswith("pgcourier: ") and result.stderr.count("\n") == 1
+    assert result.stderr.endswith("; run pgcourier migrate\n")
