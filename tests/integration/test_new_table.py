@@ -1,0 +1,30 @@
+"""A relay that runs before the first event was ever inserted."""
+
+import pytest
+
+from tests.support.servers import wait_until
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ none: {{ type: discard }} }}
+queues:
+  orders:
+    table: public.events
+    columns: {{ key: order_id }}
+    sink: none
+"""
+
+IDS = ["bigserial primary key", "bigint generated always as identity primary key",
+       "bigint generated always as identity (start with 1000) primary key",
+       "bigint generated always as identity (minvalue -5 start with -5) primary key"]
+
+
+@pytest.mark.parametrize("id_type", IDS)
+def test_the_very_first_event_of_a_table_is_delivered(db, relay, id_type):
+    db.query(f"create table public.events (id {id_type}, order_id bigint)")
+    running = relay(CONFIG.format(dsn=db.dsn), arguments=["--log-level=debug"])
+    # By then it has learned how far the ids go, more than once.
+    wait_until(lambda: len(running.logged("claim.done")) >= 8, what="claims of an empty table")
+    db.query("insert into public.events (order_id) values (7)")
+    wait_until(lambda: db.value("select count(*) from public.events") == 0, what="the first event to be delivered")
+    assert running.stop() == 0
