@@ -5,6 +5,7 @@
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "sql_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static void start_round(struct claim *claim, struct settle_job *job, bool commit
     if (keys > 0) {
         bool begin = commit || !claim->in_transaction;
         round->begin = begin;
-        ok = ok && (!begin || db_send_sql(claim->db, "begin isolation level read committed read write", &err)) &&
+        ok = ok && (!begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
              send_claim(claim, !begin, keys, now, &err);
         reset_poll(claim->queue);
     }
@@ -308,6 +309,18 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
     claim->queue->poll_at = instant_min(claim->queue->poll_at, now);
 }
 
+static void round_ended(struct claim *claim, instant_us now)
+{
+    if (claim->state == CLAIM_ROLLBACK) {
+        round_done(&claim->round);
+        claim->state = CLAIM_IDLE;
+    } else if (claim->round.failed) {
+        round_failed(claim, now);
+    } else {
+        round_succeeded(claim, now);
+    }
+}
+
 static void take_events(struct claim *claim, const struct pollset *ps, instant_us now)
 {
     struct db_result result;
@@ -326,14 +339,7 @@ static void take_events(struct claim *claim, const struct pollset *ps, instant_u
             PQclear(result.res);
             break;
         case DB_ROUND_END:
-            if (claim->state == CLAIM_ROLLBACK) {
-                round_done(&claim->round);
-                claim->state = CLAIM_IDLE;
-            } else if (claim->round.failed) {
-                round_failed(claim, now);
-            } else {
-                round_succeeded(claim, now);
-            }
+            round_ended(claim, now);
             break;
         case DB_DOWN:
             connection_lost(claim, &err, now);

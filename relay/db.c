@@ -4,6 +4,7 @@
 #include "relay/db.h"
 
 #include "relay/config.h"
+#include "sql_text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -225,29 +226,12 @@ void db_prepare(struct db *db, struct pollset *ps)
     }
 }
 
-/* The first round of a connection: who are we talking to? One row: backend pid, usable, encoding. */
-static const char hello_sql[] =
-    "select pg_catalog.pg_backend_pid()::text, (pg_catalog.pg_is_in_recovery() or "
-    "pg_catalog.current_setting('transaction_read_only')::bool)::text, pg_catalog.current_setting('server_encoding')";
-
-/* No snapshot of ours may become old, whatever the role's defaults; a dead relay's locks end soon. */
-static const char session_sql[] = "select pg_catalog.set_config('search_path', 'pg_catalog', false),"
-                                  " pg_catalog.set_config('statement_timeout', $1, false),"
-                                  " pg_catalog.set_config('lock_timeout', '5s', false),"
-                                  " pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),"
-                                  " pg_catalog.set_config('tcp_keepalives_idle', '30', false),"
-                                  " pg_catalog.set_config('tcp_keepalives_interval', '10', false),"
-                                  " pg_catalog.set_config('tcp_keepalives_count', '3', false),"
-                                  " pg_catalog.set_config('tcp_user_timeout', '30000', false),"
-                                  " pg_catalog.set_config('jit', 'off', false),"
-                                  " pg_catalog.set_config('client_encoding', $2, false)";
-
 static bool connected(struct db *db, struct error *err)
 {
     if (PQsetnonblocking(db->conn, 1) != 0 || PQenterPipelineMode(db->conn) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     db->state = DB_STATE_SETUP;
-    if (PQsendQueryParams(db->conn, hello_sql, 0, NULL, NULL, NULL, NULL, 0) != 1)
+    if (PQsendQueryParams(db->conn, sql_session_hello, 0, NULL, NULL, NULL, NULL, 0) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     expect(db, false, false);
     return send_sync(db, err);
@@ -267,14 +251,9 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
         return true;
     char timeout[32];
     snprintf(timeout, sizeof timeout, "%" PRId64, db->options.statement_timeout_us / MS_US);
-    const char *values[] = {timeout, ascii ? "SQL_ASCII" : "UTF8"};
-    const char *sql = session_sql;
-    int first = 0;
-    if (db->sharing) {
-        sql = "select pg_catalog.set_config('client_encoding', $1, false)";
-        first = 1;
-    }
-    if (PQsendQueryParams(db->conn, sql, 2 - first, NULL, values + first, NULL, NULL, 0) != 1)
+    const char *values[] = {ascii ? "SQL_ASCII" : "UTF8", timeout};
+    const char *sql = db->sharing ? sql_session_encoding : sql_session_settings;
+    if (PQsendQueryParams(db->conn, sql, db->sharing ? 1 : 2, NULL, values, NULL, NULL, 0) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     expect(db, false, false);
     return send_sync(db, err);

@@ -71,6 +71,31 @@ static void wake(struct listener *listener, instant_us now)
     listener->queue->poll_at = instant_min(listener->queue->poll_at, now);
 }
 
+static void take_result(struct listener *listener, PGresult *res)
+{
+    struct error err;
+    if (PQresultStatus(res) != PGRES_COMMAND_OK) {
+        db_result_rule(res, &err);
+        db_drop(listener->db, false, err.text);
+    }
+    PQclear(res);
+}
+
+static void connection_lost(struct listener *listener, const struct error *err)
+{
+    if (listener->up)
+        report_disconnected(listener->queue, "listen", err);
+    listener->up = false;
+}
+
+static void listening(struct listener *listener, instant_us now)
+{
+    if (!listener->up)
+        report_connected(listener->queue, "listen");
+    listener->up = true;
+    wake(listener, now);
+}
+
 void listener_ready(struct listener *listener, const struct pollset *ps, instant_us now)
 {
     if (!listener)
@@ -78,24 +103,16 @@ void listener_ready(struct listener *listener, const struct pollset *ps, instant
     struct db_result result;
     struct error err;
     for (enum db_event event; (event = db_progress(listener->db, ps, now, &result, &err)) != DB_NOTHING;) {
-        if (event == DB_UP) {
+        if (event == DB_UP)
             start_listening(listener);
-        } else if (event == DB_ROUND_END) {
-            listener->up = true;
-            report_connected(listener->queue, "listen");
-            wake(listener, now);
-        } else if (event == DB_RESULT) {
-            if (PQresultStatus(result.res) != PGRES_COMMAND_OK) {
-                db_result_rule(result.res, &err);
-                db_drop(listener->db, false, err.text);
-            }
-            PQclear(result.res);
-        } else {
-            if (listener->up)
-                report_disconnected(listener->queue, "listen", &err);
-            listener->up = false;
+        else if (event == DB_ROUND_END)
+            listening(listener, now);
+        else if (event == DB_RESULT)
+            take_result(listener, result.res);
+        else
+            connection_lost(listener, &err);
+        if (event == DB_DOWN)
             break;
-        }
     }
     if (db_notified(listener->db))
         wake(listener, now);

@@ -48,15 +48,24 @@ static bool open_ordering(struct queue *queue, struct error *err)
     return queue->ordering != NULL;
 }
 
-struct queue *queue_open(const struct config *process, const struct queue_config *config, struct outlet *outlet,
-                         PGconn *conn, const struct log *log, uint64_t seed, struct error *err)
+static void open_connections(struct queue *queue)
 {
+    side_open(queue);
+    queue->claim_count = (size_t)queue->config->connections;
+    queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        claim_open(queue, &queue->claims[i], i);
+}
+
+struct queue *queue_open(const struct queue_options *options, PGconn *conn, struct error *err)
+{
+    const struct queue_config *config = options->config;
     struct queue *queue = memory_new(sizeof *queue);
     queue->config = config;
-    queue->process = process;
-    queue->outlet = outlet;
-    queue->log = log;
-    queue->rng.state = seed;
+    queue->process = options->process;
+    queue->outlet = options->outlet;
+    queue->log = options->log;
+    queue->rng.state = options->seed;
     queue->idle_us = config->poll_min_us;
     queue->key_limit = config->keys_per_claim;
     queue->watch = order_watch_new();
@@ -66,11 +75,7 @@ struct queue *queue_open(const struct config *process, const struct queue_config
         queue_close(queue);
         return NULL;
     }
-    side_open(queue);
-    queue->claim_count = (size_t)config->connections;
-    queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
-    for (size_t i = 0; i < queue->claim_count; i++)
-        claim_open(queue, &queue->claims[i], i);
+    open_connections(queue);
     return queue;
 }
 
@@ -120,21 +125,26 @@ static void watch_order(struct queue *queue, const struct lane *lane)
     report_late(queue, &lane->first->event);
 }
 
+static void route_item(const struct queue *queue, struct batch *batch, struct item *item)
+{
+    struct delivery *d = &item->delivery;
+    struct error cause;
+    d->event = &item->event;
+    d->arena = batch->arena;
+    if (route_event(queue->route, &item->event, batch->arena, &d->destination, &cause))
+        return;
+    d->verdict = VERDICT_REJECTED;
+    d->cause = arena_alloc(batch->arena, sizeof cause);
+    *d->cause = cause;
+}
+
 static void route_batch(struct queue *queue, struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
         watch_order(queue, lane);
         for (struct item *item = lane->first; item; item = item->next) {
-            struct delivery *d = &item->delivery;
-            struct error cause;
-            d->event = &item->event;
-            d->arena = batch->arena;
-            if (!route_event(queue->route, &item->event, batch->arena, &d->destination, &cause)) {
-                d->verdict = VERDICT_REJECTED;
-                d->cause = arena_alloc(batch->arena, sizeof cause);
-                *d->cause = cause;
-            }
             item->lane = lane;
+            route_item(queue, batch, item);
         }
         if (lane->state == LANE_OPEN)
             deliver_lane(queue->outlet, lane);

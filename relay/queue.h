@@ -137,10 +137,17 @@ static inline struct queue *lane_queue(const struct lane *lane)
     return ((struct claim *)lane->batch->owner)->queue;
 }
 
-/* Blocking, at start-up: reads the table from the catalogue with `conn`, prepares everything, connects nothing.
- * `outlet` must outlive the queue. NULL and *err on failure. */
-struct queue *queue_open(const struct config *process, const struct queue_config *config, struct outlet *outlet,
-                         PGconn *conn, const struct log *log, uint64_t seed, struct error *err) MUST_CHECK;
+struct queue_options {
+    const struct config *process;
+    const struct queue_config *config;
+    struct outlet *outlet;
+    const struct log *log;
+    uint64_t seed;
+};
+
+/* Blocking, at start-up: reads the table from the catalogue with `conn`, prepares everything, connects nothing. What
+ * the options point at must outlive the queue. NULL and *err on failure. */
+struct queue *queue_open(const struct queue_options *options, PGconn *conn, struct error *err) MUST_CHECK;
 void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is open */
 
 /* Gives every event that has arrived its destination and hands its lane to the outlet. */

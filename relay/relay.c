@@ -68,9 +68,14 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
             return false;
     }
     for (size_t i = 0; i < config->queue_count; i++) {
-        const struct queue_config *queue = &config->queues[i];
-        relay->queues[i] = queue_open(config, queue, outlet_of(relay, queue->sink), conn, relay->options.log,
-                                      rng_next(&relay->rng), err);
+        struct queue_options queue = {
+            .process = config,
+            .config = &config->queues[i],
+            .outlet = outlet_of(relay, config->queues[i].sink),
+            .log = relay->options.log,
+            .seed = rng_next(&relay->rng),
+        };
+        relay->queues[i] = queue_open(&queue, conn, err);
         if (!relay->queues[i] || !check_table(relay, conn, relay->queues[i], err))
             return false;
         relay->listeners[i] = listener_new(relay->queues[i]);
@@ -86,9 +91,9 @@ struct relay *relay_open(const struct relay_options *options, struct error *err)
     struct relay *relay = memory_new(sizeof *relay);
     relay->options = *options;
     relay->rng.state = options->seed;
-    relay->outlets = memory_array(options->config->sink_count, sizeof *relay->outlets);
-    relay->queues = memory_array(options->config->queue_count, sizeof *relay->queues);
-    relay->listeners = memory_array(options->config->queue_count, sizeof *relay->listeners);
+    relay->outlets = memory_array(options->config->sink_count, sizeof(void *));
+    relay->queues = memory_array(options->config->queue_count, sizeof(void *));
+    relay->listeners = memory_array(options->config->queue_count, sizeof(void *));
     relay->ps = pollset_new();
     relay->stop_by = INSTANT_NEVER;
     bool ok = open_parts(relay, conn, err);

@@ -1,0 +1,15 @@
+-- Settings of a session that is ours alone, whatever the role's defaults. The keepalives are the server's side: the locks
+-- of a relay whose machine has died end within a minute, not after the kernel's two hours.
+--
+-- $1 text   client_encoding
+-- $2 text   statement_timeout, milliseconds
+select pg_catalog.set_config('client_encoding', $1, false),
+       pg_catalog.set_config('statement_timeout', $2, false),
+       pg_catalog.set_config('search_path', 'pg_catalog', false),
+       pg_catalog.set_config('lock_timeout', '5s', false),
+       pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),
+       pg_catalog.set_config('tcp_keepalives_idle', '30', false),
+       pg_catalog.set_config('tcp_keepalives_interval', '10', false),
+       pg_catalog.set_config('tcp_keepalives_count', '3', false),
+       pg_catalog.set_config('tcp_user_timeout', '30000', false),
+       pg_catalog.set_config('jit', 'off', false)
