@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.support import servers
+from tests.support import servers, targets
 from tests.support.process import exit_on_signals
 
 TEMPLATE = "outbox_template"
@@ -127,6 +127,18 @@ def topic(kafka, request):
 def http():
     with servers.HttpReceiver() as receiver:
         yield receiver
+
+
+@pytest.fixture
+def target(request, tmp_path):
+    """Where relays deliver to, by name: parametrize it indirectly with file, redis, http or kafka."""
+    if request.param == "file":
+        return targets.FileTarget(tmp_path)
+    if request.param == "redis":
+        return targets.RedisTarget(request.getfixturevalue("redis"))
+    if request.param == "http":
+        return targets.HttpTarget(request.getfixturevalue("http"))
+    return targets.KafkaTarget(request.getfixturevalue("kafka"), request.getfixturevalue("topic"))
 
 
 @pytest.fixture
