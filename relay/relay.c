@@ -174,8 +174,8 @@ static void relay_turn(struct relay *relay, instant_us now)
         deliver_ready(relay->outlets[i], relay->ps, now, clock_wall_us());
     }
     for (size_t i = 0; i < config->queue_count; i++) {
+        side_ready(relay->queues[i], relay->ps, now); /* first: a claim cannot end while it is being settled there */
         queue_settle_resolved(relay->queues[i], now);
-        side_ready(relay->queues[i], relay->ps, now);
     }
 }
 
