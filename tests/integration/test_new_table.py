@@ -28,3 +28,17 @@ def test_the_very_first_event_of_a_table_is_delivered(db, relay, id_type):
     db.query("insert into public.events (order_id) values (7)")
     wait_until(lambda: db.value("select count(*) from public.events") == 0, what="the first event to be delivered")
     assert running.stop() == 0
+
+
+def test_a_sequence_that_is_set_back_under_a_running_relay_hides_nothing(db, relay):
+    """TRUNCATE ... RESTART IDENTITY does it, and so does a failover that loses the last transactions."""
+    db.query("create table public.events (id bigserial primary key, order_id bigint)")
+    db.query("insert into public.events (order_id) select 7 from generate_series(1, 1000)")
+    running = relay(CONFIG.format(dsn=db.dsn), arguments=["--log-level=debug"])
+    wait_until(lambda: db.value("select count(*) from public.events") == 0, what="all to be delivered")
+    claims = len(running.logged("claim.done"))
+    wait_until(lambda: len(running.logged("claim.done")) >= claims + 20, what="claims of an empty table")
+    db.query("alter sequence public.events_id_seq restart")
+    db.query("insert into public.events (order_id) values (7)")
+    wait_until(lambda: db.value("select count(*) from public.events") == 0, what="the event with a used id")
+    assert running.stop() == 0
