@@ -201,6 +201,12 @@ static bool check_sequence(struct check *check, struct error *err)
              "alter sequence %s cache 1;", name);
     if (name && query_int(result, 0, 3) < 0)
         find(check, FINDING_ERROR, "sequence %s counts down: later events would be delivered first", name);
+    if (name && query_int(result, 0, 3) > 1)
+        mend(find(check, FINDING_WARNING,
+                  "sequence %s counts in steps of %" PRId64
+                  ": if a pooled (hi/lo) generator hands out the ids between, a later event gets a smaller id",
+                  name, query_int(result, 0, 3)),
+             "alter sequence %s increment 1;", name);
     if (name && !query_bool(result, 0, 1))
         mend(find(check, FINDING_WARNING,
                   "%s may not read sequence %s: how far the ids go is then asked of the table, which sees late events "

@@ -73,6 +73,8 @@ FINDINGS = [
      'alter sequence "public"."events_id_seq" cache 1;'),
     ("alter sequence public.events_id_seq cycle", "error", "starts again at its end",
      'alter sequence "public"."events_id_seq" no cycle;'),
+    ("alter sequence public.events_id_seq increment 50", "warning", "counts in steps of 50",
+     'alter sequence "public"."events_id_seq" increment 1;'),
     ("alter sequence public.events_id_seq increment -1 minvalue -1000 maxvalue 1000", "error", "counts down", ""),
     ("alter table public.events set unlogged", "error", "is unlogged", 'alter table "public"."events" set logged;'),
 ]
