@@ -19,7 +19,7 @@
 enum db_state { DB_STATE_OFF, DB_STATE_CONNECTING, DB_STATE_SETUP, DB_STATE_IDLE, DB_STATE_BUSY };
 
 struct expected {
-    bool parse; /* the result of a PREPARE, not of the statement */
+    const char *parse; /* the text of a PREPARE whose result this is; NULL: the statement's own result */
     bool by_row;
     size_t index; /* of the statement in the round */
 };
@@ -143,7 +143,7 @@ static bool send_sync(struct db *db, struct error *err)
     return flush(db, err);
 }
 
-static void expect(struct db *db, bool parse, bool by_row)
+static void expect(struct db *db, const char *parse, bool by_row)
 {
     assert(db->expected_count < EXPECTED_MAX);
     db->expected[db->expected_count++] = (struct expected){parse, by_row, db->statements};
@@ -168,7 +168,7 @@ static bool send_prepared(struct db *db, const struct statement *st)
     if (i == db->prepared_count) {
         if (PQsendPrepare(db->conn, name, st->sql, 0, NULL) != 1)
             return false;
-        expect(db, true, false);
+        expect(db, st->sql, false);
         db->prepared[db->prepared_count++] = st->sql;
     }
     return PQsendQueryPrepared(db->conn, name, st->count, st->values, st->lengths, st->formats, 1) == 1;
@@ -187,7 +187,7 @@ bool db_send(struct db *db, const struct statement *st, struct error *err)
         sent = PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
     if (!sent)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, false, st->by_row);
+    expect(db, NULL, st->by_row);
     db->statements++;
     db->state = DB_STATE_BUSY;
     return true;
@@ -233,7 +233,7 @@ static bool connected(struct db *db, struct error *err)
     db->state = DB_STATE_SETUP;
     if (PQsendQueryParams(db->conn, sql_session_hello, 0, NULL, NULL, NULL, NULL, 0) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, false, false);
+    expect(db, NULL, false);
     return send_sync(db, err);
 }
 
@@ -255,8 +255,18 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
     const char *sql = db->sharing ? sql_session_encoding : sql_session_settings;
     if (PQsendQueryParams(db->conn, sql, db->sharing ? 1 : 2, NULL, values, NULL, NULL, 0) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, false, false);
+    expect(db, NULL, false);
     return send_sync(db, err);
+}
+
+/* A PREPARE that failed, or that was skipped because something before it in its round failed, is due again. */
+static void forget_prepared(struct db *db, const char *sql)
+{
+    size_t i = 0;
+    while (i < db->prepared_count && db->prepared[i] != sql)
+        i++;
+    if (i < db->prepared_count)
+        db->prepared[i] = db->prepared[--db->prepared_count];
 }
 
 /* Reads what the server has sent. DB_RESULT and DB_ROUND_END come from here. */
@@ -288,6 +298,8 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
             PQclear(res);
             continue;
         }
+        if (due->parse)
+            forget_prepared(db, due->parse);
         *ret = (struct db_result){res, due->index};
         return DB_RESULT;
     }
