@@ -296,6 +296,8 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
     struct round *round = &claim->round;
     if (claim->state != CLAIM_OFF)
         report_disconnected(claim->queue, "claim", err);
+    else
+        report_unreachable(claim->queue, "claim", err, &claim->queue->trouble);
     if (round->job) {
         settle_abort(round->job); /* committed or not: the rows tell, and a second delete of the same ids is harmless */
         round->job = NULL;
@@ -331,6 +333,7 @@ static void take_events(struct claim *claim, const struct pollset *ps, instant_u
             return;
         case DB_UP:
             report_connected(claim->queue, "claim");
+            claim->queue->trouble = 0;
             claim->state = CLAIM_IDLE;
             break;
         case DB_RESULT:

@@ -9,6 +9,7 @@ struct listener {
     struct db *db;
     char *sql; /* listen "channel" */
     bool up;
+    uint64_t trouble; /* see report_unreachable() */
 };
 
 /* A channel name is an identifier: quotes are doubled. */
@@ -85,6 +86,8 @@ static void connection_lost(struct listener *listener, const struct error *err)
 {
     if (listener->up)
         report_disconnected(listener->queue, "listen", err);
+    else
+        report_unreachable(listener->queue, "listen", err, &listener->trouble);
     listener->up = false;
 }
 
@@ -93,6 +96,7 @@ static void listening(struct listener *listener, instant_us now)
     if (!listener->up)
         report_connected(listener->queue, "listen");
     listener->up = true;
+    listener->trouble = 0;
     wake(listener, now);
 }
 

@@ -124,7 +124,8 @@ struct queue {
     struct keyset avoid;   /* keys whose destination is down */
     instant_us poll_at;
     int64_t idle_us;
-    bool work_known; /* the last claim found something */
+    bool work_known;  /* the last claim found something */
+    uint64_t trouble; /* see report_unreachable() */
     bool stopping;
     int64_t key_limit; /* keys_per_claim, or less while the lock table is full */
     struct metrics metrics;

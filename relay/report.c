@@ -76,6 +76,16 @@ void report_disconnected(const struct queue *queue, const char *connection, cons
         log_text("connection", connection), log_text("cause", err->text));
 }
 
+void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told)
+{
+    uint64_t cause = key_hash(span_of(err->text));
+    if (cause == *told)
+        return;
+    *told = cause;
+    LOG(queue->log, LOG_WARN, "database.unreachable", log_text("queue", queue->config->name),
+        log_text("connection", connection), log_text("cause", err->text));
+}
+
 void report_lost(const struct queue *queue, size_t events, size_t in_flight)
 {
     LOG(queue->log, LOG_WARN, "claim.lost", log_text("queue", queue->config->name), log_int("events", (int64_t)events),

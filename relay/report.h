@@ -14,6 +14,8 @@ void report_claim_failed(const struct queue *queue, const struct error *err);
 void report_settle_failed(const struct queue *queue, const struct error *err);
 void report_connected(const struct queue *queue, const char *connection);
 void report_disconnected(const struct queue *queue, const char *connection, const struct error *err);
+/* A connection does not come up. Once for each cause: *told remembers the last, until the caller sets it to 0. */
+void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told);
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
 void report_stats(const struct queue *queue, double seconds);
 

@@ -188,6 +188,8 @@ static void connection_lost(struct queue *queue, const struct error *err)
     struct side *side = &queue->side;
     if (side->state != SIDE_OFF)
         report_disconnected(queue, "side", err);
+    else
+        report_unreachable(queue, "side", err, &queue->trouble);
     if (side->round.job)
         settle_abort(side->round.job);
     if (side->round.arena)
@@ -206,6 +208,7 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             return;
         case DB_UP:
             report_connected(queue, "side");
+            queue->trouble = 0;
             side->state = SIDE_IDLE;
             break;
         case DB_RESULT:
