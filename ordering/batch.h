@@ -56,7 +56,7 @@ struct lane {
     struct item *failed;
     int64_t delay_us;   /* RETRY */
     int64_t release_us; /* RELEASED: not to be claimed again for this long */
-    instant_us finished_at;
+    instant_us finished_at, settled_at;
     struct batch *batch;
     struct lane *next;       /* of the batch */
     struct lane *ready_next; /* of the deliverer's list */
@@ -75,6 +75,7 @@ struct batch {
     size_t finished; /* lanes in LANE_FINISHED */
     size_t open;     /* lanes in LANE_OPEN or LANE_STOPPED */
     instant_us claimed_at;
+    instant_us settled_at;      /* of the lane that was settled last */
     void *owner;                /* the claim */
     struct batch *next;         /* of the claim */
     struct batch *arrived_next; /* of the queue: claimed and not routed */

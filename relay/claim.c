@@ -222,6 +222,28 @@ static void plan_next_poll(struct queue *queue, bool found, instant_us now)
     queue->poll_at = now + queue->idle_us - jitter;
 }
 
+/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
+ * settled at that time? */
+static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
+{
+    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
+        return false;
+    if (!lane->key.data)
+        return !orphan->key.data && lane->last->event.id == orphan->last->event.id;
+    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
+}
+
+/* A claim of ours that was on its way when another one was lost may have got the other's keys. We know better than
+ * the table what became of their events, so these lanes are given back. */
+static void drop_orphaned(const struct queue *queue, struct batch *arriving, instant_us sent_at, instant_us now)
+{
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
+            for (struct lane *lane = arriving->lanes; lane; lane = lane->next)
+                if (is_orphaned(lane, orphan, sent_at))
+                    deliver_stop(lane, 0, now);
+}
+
 static void take_arriving(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
@@ -240,6 +262,7 @@ static void take_arriving(struct claim *claim, instant_us now)
         batch_free(batch);
         return;
     }
+    drop_orphaned(queue, batch, claim->sent_at, now);
     batch->claimed_at = now;
     batch->next = claim->batches;
     claim->batches = batch;

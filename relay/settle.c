@@ -132,6 +132,7 @@ static void follow(struct queue *queue, const struct lane *lane, instant_us now)
 static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 {
     lane->state = LANE_SETTLED;
+    lane->settled_at = lane->batch->settled_at = now;
     lane->batch->unsettled--;
     struct metrics *metrics = &queue->metrics;
     enum lane_outcome outcome = lane->batch->lost ? LANE_RELEASED : lane->outcome;
@@ -207,6 +208,30 @@ void settle_free_batches(struct batch **list)
     while (*list) {
         struct batch *batch = *list;
         if (batch->unsettled > 0) {
+            list = &batch->next;
+            continue;
+        }
+        *list = batch->next;
+        batch_free(batch);
+    }
+}
+
+/* Some claim was sent before the batch was settled, and may have read its events. */
+static bool is_awaited(const struct queue *queue, const struct batch *batch)
+{
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->state == CLAIM_BUSY && claim->round.claim && claim->sent_at <= batch->settled_at)
+            return true;
+    }
+    return false;
+}
+
+void settle_free_orphans(struct queue *queue)
+{
+    for (struct batch **list = &queue->orphans; *list;) {
+        struct batch *batch = *list;
+        if (batch->unsettled > 0 || is_awaited(queue, batch)) {
             list = &batch->next;
             continue;
         }

@@ -118,7 +118,7 @@ static void start(struct queue *queue, instant_us now)
     if (side->state != SIDE_IDLE || !db_is_idle(side->db) || now < side->retry_at)
         return;
     struct settle_job *job = urgent_job(queue, now);
-    settle_free_batches(&queue->orphans);
+    settle_free_orphans(queue);
     if (job)
         start_settlement(queue, job);
     else if (now >= side->probe_at)
@@ -165,7 +165,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
     side->failures = 0;
     if (side->round.job) {
         settle_commit(queue, side->round.job, now);
-        settle_free_batches(&queue->orphans);
+        settle_free_orphans(queue);
         for (size_t i = 0; i < queue->claim_count; i++)
             if (queue->claims[i].state == CLAIM_IDLE && queue->claims[i].held.count > 0)
                 settle_free_batches(&queue->claims[i].batches);
