@@ -1,0 +1,336 @@
+"""The database fails in mid-drain, in every way it can; the relay backs off, goes on, and the history stays right."""
+
+import os
+import re
+import subprocess
+import time
+from contextlib import contextmanager
+
+import psycopg2
+import pytest
+
+from tests.conftest import migrate
+from tests.support import servers
+from tests.support.orders import Orders, check_history, deliveries_of
+from tests.support.postgres import bin_folders
+from tests.support.process import as_user, find_program
+from tests.support.servers import Reply, wait_until
+
+KEYS = 200
+DEEP = os.environ.get("PGCOURIER_DEEP") == "1"
+
+
+class Drain:
+    """Relays that drain orders into one file, and the check at the end."""
+
+    def __init__(self, start, orders, folder):
+        self.start, self.orders, self.folder = start, orders, folder
+        self.path = folder / "events.jsonl"
+        self.relays = []
+        self.added = 0
+
+    def add(self, events, keys=KEYS):
+        self.orders.add(events, keys)
+        self.added += events
+
+    def run(self, relays=1, database=None, top="", **queue):
+        """Starts them; the queue settings have the table's own defaults."""
+        sink = f'{{ type: file, path: "{self.path}", sync: no }}'
+        for _ in range(relays):
+            self.relays.append(self.start(self.orders.config(sink, top=top, database=database, **queue)))
+
+    def arrived(self):
+        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+
+    def stands_still(self):
+        before = self.arrived()
+        time.sleep(1)
+        return self.arrived() == before
+
+    def wait_for(self, events):
+        wait_until(lambda: self.arrived() >= events, 60, f"{events} events to arrive")
+
+    def logged(self, pattern):
+        return [line for relay in self.relays for line in relay.logged(pattern)]
+
+    def wait_for_log(self, pattern, timeout_s=20):
+        return wait_until(lambda: self.logged(pattern), timeout_s, f"a log line with {pattern}")
+
+    def lost_events(self):
+        """Events in claims whose connection broke: their outcome may be unknown to the next relay."""
+        return sum(int(re.search(r"events=(\d+)", line).group(1)) for line in self.logged("msg=claim.lost"))
+
+    def finish(self, duplicates_max=0, timeout_s=60):
+        wait_until(lambda: self.orders.left() == 0, timeout_s, "the table to be empty", interval_s=0.05)
+        for relay in self.relays:
+            assert relay.stop() == 0
+        duplicates = check_history(deliveries_of(self.path), range(1, self.added + 1), duplicates_max)
+        assert self.orders.attempts() == 0
+        return duplicates
+
+
+@pytest.fixture
+def drain(relay, db, tmp_path):
+    return Drain(relay, Orders(db), tmp_path)
+
+
+@contextmanager
+def private_cluster(relay, tmp_path, **settings):
+    """A Drain on a server of its own, whose commits survive a crash of the server."""
+    with servers.Postgres(settings={"synchronous_commit": "on", **settings}) as server:
+        database = server.create_database()
+        migrate(database.dsn)
+        yield Drain(relay, Orders(database), tmp_path)
+
+
+def kill_a_backend(db):
+    db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
+             " and datname = current_database() order by random() limit 1")
+
+
+def test_terminated_backends_cost_no_event_and_no_order(drain):
+    drain.add(2000)
+    drain.run(relays=2)
+    end = time.monotonic() + (20 if DEEP else 6)
+    while time.monotonic() < end:
+        kill_a_backend(drain.orders.db)
+        drain.add(200)
+        time.sleep(0.2)
+    drain.finish(duplicates_max=drain.lost_events())
+    assert drain.logged("msg=database.down")
+
+
+def test_one_relay_whose_backends_are_terminated_sends_nothing_twice(drain):
+    """It knows the outcome of everything it sent, so there is nothing to repeat."""
+    drain.add(10000)
+    drain.run(relays=1)
+    for share in range(1, 6):
+        drain.wait_for(share * 1000)
+        kill_a_backend(drain.orders.db)
+    drain.finish(duplicates_max=0)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_server_is_survived(relay, tmp_path, mode):
+    with private_cluster(relay, tmp_path) as drain:
+        drain.add(10000)
+        drain.run(relays=2)
+        drain.wait_for(1000)
+        drain.orders.db.server.restart(mode)
+        drain.finish(duplicates_max=drain.lost_events())
+
+
+def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
+    with private_cluster(relay, tmp_path) as drain:
+        drain.add(10000)
+        drain.run()
+        drain.wait_for(1000)
+        drain.orders.db.server.stop()
+        drain.wait_for_log("msg=database.down")
+        time.sleep(3)
+        assert drain.relays[0].exit_code is None
+        drain.orders.db.server.start()
+        started = time.monotonic()
+        drain.wait_for(drain.arrived() + 1)
+        assert time.monotonic() - started < 5
+        drain.finish()
+
+
+@pytest.mark.parametrize("mode", ["access exclusive", "exclusive"])
+def test_a_locked_table_is_waited_for(drain, mode):
+    """The first keeps the relay from reading, the second only from deleting what was delivered."""
+    drain.add(6000)
+    drain.run()
+    drain.wait_for(500)
+    with drain.orders.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute(f"lock table public.events in {mode} mode")
+        drain.wait_for_log("lock_timeout")
+    connection.close()
+    drain.finish()
+
+
+def test_a_cancelled_statement_is_repeated(drain):
+    drain.add(6000)
+    drain.run()
+    for _ in range(20):
+        drain.orders.db.query("select pg_cancel_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
+                              " and datname = current_database() and state = 'active'")
+        drain.add(100)
+        time.sleep(0.05)
+    drain.finish()
+
+
+def test_a_deadlock_is_survived(drain):
+    """Somebody deletes events in the other order while the relay deletes them."""
+    drain.add(4000)
+    drain.run()
+    db = drain.orders.db
+    for _ in range(5):
+        with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("select id from public.events order by id desc for update limit 500")
+            time.sleep(0.1)
+            connection.rollback()
+        connection.close()
+    drain.finish()
+
+
+def test_an_idle_timeout_of_the_role_does_not_end_slow_deliveries(relay, db, http):
+    """The relay sets its own; behind a pooler it cannot, loses the claim, and still settles what was acked."""
+    orders = Orders(db)
+    db.query(f"alter database {db.name} set idle_in_transaction_session_timeout = '300ms'")
+    for top, lost in (("", False), ("prepared: off", True)):
+        http.reset()
+        http.respond = lambda request: Reply(200, delay_s=0.8)
+        orders.add(40, 20)
+        config = orders.config(f'{{ type: http, url: "{http.url}" }}', top=top, poll="{ min: 1s, max: 1s }")
+        one = relay(config, until_empty=True)
+        assert one.wait() == 0
+        assert bool(one.logged("claim.lost")) == lost
+        assert len(http.requests) == len({request.headers["webhook-id"] for request in http.requests}) == 40
+    assert orders.left() == 0 and orders.attempts() == 0
+
+
+def test_a_full_lock_table_is_survived(relay, tmp_path):
+    """Every slot but a hundred is taken when the relay wants 512."""
+    with private_cluster(relay, tmp_path, max_connections="20", max_locks_per_transaction="64") as drain:
+        hog = drain.orders.db.connect()
+        with hog.cursor() as cursor:
+            with pytest.raises(psycopg2.OperationalError, match="out of shared memory"):
+                cursor.execute("select pg_advisory_lock(9, n) from generate_series(1, 100000) as n")
+            cursor.execute("select count(pg_advisory_unlock(9, n)) from generate_series(1, 100) as n")
+        drain.add(5000, keys=1000)
+        drain.run()
+        drain.wait_for_log("lock table is full")
+        assert drain.relays[0].exit_code is None
+        hog.close()
+        drain.finish()
+
+
+def test_a_server_that_turns_read_only_is_waited_for(relay, tmp_path):
+    with private_cluster(relay, tmp_path) as drain:
+        db = drain.orders.db
+        drain.add(5000)
+        drain.run()
+        drain.wait_for(500)
+        db.query("alter system set default_transaction_read_only = on")
+        db.query("select pg_reload_conf()")
+        db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'")
+        drain.wait_for_log("read-only")
+        assert drain.relays[0].exit_code is None
+        db.psql("set default_transaction_read_only = off; alter system reset default_transaction_read_only;"
+                " select pg_reload_conf();", check=False)
+        drain.add(2000)
+        drain.finish()
+
+
+class Standby(servers.Postgres):
+    """A hot standby of `primary`."""
+
+    def __init__(self, primary):
+        self.primary = primary
+        super().__init__()
+
+    def _initdb(self, encoding):
+        command = [find_program("pg_basebackup", *bin_folders()), "-D", self.data, "-R", "-c", "fast", "-X", "stream",
+                   "-d", self.primary.dsn()]
+        subprocess.run(as_user(command, self.user), cwd="/", check=True, capture_output=True)
+
+
+def test_a_standby_is_waited_for_until_it_is_promoted(relay, tmp_path):
+    with private_cluster(relay, tmp_path) as drain:
+        db = drain.orders.db
+        drain.add(500)
+        with Standby(db.server) as standby:
+            drain.run(database=standby.dsn(db.name))
+            drain.wait_for_log("in recovery or read-only; waiting for a primary")
+            time.sleep(1)
+            assert drain.arrived() == 0 and drain.relays[0].exit_code is None
+            wait_until(lambda: standby.query("select count(*) from public.events", dbname=db.name) == [(500,)])
+            db.server.stop("fast")
+            standby.query("select pg_promote()")
+            drain.orders.db = servers.Database(standby, db.name)
+            drain.finish()
+
+
+def relay_role(db):
+    """A login role with the relay's rights and no others; returns its connection string."""
+    role = f"relay_{db.name}"
+    db.query(f"create role {role} login in role outbox_relay")
+    db.query("select outbox.grant_relay('public.events')")
+    return role, db.server.dsn(db.name, role)
+
+
+@pytest.fixture
+def role(drain):
+    name, dsn = relay_role(drain.orders.db)
+    yield name, dsn
+    drain.orders.db.query(f"drop role {name}")
+
+
+def test_a_privilege_that_goes_and_comes_back_costs_nothing(drain, role):
+    drain.add(20000)
+    drain.run(database=role[1])
+    drain.wait_for(500)
+    drain.orders.db.query("revoke delete on public.events from outbox_relay")
+    drain.wait_for_log("SQLSTATE 42501")
+    wait_until(drain.stands_still, 20, "the relay to stop delivering what it cannot settle")
+    assert drain.arrived() < 20000
+    drain.orders.db.query("grant delete on public.events to outbox_relay")
+    drain.finish()
+    assert not drain.logged("SQLSTATE 26000"), "it blames a pooler for statements that it failed to prepare"
+
+
+def test_a_table_that_is_renamed_away_and_back_is_waited_for(drain):
+    drain.add(4000)
+    drain.run()
+    drain.wait_for(500)
+    drain.orders.db.query("alter table public.events rename to elsewhere")
+    drain.wait_for_log("SQLSTATE 42P01")
+    time.sleep(0.5)
+    drain.orders.db.query("alter table public.elsewhere rename to events")
+    drain.finish()
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_the_roles_isolation_level_does_not_matter(drain, role, isolation):
+    drain.orders.db.query(f"alter role {role[0]} set default_transaction_isolation = '{isolation}'")
+    drain.add(4000)
+    drain.run(relays=3, database=role[1], keys_per_claim=16, max_events_per_key=1)
+    drain.finish()
+
+
+def test_a_role_that_is_read_only_by_default_is_refused_in_words(drain, role):
+    drain.orders.db.query(f"alter role {role[0]} set default_transaction_read_only = on")
+    drain.add(10)
+    drain.run(database=role[1])
+    drain.wait_for_log("read-only")
+    drain.orders.db.query(f"alter role {role[0]} reset default_transaction_read_only")
+    drain.finish()
+
+
+def test_pgbouncer_in_transaction_mode_carries_many_relays(drain, pg):
+    db = drain.orders.db
+    with servers.PgBouncer(pg, settings={"default_pool_size": 5}) as bouncer:
+        drain.add(8000)
+        drain.run(relays=4, database=bouncer.dsn(db.name))
+        drain.finish()
+        assert not drain.logged("claim.lost")
+        assert db.value("select count(*) from pg_locks where locktype = 'advisory' and database ="
+                        " (select oid from pg_database where datname = current_database())") == 0
+        left = servers.Database(pg, db.name)
+        for statement, clean in (("select count(*) from pg_prepared_statements", "0"), ("show search_path", '"$user", public'),
+                                 ("show statement_timeout", "0"), ("select count(*) from pg_listening_channels()", "0")):
+            assert through(bouncer, left.name, statement) == [clean] * 5, statement
+
+
+def through(bouncer, dbname, statement):
+    """The statement's answer in each of the pool's five sessions."""
+    connections = [psycopg2.connect(bouncer.dsn(dbname)) for _ in range(5)]
+    answers = []
+    for connection in connections:  # an open transaction keeps its session
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        answers.append(str(cursor.fetchone()[0]))
+    for connection in connections:
+        connection.close()
+    return answers
