@@ -1,5 +1,6 @@
 -- Settings of a session that is ours alone, whatever the role's defaults. The keepalives are the server's side: the locks
--- of a relay whose machine has died end within a minute, not after the kernel's two hours.
+-- of a relay whose machine has died end within a minute, not after the kernel's two hours. A queue's table is small when a
+-- plan is made and large when it is used again, or the other way round: a sequential scan is never the one to keep.
 --
 -- $1 text   client_encoding
 -- $2 text   statement_timeout, milliseconds
@@ -12,4 +13,5 @@ select pg_catalog.set_config('client_encoding', $1, false),
        pg_catalog.set_config('tcp_keepalives_interval', '10', false),
        pg_catalog.set_config('tcp_keepalives_count', '3', false),
        pg_catalog.set_config('tcp_user_timeout', '30000', false),
-       pg_catalog.set_config('jit', 'off', false)
+       pg_catalog.set_config('jit', 'off', false),
+       pg_catalog.set_config('enable_seqscan', 'off', false)
