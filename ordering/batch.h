@@ -58,9 +58,9 @@ struct lane {
     int64_t release_us; /* RELEASED: not to be claimed again for this long */
     instant_us finished_at, settled_at;
     struct batch *batch;
-    struct lane *next;       /* of the batch */
-    struct lane *ready_next; /* of the deliverer's list */
-    bool queued;             /* in that list */
+    struct lane *next;                    /* of the batch */
+    struct lane *ready_next, *ready_prev; /* of the deliverer's list */
+    bool queued;                          /* in that list; only while LANE_OPEN and something is unsent */
 };
 
 struct batch {
@@ -70,10 +70,11 @@ struct batch {
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
-    bool spilled;    /* rows were left out because bytes_max was reached */
-    bool lost;       /* its locks are gone: nothing more of it is sent */
-    size_t finished; /* lanes in LANE_FINISHED */
-    size_t open;     /* lanes in LANE_OPEN or LANE_STOPPED */
+    bool spilled;         /* rows were left out because bytes_max was reached */
+    bool lost;            /* its locks are gone: nothing more of it is sent */
+    size_t finished;      /* lanes in LANE_FINISHED */
+    size_t in_settlement; /* lanes that a settlement under way takes part of, or all */
+    size_t open;          /* lanes in LANE_OPEN or LANE_STOPPED */
     instant_us claimed_at;
     instant_us settled_at;      /* of the lane that was settled last */
     void *owner;                /* the claim */

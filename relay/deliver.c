@@ -96,6 +96,7 @@ void deliver_lane(struct outlet *outlet, struct lane *lane)
 {
     lane->queued = true;
     lane->ready_next = NULL;
+    lane->ready_prev = outlet->ready_end;
     if (outlet->ready_end)
         outlet->ready_end->ready_next = lane;
     else
@@ -103,14 +104,11 @@ void deliver_lane(struct outlet *outlet, struct lane *lane)
     outlet->ready_end = lane;
 }
 
-static struct lane *ready_pop(struct outlet *outlet)
+static void ready_remove(struct outlet *outlet, struct lane *lane)
 {
-    struct lane *lane = outlet->ready;
-    outlet->ready = lane->ready_next;
-    if (!outlet->ready)
-        outlet->ready_end = NULL;
+    *(lane->ready_prev ? &lane->ready_prev->ready_next : &outlet->ready) = lane->ready_next;
+    *(lane->ready_next ? &lane->ready_next->ready_prev : &outlet->ready_end) = lane->ready_prev;
     lane->queued = false;
-    return lane;
 }
 
 static void finish_if_done(struct lane *lane, instant_us now)
@@ -125,6 +123,14 @@ static void finish_if_done(struct lane *lane, instant_us now)
     lane->batch->finished++;
 }
 
+/* A stopped lane leaves the ready list at once: when it is finished, it may be settled and freed at any time. */
+static void send_no_more(struct lane *lane)
+{
+    lane->unsent = NULL;
+    if (lane->queued)
+        ready_remove(lane_queue(lane)->outlet, lane);
+}
+
 void deliver_stop(struct lane *lane, int64_t release_us, instant_us now)
 {
     if (lane->state == LANE_OPEN) {
@@ -132,7 +138,7 @@ void deliver_stop(struct lane *lane, int64_t release_us, instant_us now)
         lane->outcome = LANE_RELEASED;
         lane->release_us = release_us;
     }
-    lane->unsent = NULL;
+    send_no_more(lane);
     finish_if_done(lane, now);
 }
 
@@ -148,7 +154,7 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
 {
     struct lane *lane = item->lane;
     struct queue *queue = lane_queue(lane);
-    lane->unsent = NULL;
+    send_no_more(lane);
     if (lane->state != LANE_OPEN && (!lane->failed || lane->failed->event.id < item->event.id))
         return; /* what stopped the lane comes first */
     bool last = item->event.attempt >= queue->config->retry_attempts;
@@ -222,7 +228,11 @@ static void take_verdict(struct outlet *outlet, struct delivery *d, instant_us n
     else
         take_failure(outlet, item, now);
     finish_if_done(lane, now);
-    if (lane->state == LANE_OPEN && lane->unsent && !lane->queued)
+    if (lane->state != LANE_OPEN || !lane->unsent || lane->queued)
+        return;
+    if (outlet->stopping)
+        deliver_stop(lane, 0, now);
+    else
         deliver_lane(outlet, lane);
 }
 
@@ -253,7 +263,7 @@ static enum pass lane_pass(struct outlet *outlet, const struct lane *lane, size_
         if (*link) {
             circuit = &(*link)->circuit;
             bool go = circuit->state == CIRCUIT_CLOSED || (circuit->state == CIRCUIT_TRIAL && !(*link)->trying);
-            (*link)->trying = go;
+            (*link)->trying = (*link)->trying || go;
             pass = go ? PASS_GO : PASS_BLOCKED;
         }
     }
@@ -262,12 +272,15 @@ static enum pass lane_pass(struct outlet *outlet, const struct lane *lane, size_
 }
 
 /* An event that no sink needs to see: too large, or without a destination. */
-static bool refuse_early(struct lane *lane)
+static bool is_refused(const struct item *item)
+{
+    return item->delivery.verdict == VERDICT_REJECTED || item->event.oversize_bytes > 0;
+}
+
+static void refuse(struct lane *lane, instant_us now)
 {
     struct item *item = lane->unsent;
     struct delivery *d = &item->delivery;
-    if (d->verdict != VERDICT_REJECTED && item->event.oversize_bytes == 0)
-        return false;
     if (d->verdict == VERDICT_NONE) {
         d->verdict = VERDICT_REJECTED;
         d->cause = arena_alloc(d->arena, sizeof *d->cause);
@@ -275,7 +288,7 @@ static bool refuse_early(struct lane *lane)
                   item->event.oversize_bytes);
     }
     fail_lane(item, BLAME_EVENT, 0);
-    return true;
+    finish_if_done(lane, now);
 }
 
 /* Puts as much of the lane as may be in flight into `ds`; returns how many. */
@@ -283,8 +296,7 @@ static size_t gather_lane(struct outlet *outlet, struct lane *lane, struct deliv
 {
     size_t n = 0;
     size_t most = outlet->sink->traits & SINK_KEEPS_KEY_ORDER ? room : 1;
-    while (n < most && lane->unsent && (n == 0 || lane->unsent->event.oversize_bytes == 0) &&
-           (n == 0 || lane->unsent->delivery.verdict == VERDICT_NONE)) {
+    while (n < most && lane->unsent && !is_refused(lane->unsent)) {
         lane->unsent->submitted_at = now;
         ds[n++] = &lane->unsent->delivery;
         lane->unsent = lane->unsent->next;
@@ -299,19 +311,22 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
     while (outlet->ready && n < room) {
         struct lane *lane = outlet->ready;
         int64_t release_us;
-        if (lane->state != LANE_OPEN || refuse_early(lane)) {
-            ready_pop(outlet);
-            finish_if_done(lane, now);
+        if (is_refused(lane->unsent)) {
+            /* Not before everything ahead of it is acked: the verdict of that brings the lane back here. */
+            if (lane->in_flight == 0)
+                refuse(lane, now);
+            else
+                ready_remove(outlet, lane);
             continue;
         }
         enum pass pass = lane_pass(outlet, lane, outlet->sink->in_flight + n, now, &release_us);
         if (pass == PASS_WAIT)
             break;
-        ready_pop(outlet);
         if (pass == PASS_BLOCKED) {
             deliver_stop(lane, release_us, now);
             continue;
         }
+        ready_remove(outlet, lane);
         n += gather_lane(outlet, lane, ds + n, outlet->circuit.state == CIRCUIT_TRIAL ? 1 : room - n, now);
         if (lane->unsent && lane->in_flight > 0 && outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
             deliver_lane(outlet, lane);
@@ -320,14 +335,22 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
 }
 
 /* The sink was full: what it did not take goes back to the front of its lane. */
-static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, size_t to)
+static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, size_t to, instant_us now)
 {
     for (size_t i = to; i-- > from;) {
         struct item *item = item_of(ds[i]);
-        item->lane->in_flight--;
-        item->lane->unsent = item;
-        if (!item->lane->queued)
-            deliver_lane(outlet, item->lane);
+        struct lane *lane = item->lane;
+        lane->in_flight--;
+        struct route_circuit *route = outlet->routes ? *route_circuit_find(outlet, ds[i]->destination) : NULL;
+        if (route)
+            route->trying = false;
+        if (lane->state != LANE_OPEN) {
+            finish_if_done(lane, now); /* stopped meanwhile by a later event of it */
+            continue;
+        }
+        lane->unsent = item;
+        if (!lane->queued)
+            deliver_lane(outlet, lane);
     }
 }
 
@@ -339,7 +362,7 @@ static void submit(struct outlet *outlet, instant_us now)
         size_t room = max - outlet->sink->in_flight;
         size_t n = gather(outlet, ds, room < SUBMIT_MAX ? room : SUBMIT_MAX, now);
         size_t taken = n ? sink_submit(outlet->sink, ds, n, now) : 0;
-        put_back(outlet, ds, taken, n);
+        put_back(outlet, ds, taken, n, now);
         if (taken == 0)
             return;
     }
@@ -368,10 +391,11 @@ void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us n
     submit(outlet, now);
 }
 
-void deliver_release_all(struct outlet *outlet, instant_us now)
+void deliver_stop_all(struct outlet *outlet, instant_us now)
 {
+    outlet->stopping = true;
     while (outlet->ready)
-        deliver_stop(ready_pop(outlet), 0, now);
+        deliver_stop(outlet->ready, 0, now);
 }
 
 void outlet_prepare(struct outlet *outlet, struct pollset *ps, instant_us now)

@@ -24,8 +24,9 @@ void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us n
 /* Sends nothing more of this lane; what is in flight still gets its verdict. */
 void deliver_stop(struct lane *lane, int64_t release_us, instant_us now);
 
-/* Gives back every lane that is not in flight: the relay is stopping. */
-void deliver_release_all(struct outlet *outlet, instant_us now);
+/* The relay is stopping: gives back what waits; from now on a lane ends with what it has in flight. Call it for every
+ * turn, as claims that were under way may still arrive. */
+void deliver_stop_all(struct outlet *outlet, instant_us now);
 
 /* How many keys a claim may take for this outlet now: 0 = none, 1 = for a trial, or any number. */
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now);

@@ -32,6 +32,7 @@ struct outlet {
     struct sink *sink;
     const struct sink_config *config;
     struct lane *ready, *ready_end;
+    bool stopping;                /* no lane goes on to its next event */
     struct circuit circuit;       /* of the whole sink */
     struct route_circuit *routes; /* troubled destinations only */
     size_t route_count;

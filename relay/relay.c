@@ -170,7 +170,7 @@ static void relay_turn(struct relay *relay, instant_us now)
     }
     for (size_t i = 0; i < config->sink_count; i++) {
         if (relay->stop_by != INSTANT_NEVER)
-            deliver_release_all(relay->outlets[i], now);
+            deliver_stop_all(relay->outlets[i], now);
         deliver_ready(relay->outlets[i], relay->ps, now, clock_wall_us());
     }
     for (size_t i = 0; i < config->queue_count; i++) {
@@ -218,7 +218,8 @@ static void prepare(struct relay *relay, instant_us now)
     pollset_clear(ps);
     pollset_add(ps, relay->options.signal_fd, POLLIN);
     pollset_deadline(ps, now + WAIT_MAX_US);
-    pollset_deadline(ps, relay->stop_by);
+    if (relay->stop_by != INSTANT_NEVER)
+        pollset_deadline(ps, relay->stop_by + SETTLE_GRACE_US);
     if (relay->options.until_empty)
         pollset_deadline(ps, relay->check_at);
     for (size_t i = 0; i < config->queue_count; i++) {
