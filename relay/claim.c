@@ -60,6 +60,14 @@ static size_t unsettled_lanes(const struct claim *claim)
     return n;
 }
 
+bool claim_is_finished(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (batch->unsettled > batch->finished || batch->in_settlement > 0)
+            return false;
+    return true;
+}
+
 bool claim_is_straggling(const struct claim *claim, instant_us now)
 {
     return claim->state == CLAIM_IDLE && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;

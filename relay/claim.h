@@ -19,7 +19,11 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 /* All lanes are finished: settle them, commit, and claim again if there is reason to. */
 void claim_finish(struct claim *claim, instant_us now);
 
-/* Lanes are held and some of them not finished. */
+/* Every lane waits to be settled or is, and nothing of them is on its way out on the side connection: the locks have
+ * to outlive that transaction. */
+bool claim_is_finished(const struct claim *claim);
+
+/* Lanes are held and some of them have been under way for long. */
 bool claim_is_straggling(const struct claim *claim, instant_us now);
 
 #endif

@@ -161,23 +161,11 @@ void queue_route_claimed(struct queue *queue)
     }
 }
 
-/* Its locks must outlive what the side connection is writing down of it: once they are gone, another relay reads what
- * is not deleted yet. */
-static bool is_settled_aside(const struct queue *queue, const struct claim *claim)
-{
-    const struct settle_job *job = queue->side.round.job;
-    return job && job->lanes[0]->batch->owner == claim;
-}
-
 void queue_settle_resolved(struct queue *queue, instant_us now)
 {
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
-        size_t unfinished = 0;
-        for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-            unfinished += batch->unsettled - batch->finished;
-        if (claim->state == CLAIM_IDLE && claim->batches && unfinished == 0 && db_is_idle(claim->db) &&
-            !is_settled_aside(queue, claim))
+        if (claim->state == CLAIM_IDLE && claim->batches && claim_is_finished(claim) && db_is_idle(claim->db))
             claim_finish(claim, now);
     }
 }

@@ -72,6 +72,7 @@ static void add_lane(struct settle_job *job, struct lists *lists, struct lane *l
     for (size_t i = 0; i < lane->acked; i++, item = item->next)
         lists->done[s->done_count++] = item->event.id;
     lane->settling = lane->acked;
+    lane->batch->in_settlement++;
     job->lanes[job->lane_count++] = lane;
     if (lane->state != LANE_FINISHED)
         return;
@@ -125,7 +126,8 @@ static void follow(struct queue *queue, const struct lane *lane, instant_us now)
     const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
     if (!lane->key.data || keyset_put(&queue->follow, lane->key, lane->hash, now, holder))
         return;
-    queue->ordering->type->released(queue->ordering, lane->last->event.id + 1, SCAN_ID_MAX, now);
+    int64_t from = lane->first ? lane->first->event.id : lane->last->event.id + 1;
+    queue->ordering->type->released(queue->ordering, from, SCAN_ID_MAX, now);
 }
 
 /* A lane whose end is settled: what comes next for its key? */
@@ -180,6 +182,7 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
         lane->progressed = lane->progressed || lane->settling > 0;
         lane->acked -= lane->settling;
         lane->settling = 0;
+        lane->batch->in_settlement--;
         if (lane->state == LANE_SETTLING)
             lane_settled(queue, lane, now);
     }
@@ -195,6 +198,7 @@ void settle_abort(struct settle_job *job)
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
         lane->settling = 0;
+        lane->batch->in_settlement--;
         if (lane->state == LANE_SETTLING) {
             lane->state = LANE_FINISHED;
             lane->batch->finished++;
