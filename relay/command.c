@@ -1,7 +1,10 @@
 #include "relay/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define CONNECT_TIMEOUT_S "10"
 
 /* Rows that are not here are a bug's: 70. */
 static const struct {
@@ -66,8 +69,10 @@ PGconn *command_connect(const char *database, const char *command, struct error 
 {
     char name[64];
     snprintf(name, sizeof name, "pgcourier/%s", command);
-    const char *const keywords[] = {"dbname", "fallback_application_name", NULL};
-    const char *const values[] = {database, name, NULL};
+    /* Before dbname, so that the user's own settings win. A server that accepts and never answers would hold us for
+     * ever, and `run` has its signals blocked by then. */
+    const char *const keywords[] = {"fallback_application_name", "connect_timeout", "dbname", NULL};
+    const char *const values[] = {name, getenv("PGCONNECT_TIMEOUT") ? "" : CONNECT_TIMEOUT_S, database, NULL};
     PGconn *conn = PQconnectdbParams(keywords, values, 1);
     if (!conn || PQstatus(conn) != CONNECTION_OK) {
         error_set(err, conn ? failed_connection_kind(conn) : ERROR_RESOURCE, "database: %s",

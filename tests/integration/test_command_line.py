@@ -1,6 +1,7 @@
 """pgcourier without a subcommand's own work: help, version, what is misspelt, and check-config."""
 
 import re
+import socket
 
 import pytest
 
@@ -83,3 +84,13 @@ def test_a_database_without_the_schema_names_the_remedy(empty_db, tmp_path, comm
     assert (result.returncode, result.stdout) == (78, "")
     assert result.stderr.startswith("pgcourier: ") and result.stderr.count("\n") == 1
     assert result.stderr.endswith("; run pgcourier migrate\n")
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_a_server_that_never_answers_ends_a_command_with_69(tmp_path, command):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        path = tmp_path / "good.yaml"
+        path.write_text(f'database: "host=127.0.0.1 port={silent.getsockname()[1]} user=x dbname=x"\n{GOOD}')
+        result = run_command(command, "-c", str(path), timeout_s=30)
+    assert (result.returncode, result.stdout) == (69, "")
+    assert "timeout expired" in result.stderr and result.stderr.count("\n") == 1
