@@ -1,0 +1,172 @@
+"""What README.md and docs/ show works: configurations, commands, SQL, links, names of log lines."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.process import REPO, find_program
+from tests.support.relay import binary, environment
+from tests.support.servers import run_command
+
+PAGES = sorted(["README.md", "sql/README.md", *(os.path.relpath(path, REPO) for path in
+                                               glob.glob(os.path.join(REPO, "docs", "**", "*.md"), recursive=True))])
+
+
+def read(path):
+    with open(os.path.join(REPO, path)) as file:
+        return file.read()
+
+
+def blocks(path, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", read(path), re.MULTILINE | re.DOTALL)
+
+
+# ---- configurations ----
+
+CONFIGURATIONS = [(page, number, text) for page in PAGES for number, text in enumerate(blocks(page, "yaml"), 1)]
+
+
+def completed(text, folder):
+    """A fragment with sinks alone gets a queue for each, and secrets get a file."""
+    secret = folder / "secret"
+    secret.write_text("password\n")
+    text = re.sub(r"(_file: *)[^\s,}]+", rf"\g<1>{secret}", text)
+    if not re.search(r"^queues:", text, re.MULTILINE):
+        sinks = re.findall(r"^  ([\w-]+):", text, re.MULTILINE)
+        text += "queues:\n" + "".join(f"  q_{name}: {{ sink: {name}, destination: d }}\n" for name in sinks)
+    return text
+
+
+@pytest.mark.parametrize("page, number, text", CONFIGURATIONS, ids=[f"{page}-{number}" for page, number, _ in CONFIGURATIONS])
+def test_every_configuration_shown_is_good(tmp_path, page, number, text):
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(completed(text, tmp_path))
+    result = run_command("check-config", "-c", str(path))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_pages_show_configurations():
+    assert {"README.md", "docs/existing-table.md", "docs/configuration.md"} <= {page for page, _, _ in CONFIGURATIONS}
+
+
+# ---- what a newcomer types ----
+
+def same_shape(shown, got):
+    """Equal but for what differs from run to run: times and identifiers."""
+    varying = {"created_at", "event_id"}
+    assert list(shown) == list(got)
+    for name, value in shown.items():
+        if isinstance(value, dict):
+            same_shape(value, got[name])
+        elif name not in varying:
+            assert value == got[name], name
+
+
+@pytest.fixture
+def shell(pg, tmp_path):
+    """Runs a script in an empty folder, with pgcourier in PATH and a server that the PG* variables name."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "pgcourier").symlink_to(binary())
+    tools = os.path.dirname(find_program("psql", *glob.glob("/usr/lib/postgresql/*/bin")))
+    env = environment({"PATH": f"{programs}:{tools}:{os.environ['PATH']}", "PGHOST": "127.0.0.1", "PGPORT": str(pg.port),
+                       "PGUSER": "postgres"})
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def run(script):
+        return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=work, env=env, capture_output=True, text=True,
+                              timeout=60, check=False)
+
+    run.folder = work
+    yield run
+    pg.query("drop database if exists shop with (force)")
+
+
+def test_the_quick_start_does_what_it_says(shell):
+    (shell.folder / "pgcourier.yaml").write_text(blocks("README.md", "yaml")[0])
+    (script,) = re.findall(r"<!-- quick start -->\n```sh\n(.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
+    done = shell(script)
+    assert done.returncode == 0, done.stderr
+    same_shape(json.loads(blocks("README.md", "json")[0]), json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_existing_table_is_served_and_reported_as_shown(shell):
+    page = "docs/existing-table.md"
+    (shell.folder / "pgcourier.yaml").write_text(blocks(page, "yaml")[0])
+    (shell.folder / "table.sql").write_text(blocks(page, "sql")[0] +
+                                            "insert into events (order_id, status) values (7, 'new');")
+    done = shell("createdb shop; psql -qX shop -f table.sql; pgcourier migrate -c pgcourier.yaml;"
+                 "pgcourier check-config --database -c pgcourier.yaml; pgcourier run -c pgcourier.yaml --until-empty;"
+                 "cat events.jsonl")
+    assert done.returncode == 0, done.stderr
+    (shown,) = re.findall(r"^    (orders: warning: .*)$", read(page), re.MULTILINE)
+    assert shown in done.stdout.splitlines()
+    same_shape(json.loads(blocks(page, "json")[0]), json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_sql_for_producers_runs(db):
+    db.query("create table public.orders (id bigint primary key, status text); insert into public.orders values (7);"
+             "create table public.events (id bigserial primary key, order_id bigint, status text)")
+    for text in blocks("docs/producers.md", "sql"):
+        db.psql(text)
+    assert db.value("select count(*) from public.events") == 1
+    assert db.value("select count(*) from outbox.events") == 1
+
+
+# ---- names ----
+
+def linked_files():
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            if "://" not in target:
+                yield page, target
+
+
+def test_every_link_leads_somewhere():
+    dead = [f"{page}: {target}" for page, target in linked_files()
+            if not os.path.exists(os.path.join(REPO, os.path.dirname(page), target))]
+    assert dead == []
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    reached, todo = set(), ["README.md"]
+    links = list(linked_files())
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        targets = {os.path.normpath(os.path.join(os.path.dirname(page), target)) for of, target in links if of == page}
+        todo += [target for target in targets if target in PAGES and target not in reached]
+    assert set(PAGES) - reached == set()
+
+
+def test_the_log_lines_of_the_relay_are_all_documented():
+    source = "".join(read(os.path.relpath(path, REPO)) for path in glob.glob(os.path.join(REPO, "relay", "*.c")))
+    logged = set(re.findall(r'"((?:relay|queue|config|table|sink|delivery|key|event|database|claim|settle)\.[a-z_]+)"', source))
+    table = read("docs/operations.md").split("| msg | level |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z]+\.[a-z_]+)`", table)) == logged
+
+
+def test_files_named_by_the_architecture_exist():
+    text = read("docs/architecture.md")
+    names = set(re.findall(r"`((?:relay|ordering|sinks|sql|tests)/[\w./]*)`", text))
+    assert len(names) > 10
+    assert [name for name in sorted(names) if not os.path.exists(os.path.join(REPO, name))] == []
+
+
+# ---- the unit ----
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_the_systemd_unit_is_valid_and_hardened(tmp_path):
+    unit = tmp_path / "pgcourier.service"
+    unit.write_text(read("packaging/pgcourier.service").replace("/usr/bin/pgcourier", binary()))
+    for command in (["verify"], ["security", "--offline=true", "--threshold=20"]):
+        done = subprocess.run(["systemd-analyze", *command, str(unit)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "pgcourier.service:" not in done.stderr
