@@ -2,6 +2,10 @@
 -- of a relay whose machine has died end within a minute, not after the kernel's two hours. A queue's table is small when a
 -- plan is made and large when it is used again, or the other way round: a sequential scan is never the one to keep.
 --
+-- A prepared statement keeps its plan. A relay mostly starts on a queue that is empty, where a sequential scan costs
+-- nothing, and would stay with it until the next autovacuum: 256 keys were seen to read a table of 200,000 dead rows
+-- 256 times. So none is planned where an index can serve.
+--
 -- $1 text   client_encoding
 -- $2 text   statement_timeout, milliseconds
 select pg_catalog.set_config('client_encoding', $1, false),
