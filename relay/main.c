@@ -2,9 +2,11 @@
 #include "relay/command.h"
 #include "relay/version.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In the order of --help. */
 static const struct command *const commands[] = {
@@ -46,8 +48,20 @@ static int run_command(const struct command *command, int argc, char **argv)
     return command->run(argc, argv);
 }
 
+/* A descriptor below 3 that was closed at the start would become a file or a connection that the log is written to. */
+static void open_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_streams();
     /* A peer or a log reader that goes away, or a file at its size limit, is an error of one write, not the end of the
      * process. */
     signal(SIGPIPE, SIG_IGN);
