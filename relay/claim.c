@@ -78,9 +78,7 @@ bool claim_is_straggling(const struct claim *claim, instant_us now)
 static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_us now, struct error *err)
 {
     struct queue *queue = claim->queue;
-    const struct claim_request *request = claim_request_make(claim, holding, keys, now, err);
-    if (!request)
-        return false;
+    const struct claim_request *request = claim_request_make(claim, holding, keys, now);
     struct statement statements[ORDERING_STATEMENTS_MAX];
     size_t n =
         queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);

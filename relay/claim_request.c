@@ -1,31 +1,28 @@
 #include "relay/claim_request.h"
 
-#define BUSY_MAX 1024
+static size_t unsettled_lanes(const struct batch *batches)
+{
+    size_t n = 0;
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        n += batch->unsettled;
+    return n;
+}
 
 struct request {
     struct claim_request claim;
-    struct span keys[BUSY_MAX], follow[BUSY_MAX];
-    int64_t solos[BUSY_MAX];
-    bool overflow;
+    struct span *keys, *follow;
+    int64_t *solos;
 };
-
-static void add_busy(struct request *request, const struct lane *lane)
-{
-    struct claim_request *claim = &request->claim;
-    if (claim->busy_key_count == BUSY_MAX || claim->busy_solo_count == BUSY_MAX)
-        request->overflow = true;
-    else if (lane->key.data)
-        request->keys[claim->busy_key_count++] = lane->key;
-    else if (lane->last)
-        request->solos[claim->busy_solo_count++] = lane->last->event.id;
-}
 
 static void add_busy_batches(struct request *request, const struct batch *batches)
 {
+    struct claim_request *claim = &request->claim;
     for (const struct batch *batch = batches; batch; batch = batch->next)
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->state != LANE_SETTLED)
-                add_busy(request, lane);
+            if (lane->state != LANE_SETTLED && lane->key.data)
+                request->keys[claim->busy_key_count++] = lane->key;
+            else if (lane->state != LANE_SETTLED && lane->last)
+                request->solos[claim->busy_solo_count++] = lane->last->event.id;
 }
 
 static bool is_busy(const struct request *request, struct span key)
@@ -49,36 +46,27 @@ static void add_followed(struct request *request, struct claim *claim, size_t ma
     }
 }
 
-/* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. */
-static bool fill(struct request *request, struct claim *claim, bool holding, int64_t keys, instant_us now)
+const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now)
 {
     struct queue *queue = claim->queue;
-    memset(&request->claim, 0, sizeof request->claim);
-    request->overflow = false;
+    struct arena *arena = claim->round.arena;
     keyset_expire(&queue->avoid, now);
+    size_t follow_max = keys < 2 ? 1 : (size_t)keys / 2;
+    size_t busy_max = queue->avoid.count + unsettled_lanes(queue->orphans) + unsettled_lanes(claim->batches);
+    struct request *request = arena_alloc(arena, sizeof *request);
+    request->keys = arena_array(arena, busy_max + 1, sizeof *request->keys);
+    request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
+    request->follow = arena_array(arena, follow_max, sizeof *request->follow);
+    request->claim.max_keys = keys;
+    request->claim.busy_keys = request->keys;
+    request->claim.busy_solos = request->solos;
+    request->claim.follow_keys = request->follow;
     for (size_t i = 0; i < queue->avoid.count; i++)
         request->keys[request->claim.busy_key_count++] = queue->avoid.entries[i].key;
     add_busy_batches(request, queue->orphans);
     if (holding)
         add_busy_batches(request, claim->batches);
-    if (request->overflow)
-        return false;
-    request->claim.max_keys = keys;
-    request->claim.busy_keys = request->keys;
-    request->claim.busy_solos = request->solos;
-    request->claim.follow_keys = request->follow;
-    add_followed(request, claim, keys < 2 ? 1 : (size_t)keys / 2);
-    return true;
-}
-
-const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now,
-                                               struct error *err)
-{
-    struct request *request = arena_alloc(claim->round.arena, sizeof *request);
-    if (!fill(request, claim, holding, keys, now)) {
-        error_set(err, ERROR_RESOURCE, "more than %d keys are busy; claiming goes on when some are done", BUSY_MAX);
-        return NULL;
-    }
+    add_followed(request, claim, follow_max);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;
     return &request->claim;
@@ -87,7 +75,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
 static bool has_lane(const struct batch *batch, struct span key)
 {
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (span_equal(lane->key, key))
+        if (lane->key.data && span_equal(lane->key, key))
             return true;
     return false;
 }
@@ -103,42 +91,46 @@ void claim_follow_again(struct claim *claim, instant_us now)
     }
 }
 
-/* One of our claims has this key: in a lane, or from an earlier lane of its open transaction. */
-static bool holds(const struct claim *claim, struct span key, uint64_t hash, struct lane **ret_lane)
+static struct lane *find_lane(struct batch *batches, struct span key, uint64_t hash)
 {
-    *ret_lane = NULL;
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (struct batch *batch = batches; batch; batch = batch->next)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->hash == hash && lane->state != LANE_SETTLED && span_equal(lane->key, key)) {
-                *ret_lane = lane;
-                return true;
-            }
-    for (size_t i = 0; i < claim->held.count; i++)
-        if (claim->held.entries[i].hash == hash && span_equal(claim->held.entries[i].key, key))
+            if (lane->hash == hash && lane->state != LANE_SETTLED && lane->key.data && span_equal(lane->key, key))
+                return lane;
+    return NULL;
+}
+
+static bool has_entry(const struct keyset *set, struct span key, uint64_t hash)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->entries[i].hash == hash && span_equal(set->entries[i].key, key))
             return true;
     return false;
 }
 
-static void follow_at(struct claim *holder, struct span key, instant_us now)
+/* `holder` has this key in a lane, or `held` says from an earlier lane of its open transaction. */
+static void follow_at(struct claim *holder, struct span key, uint64_t hash, bool held, instant_us now)
 {
     struct queue *queue = holder->queue;
-    uint64_t hash = key_hash(key);
-    struct lane *lane;
-    if (!holds(holder, key, hash, &lane))
-        return;
+    struct lane *lane = find_lane(holder->batches, key, hash);
     if (lane)
         lane->more = true; /* followed when the lane is settled */
-    else if (!keyset_put(&queue->follow, key, hash, now, holder))
+    else if (held && has_entry(&holder->held, key, hash) && !keyset_put(&queue->follow, key, hash, now, holder))
         queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
 }
 
 void claim_follow_missed(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
-    for (size_t i = 0; i < claim->plan.missed_key_count; i++)
+    for (size_t i = 0; i < claim->plan.missed_key_count; i++) {
+        struct span key = claim->plan.missed_keys[i];
+        uint64_t hash = key_hash(key);
+        struct lane *lost = find_lane(queue->orphans, key, hash);
+        if (lost)
+            lost->more = true;
         for (size_t c = 0; c < queue->claim_count; c++)
-            if (&queue->claims[c] != claim)
-                follow_at(&queue->claims[c], claim->plan.missed_keys[i], now);
+            follow_at(&queue->claims[c], key, hash, &queue->claims[c] != claim, now);
+    }
 }
 
 void claim_note_held(struct claim *claim)
@@ -161,9 +153,14 @@ void claim_forget_held(struct claim *claim)
 
 bool claim_has_followed(const struct claim *claim)
 {
-    const struct keyset *follow = &claim->queue->follow;
-    for (size_t i = 0; i < follow->count; i++)
-        if (!follow->entries[i].owner || follow->entries[i].owner == claim)
+    const struct queue *queue = claim->queue;
+    for (size_t i = 0; i < queue->follow.count; i++) {
+        const struct keyset_entry *entry = &queue->follow.entries[i];
+        bool ours = !entry->owner || entry->owner == claim;
+        /* Left out of every claim for now: asking would be in vain, over and over. */
+        if (ours && !find_lane(queue->orphans, entry->key, entry->hash) &&
+            !has_entry(&queue->avoid, entry->key, entry->hash))
             return true;
+    }
     return false;
 }

@@ -9,21 +9,21 @@
 #include "relay/queue.h"
 
 /* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. In the round's arena.
- * NULL and *err (ERROR_RESOURCE) when too many keys are busy. */
-const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now,
-                                               struct error *err) MUST_CHECK;
+ */
+const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now);
 
 /* The claim under way failed or was cut short: keys it asked for by name and did not get are followed again. */
 void claim_follow_again(struct claim *claim, instant_us now);
 
-/* Keys that the claim found locked, and that another claim of ours holds, are followed there. */
+/* Keys that the claim found and could not take, because this relay is busy with them: they are followed by whoever
+ * has them, when that is done. */
 void claim_follow_missed(struct claim *claim, instant_us now);
 
 /* The open transaction goes on beyond its first claim: remembers whose locks it holds. */
 void claim_note_held(struct claim *claim);
 void claim_forget_held(struct claim *claim); /* its transaction has ended */
 
-/* Some followed key can be claimed by this claim. */
+/* Some followed key can be claimed by this claim now. */
 bool claim_has_followed(const struct claim *claim);
 
 #endif

@@ -19,14 +19,14 @@
 -- $12 text      queue
 -- $13 integer   the first half of the advisory lock
 --
--- One row, or one for each key that is locked elsewhere:
+-- One row, or one for each missed key:
 -- newest_left bigint   ids from here down were not looked at (of newest); null: all were
 -- oldest_left bigint   ids from here up were not looked at (of oldest); null: all were
 -- seen_max bigint      greatest id seen; null: none
 -- missed_min, missed_max bigint   ids whose key was locked elsewhere; null: none
 -- locked bigint        locks taken
 -- claim, solo text     what was left for the second half
--- missed_key text      locked elsewhere; null: none, or an event without a key
+-- missed_key text      locked elsewhere, or found and in $9; null: none, or an event without a key
 with fresh as materialized (
     select :id as id, :key as key from :table e
     where :id > $1::bigint and (:where)
@@ -103,5 +103,10 @@ with fresh as materialized (
                (select array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       l.key::text as missed_key
-from summary s left join locked l on not l.ok
+       m.key as missed_key
+from summary s
+left join (
+    select l.key::text from locked l where not l.ok
+    union all
+    select f.key::text from found f where f.key::text = any ($9::text[])
+) as m on true

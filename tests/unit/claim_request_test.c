@@ -1,0 +1,248 @@
+#include "relay/claim_request.h"
+
+#include "relay/round.h"
+#include "tests/unit/hand_made.h"
+
+#include <stdio.h>
+
+#define NOW (10 * SECOND_US)
+
+static struct stage stage;
+static struct claim claims[2]; /* the stage's own is the first */
+
+static void set_up(void)
+{
+    stage_init(&stage, "there");
+    struct queue *queue = &stage.queue;
+    keyset_done(&queue->follow);
+    keyset_init(&queue->follow, 4096);
+    for (size_t i = 0; i < 2; i++) {
+        claims[i] = (struct claim){.queue = queue, .index = i};
+        keyset_init(&claims[i].held, 16);
+        round_begin(&claims[i].round);
+        claims[i].arriving = batch_new(1 << 20, &claims[i]);
+    }
+    queue->claims = claims;
+    queue->claim_count = 2;
+}
+
+static void tear_down(void)
+{
+    for (size_t i = 0; i < 2; i++) {
+        stage_free_batches(&claims[i].batches);
+        keyset_done(&claims[i].held);
+        round_done(&claims[i].round);
+        batch_free(claims[i].arriving);
+    }
+    stage_done(&stage);
+}
+
+static struct batch *batch_of(struct claim *claim)
+{
+    struct batch *batch = batch_new(16 << 20, claim);
+    batch->next = claim->batches;
+    claim->batches = batch;
+    return batch;
+}
+
+static struct lane *lane_of(struct claim *claim, const char *key)
+{
+    return stage_event(batch_of(claim), 1, key)->lane;
+}
+
+static struct lane *lost_lane(struct claim *claim, const char *key)
+{
+    struct lane *lane = lane_of(claim, key);
+    struct batch *batch = claim->batches;
+    claim->batches = batch->next;
+    batch->lost = true;
+    batch->next = stage.queue.orphans;
+    stage.queue.orphans = batch;
+    return lane;
+}
+
+static void follow(const char *key, const struct claim *owner)
+{
+    ck_assert(keyset_put(&stage.queue.follow, span_of(key), key_hash(span_of(key)), 0, owner));
+}
+
+static void avoid(const char *key, instant_us until)
+{
+    ck_assert(keyset_put(&stage.queue.avoid, span_of(key), key_hash(span_of(key)), until, NULL));
+}
+
+static bool has(const struct span *keys, size_t count, const char *key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (span_equal(keys[i], span_of(key)))
+            return true;
+    return false;
+}
+
+START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
+{
+    lane_of(&claims[0], "own");
+    lane_of(&claims[1], "other"); /* its lock keeps it away */
+    lost_lane(&claims[0], "lost");
+    lost_lane(&claims[0], NULL);
+    avoid("down", NOW + 1);
+    avoid("back", NOW);
+    const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
+    ck_assert_uint_eq(request->busy_key_count, 2);
+    ck_assert(has(request->busy_keys, 2, "lost") && has(request->busy_keys, 2, "down"));
+    ck_assert_uint_eq(request->busy_solo_count, 1);
+    request = claim_request_make(&claims[0], true, 10, NOW);
+    ck_assert_uint_eq(request->busy_key_count, 3);
+    ck_assert(has(request->busy_keys, 3, "own"));
+}
+END_TEST
+
+START_TEST(any_number_of_keys_may_be_busy)
+{
+    struct batch *batch = batch_of(&claims[0]);
+    char key[16];
+    for (int i = 0; i < 5000; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        stage_event(batch, i, i % 2 ? key : NULL);
+    }
+    const struct claim_request *request = claim_request_make(&claims[0], true, 10, NOW);
+    ck_assert_uint_eq(request->busy_key_count, 2500);
+    ck_assert_uint_eq(request->busy_solo_count, 2500);
+}
+END_TEST
+
+START_TEST(half_of_a_claim_may_be_followed_keys)
+{
+    char key[16];
+    for (int i = 0; i < 4000; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        follow(key, NULL);
+    }
+    const struct claim_request *request = claim_request_make(&claims[0], false, 4096, NOW);
+    ck_assert_uint_eq(request->follow_key_count, 2048);
+    ck_assert_uint_eq(stage.queue.follow.count, 4000 - 2048);
+    ck_assert_uint_eq(claim_request_make(&claims[0], false, 1, NOW)->follow_key_count, 1);
+}
+END_TEST
+
+START_TEST(followed_key_is_asked_for_by_the_claim_that_can_have_it)
+{
+    follow("free", NULL);
+    follow("own", &claims[0]);
+    follow("other", &claims[1]);
+    follow("lost", NULL);
+    lost_lane(&claims[0], "lost");
+    const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
+    ck_assert_uint_eq(request->follow_key_count, 2);
+    ck_assert(has(request->follow_keys, 2, "free") && has(request->follow_keys, 2, "own"));
+    ck_assert_uint_eq(stage.queue.follow.count, 2);
+}
+END_TEST
+
+START_TEST(claim_that_was_cut_short_follows_what_it_did_not_get)
+{
+    follow("got", NULL);
+    follow("not", NULL);
+    follow("", NULL);
+    claim_request_make(&claims[0], false, 10, NOW);
+    stage_event(claims[0].arriving, 1, NULL);
+    stage_event(claims[0].arriving, 2, "got");
+    claim_follow_again(&claims[0], NOW);
+    ck_assert_uint_eq(stage.queue.follow.count, 2); /* an event without a key is not an event of the key "" */
+}
+END_TEST
+
+/* ---- reasons to claim ---- */
+
+START_TEST(followed_keys_are_a_reason_to_claim_only_for_who_can_have_them)
+{
+    ck_assert(!claim_has_followed(&claims[0]));
+    follow("other", &claims[1]);
+    ck_assert(!claim_has_followed(&claims[0]));
+    ck_assert(claim_has_followed(&claims[1]));
+    follow("free", NULL);
+    ck_assert(claim_has_followed(&claims[0]));
+}
+END_TEST
+
+START_TEST(followed_keys_that_every_claim_leaves_out_are_no_reason_to_claim)
+{
+    follow("lost", NULL);
+    follow("down", NULL);
+    struct lane *lane = lost_lane(&claims[0], "lost");
+    avoid("down", NOW + SECOND_US);
+    ck_assert(!claim_has_followed(&claims[0]));
+    lane->state = LANE_SETTLED;
+    ck_assert(claim_has_followed(&claims[0]));
+}
+END_TEST
+
+/* ---- keys that were found and could not be taken ---- */
+
+static void miss(struct claim *claim, const char *key)
+{
+    static struct span missed;
+    missed = span_of(key);
+    claim->plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
+    claim_follow_missed(claim, NOW);
+}
+
+START_TEST(key_that_another_claim_of_ours_has_is_followed_by_that_claim)
+{
+    struct lane *lane = lane_of(&claims[1], "a");
+    miss(&claims[0], "a");
+    ck_assert(lane->more);
+    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    /* Settled ahead of its claim's end: the lock is still there. */
+    ck_assert(keyset_put(&claims[1].held, span_of("b"), key_hash(span_of("b")), 0, NULL));
+    miss(&claims[0], "b");
+    ck_assert_uint_eq(stage.queue.follow.count, 1);
+    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[1]);
+}
+END_TEST
+
+START_TEST(key_that_a_straggler_of_this_claim_has_is_followed_after_it)
+{
+    struct lane *lane = lane_of(&claims[0], "a");
+    miss(&claims[0], "a");
+    ck_assert(lane->more);
+}
+END_TEST
+
+START_TEST(key_that_a_lost_claim_had_is_followed_after_it)
+{
+    struct lane *lane = lost_lane(&claims[0], "a");
+    miss(&claims[1], "a");
+    ck_assert(lane->more);
+}
+END_TEST
+
+START_TEST(key_of_another_relay_is_left_to_the_scan)
+{
+    struct lane *solo = lane_of(&claims[1], NULL);
+    miss(&claims[0], "a");
+    miss(&claims[0], ""); /* has the hash of no key at all */
+    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert(!solo->more);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("claim_request");
+    TCase *tcase = tcase_create("claim_request");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, keys_that_this_relay_is_busy_with_are_left_out);
+    tcase_add_test(tcase, any_number_of_keys_may_be_busy);
+    tcase_add_test(tcase, half_of_a_claim_may_be_followed_keys);
+    tcase_add_test(tcase, followed_key_is_asked_for_by_the_claim_that_can_have_it);
+    tcase_add_test(tcase, claim_that_was_cut_short_follows_what_it_did_not_get);
+    tcase_add_test(tcase, followed_keys_are_a_reason_to_claim_only_for_who_can_have_them);
+    tcase_add_test(tcase, followed_keys_that_every_claim_leaves_out_are_no_reason_to_claim);
+    tcase_add_test(tcase, key_that_another_claim_of_ours_has_is_followed_by_that_claim);
+    tcase_add_test(tcase, key_that_a_straggler_of_this_claim_has_is_followed_after_it);
+    tcase_add_test(tcase, key_that_a_lost_claim_had_is_followed_after_it);
+    tcase_add_test(tcase, key_of_another_relay_is_left_to_the_scan);
+    return run_suite(suite);
+}
