@@ -43,11 +43,11 @@ static struct lane *lane_of(const struct batch *batch, const struct event *event
     return same ? last : NULL;
 }
 
-static struct lane *lane_add(struct batch *batch, const struct event *event)
+static struct lane *lane_add(struct batch *batch, struct span key)
 {
     struct lane *lane = arena_alloc(batch->arena, sizeof *lane);
-    lane->key = arena_copy(batch->arena, event->key);
-    lane->hash = key_hash(event->key);
+    lane->key = arena_copy(batch->arena, key);
+    lane->hash = key_hash(key);
     lane->batch = batch;
     if (batch->lanes_end)
         batch->lanes_end->next = lane;
@@ -87,7 +87,7 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
         return true;
     }
     if (!lane)
-        lane = lane_add(batch, event);
+        lane = lane_add(batch, event->key);
     struct item *item = arena_alloc(batch->arena, sizeof *item);
     event_copy(batch->arena, &item->event, event, extra_columns);
     item->event.key = lane->key;
@@ -101,4 +101,15 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
     batch->event_count++;
     batch->bytes += bytes;
     return true;
+}
+
+void batch_add_gone(struct batch *batch, struct span key, int64_t id)
+{
+    struct lane *lane = lane_add(batch, key);
+    lane->gone_id = id;
+    lane->waited = lane->progressed = true;
+    lane->state = LANE_FINISHED;
+    lane->outcome = LANE_DELIVERED;
+    batch->open--;
+    batch->finished++;
 }

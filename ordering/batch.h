@@ -42,7 +42,7 @@ enum lane_outcome {
 struct lane {
     struct span key;           /* absent: an event without a key */
     uint64_t hash;             /* of the key, for the relay's own tables */
-    struct item *first, *last; /* oldest event that is not settled, newest claimed */
+    struct item *first, *last; /* oldest event that is not settled, newest claimed; see batch_add_gone() */
     struct item *unsent;       /* next to submit; NULL: all were, or nothing more is sent */
     struct item *unacked;      /* first without a verdict of acked; NULL: all were acked */
     size_t count, in_flight;
@@ -53,6 +53,7 @@ struct lane {
     bool progressed; /* events of it were settled ahead of its end */
     enum lane_state state;
     enum lane_outcome outcome;
+    int64_t gone_id; /* of a lane without events: the event it waited for */
     struct item *failed;
     int64_t delay_us;   /* RETRY */
     int64_t release_us; /* RELEASED: not to be claimed again for this long */
@@ -89,6 +90,10 @@ void batch_free(struct batch *batch); /* nothing of it may be in flight */
  * it does not: the claim must not be delivered. When the batch is full the event is left out, its lane, if there is
  * one, gets `more`, and batch->spilled is set; the first event always fits. */
 bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err) MUST_CHECK;
+
+/* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without
+ * events, so that its wait is settled too. */
+void batch_add_gone(struct batch *batch, struct span key, int64_t id);
 
 /* FNV-1a, for hash tables of keys. */
 uint64_t key_hash(struct span key);

@@ -154,6 +154,7 @@ static bool read_locks(struct claim_plan *plan, const PGresult *res, struct batc
 enum event_column {
     EVENT_ATTEMPTS,
     EVENT_HEAD,
+    EVENT_GONE,
     EVENT_ID,
     EVENT_CREATED_AT,
     EVENT_OVERSIZE,
@@ -172,6 +173,12 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, s
 {
     struct span extra[EXTRA_MAX];
     struct event event = {.payload_kind = pk->options.payload_kind, .attempt = 1, .columns = extra};
+    int64_t head;
+    bool waited = get_bigint(res, row, EVENT_HEAD, &head);
+    if (waited && PQgetisnull(res, row, EVENT_ID)) {
+        batch_add_gone(batch, get_span(res, row, EVENT_GONE), head);
+        return true;
+    }
     if (!get_bigint(res, row, EVENT_ID, &event.id))
         return error_set(err, ERROR_INTERNAL, "a claim returned an event without an id");
     if (get_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us))
@@ -187,8 +194,6 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, s
     get_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
     for (size_t i = 0; i < pk->options.extra_columns; i++)
         extra[i] = get_span(res, row, EVENT_EXTRA + (int)i);
-    int64_t head;
-    bool waited = get_bigint(res, row, EVENT_HEAD, &head);
     if (waited && head == event.id && PQgetlength(res, row, EVENT_ATTEMPTS) == 4) {
         uint32_t attempts;
         memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
@@ -237,6 +242,8 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, stru
     if (plan->truncated) {
         /* Some keys were locked and none of their events returned. */
         scan_failed(&pk->scan, &plan->scan);
+        if (plan->scan.sweeping)
+            scan_again(&pk->scan, plan->scan.oldest, now);
         if (report.seen_max > plan->scan.fresh_above)
             scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
     }

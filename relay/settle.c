@@ -62,7 +62,7 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
     if (lane->key.data)
         lists->keys[s->resumed_key_count++] = lane->key;
     else
-        lists->solos[s->resumed_solo_count++] = lane->first->event.id;
+        lists->solos[s->resumed_solo_count++] = lane->first ? lane->first->event.id : lane->gone_id;
 }
 
 static void add_lane(struct settle_job *job, struct lists *lists, struct lane *lane)
@@ -126,8 +126,8 @@ static void follow(struct queue *queue, const struct lane *lane, instant_us now)
     const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
     if (!lane->key.data || keyset_put(&queue->follow, lane->key, lane->hash, now, holder))
         return;
-    int64_t from = lane->first ? lane->first->event.id : lane->last->event.id + 1;
-    queue->ordering->type->released(queue->ordering, from, SCAN_ID_MAX, now);
+    const struct item *from = lane->first ? lane->first : lane->last;
+    queue->ordering->type->released(queue->ordering, from ? from->event.id : SCAN_ID_MIN, SCAN_ID_MAX, now);
 }
 
 /* A lane whose end is settled: what comes next for its key? */

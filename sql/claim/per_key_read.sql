@@ -14,29 +14,30 @@
 -- One row an event, events of one key together and in id order:
 -- attempts int      failures so far, of event `head`
 -- head bigint       the event the key waited for; null: it did not wait
--- id bigint
+-- gone text         the key, when it waited and has no event any more; everything below is null then
+-- id bigint         null as well: an event without a key that waited and is gone
 -- created_at timestamptz
 -- oversize bigint   bytes of the payload when it is larger than may be sent, else null
 -- key, type text
 -- payload           text or bytea
 -- headers, event_id, traceparent text
 -- ...               one text for each extra column
-select p.attempts, p.event_id as head, e.*
+select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
 from unnest(current_setting('courier.claim')::text[]) as k (name)
 left join outbox.parked p on p.queue = $1::text and not p.keyless and p.key = k.name
-cross join lateral (
+left join lateral (
     select :columns from :table e
     where :key_range and (:where)
     order by :key_order limit $3::bigint
-) as e
-where p.next_at is null or p.next_at <= statement_timestamp()
+) as e on true
+where case when p.event_id is null then e.id is not null else p.next_at <= statement_timestamp() end
 union all
-select p.attempts, p.event_id, e.*
+select p.attempts, p.event_id, null, e.*
 from unnest(current_setting('courier.solo')::bigint[]) as k (id)
 left join outbox.parked p on p.queue = $1::text and p.keyless and p.event_id = k.id
-cross join lateral (
+left join lateral (
     select :columns from :table e
     where :id = k.id and :key is null and (:where)
-) as e
-where p.next_at is null or p.next_at <= statement_timestamp()
+) as e on true
+where case when p.event_id is null then e.id is not null else p.next_at <= statement_timestamp() end
 limit $4::bigint

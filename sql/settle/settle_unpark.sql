@@ -1,12 +1,12 @@
 -- The head that a key waited for is delivered or dead. While the key has more events, its entry stays and points at
 -- the next one: an event that was put back with an old id may lie below the position marks of every relay.
 --
--- :table :id :key :key_type   the queue's table (as e)
+-- :table :where :id :key :key_type   as in per_key_lock.sql
 -- $1 text      queue
 -- $2 text[]    keys
 -- $3 bigint[]  heads of events without a key
 with next as materialized (
-    select k.name, (select min(:id) from :table e where :key = k.name:::key_type) as id
+    select k.name, (select min(:id) from :table e where :key = k.name:::key_type and (:where)) as id
     from unnest($2::text[]) as k (name)
 ), moved as (
     update outbox.parked p
