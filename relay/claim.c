@@ -335,6 +335,9 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
         give_up_arriving(claim, now);
         round_done(round);
     }
+    if (claim->state ==
+        CLAIM_BUSY) /* connecting works, claiming does not: without a wait this would go round and round */
+        back_off(claim, NULL, now);
     lose_batches(claim, now);
     claim->state = CLAIM_OFF;
     claim->queue->poll_at = instant_min(claim->queue->poll_at, now);

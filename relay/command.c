@@ -48,21 +48,29 @@ static enum error_kind failed_connection_kind(const PGconn *conn)
     return ERROR_UNREACHABLE;
 }
 
-/* The session settings that every statement of ours relies on. */
+static bool run(PGconn *conn, const char *sql, struct error *err)
+{
+    PGresult *result = PQexec(conn, sql);
+    bool good = PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (!good) {
+        /* PgBouncer says this at the first transaction and hangs up; libpq's last result is about the latter. */
+        bool statement_mode = strstr(PQerrorMessage(conn), "statement pooling mode") != NULL;
+        error_set(err, statement_mode ? ERROR_CONFIG : ERROR_UNREACHABLE, "database: %s%s", PQerrorMessage(conn),
+                  statement_mode ? "; a pooler has to be in transaction or session mode" : "");
+    }
+    PQclear(result);
+    return good;
+}
+
+/* The session settings that every statement of ours relies on, and transactions. */
 static bool prepare_session(PGconn *conn, struct error *err)
 {
-    static const char text[] = "set search_path to pg_catalog";
     const char *encoding = PQparameterStatus(conn, "server_encoding");
     /* The server cannot convert SQL_ASCII, so its bytes are taken as they are. */
     bool ascii = encoding && strcmp(encoding, "SQL_ASCII") == 0;
     if (PQsetClientEncoding(conn, ascii ? "SQL_ASCII" : "UTF8") != 0)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
-    PGresult *result = PQexec(conn, text);
-    bool good = PQresultStatus(result) == PGRES_COMMAND_OK;
-    if (!good)
-        error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
-    PQclear(result);
-    return good;
+    return run(conn, "begin", err) && run(conn, "commit", err) && run(conn, "set search_path to pg_catalog", err);
 }
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)
