@@ -107,6 +107,14 @@ static void fake_answer(void)
     }
 }
 
+/* What read(2) returns; -1 also when it reads nothing on purpose. */
+static ssize_t fake_read(void)
+{
+    if ((fake.deaf && fake.in_size + fake.out_size > 0) || fake.in_size >= sizeof fake.in)
+        return -1;
+    return read(fake.peer, fake.in + fake.in_size, sizeof fake.in - fake.in_size);
+}
+
 static void fake_turn(void)
 {
     int peer = fake.peer < 0 ? accept4(fake.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
@@ -116,8 +124,7 @@ static void fake_turn(void)
     }
     if (fake.peer < 0)
         return;
-    bool reading = !fake.deaf || fake.in_size + fake.out_size == 0;
-    ssize_t n = reading ? read(fake.peer, fake.in + fake.in_size, sizeof fake.in - fake.in_size) : -1;
+    ssize_t n = fake_read();
     if (n == 0) {
         fake_hang_up();
         return;
