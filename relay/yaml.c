@@ -32,9 +32,18 @@ static bool fail(struct reader *r, struct place place, const char *text)
     return error_set(r->err, ERROR_CONFIG, "%s:%d:%d: %s", r->name, place.line, place.column, text);
 }
 
+/* A value that is left out stands nowhere, though libfyaml from 0.8 on says that it stands behind its colon. */
+static bool is_left_out(struct fy_node *node)
+{
+    size_t size = 0;
+    return fy_node_get_style(node) == FYNS_PLAIN && (!fy_node_get_scalar(node, &size) || size == 0);
+}
+
 static struct place place_of(struct fy_node *node, struct place otherwise)
 {
-    struct fy_token *token = fy_node_is_scalar(node) ? fy_node_get_scalar_token(node) : NULL;
+    if (!fy_node_is_scalar(node) || is_left_out(node))
+        return otherwise;
+    struct fy_token *token = fy_node_get_scalar_token(node);
     const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
     return mark ? (struct place){mark->line + 1, mark->column + 1} : otherwise;
 }

@@ -12,9 +12,12 @@
 /* Shorter than what close() may take, so that a probe under way does not hold it up. */
 #define METADATA_TIMEOUT_MS 800
 
+/* The thread and the owner meet here; who comes second frees the memory. */
+enum state { RUNNING, DONE, LEFT_ALONE };
+
 struct kafka_aside {
     pthread_t thread;
-    atomic_bool done;
+    atomic_int state;
     int wake_fd; /* our own copy: the caller may have closed its own by the time this is over */
     rd_kafka_t *rk;
     char *topic; /* NULL: destroy */
@@ -43,6 +46,12 @@ static void ask(struct kafka_aside *aside)
     rd_kafka_topic_destroy(rkt);
 }
 
+static void aside_release(struct kafka_aside *aside)
+{
+    free(aside->topic);
+    free(aside);
+}
+
 static void *run(void *arg)
 {
     struct kafka_aside *aside = arg;
@@ -53,7 +62,8 @@ static void *run(void *arg)
     else
         rd_kafka_destroy(aside->rk);
     int fd = aside->wake_fd;
-    atomic_store(&aside->done, true);
+    if (atomic_exchange(&aside->state, DONE) == LEFT_ALONE)
+        aside_release(aside);
     /* From here on the owner may be done with us: only `fd` is ours. */
     uint64_t one = 1;
     ssize_t ignored = write(fd, &one, sizeof one);
@@ -82,12 +92,6 @@ static struct kafka_aside *aside_new(rd_kafka_t *rk, const char *topic, size_t b
     return aside;
 }
 
-static void aside_release(struct kafka_aside *aside)
-{
-    free(aside->topic);
-    free(aside);
-}
-
 struct kafka_aside *kafka_aside_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
 {
     struct kafka_aside *aside = aside_new(rk, topic, 0, wake_fd);
@@ -112,7 +116,7 @@ struct kafka_aside *kafka_aside_destroy(rd_kafka_t *rk, struct kafka_aside *cons
 
 bool kafka_aside_done(struct kafka_aside *aside)
 {
-    return atomic_load(&aside->done);
+    return atomic_load(&aside->state) == DONE;
 }
 
 enum reach kafka_aside_reach(const struct kafka_aside *aside)
@@ -127,7 +131,7 @@ bool kafka_aside_answered(const struct kafka_aside *aside)
 
 static bool join_until(struct kafka_aside *aside, instant_us deadline)
 {
-    if (deadline == INSTANT_NEVER || atomic_load(&aside->done))
+    if (deadline == INSTANT_NEVER || kafka_aside_done(aside))
         return pthread_join(aside->thread, NULL) == 0;
     struct timespec until = {.tv_sec = deadline / SECOND_US, .tv_nsec = deadline % SECOND_US * 1000};
     return pthread_clockjoin_np(aside->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
@@ -137,8 +141,14 @@ void kafka_aside_free(struct kafka_aside *aside, instant_us deadline)
 {
     if (!aside)
         return;
-    if (join_until(aside, deadline))
-        aside_release(aside);
-    else
-        pthread_detach(aside->thread); /* a few hundred bytes, once, in a process that is about to end */
+    pthread_t thread = aside->thread; /* while it is ours to read */
+    int running = RUNNING;
+    bool joined = join_until(aside, deadline);
+    if (!joined && atomic_compare_exchange_strong(&aside->state, &running, LEFT_ALONE)) {
+        pthread_detach(thread);
+        return;
+    }
+    if (!joined)
+        pthread_join(thread, NULL); /* it came to its end just now */
+    aside_release(aside);
 }

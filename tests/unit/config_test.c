@@ -265,7 +265,7 @@ START_TEST(missing_file_is_told_by_its_name)
     struct error err;
     ck_assert_ptr_null(config_load("/nonexistent/pgcourier.yaml", &err));
     ck_assert_str_eq(err.text, "/nonexistent/pgcourier.yaml: cannot open: No such file or directory");
-    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+    ck_assert_int_eq(err.kind, ERROR_CONFIG);
 }
 END_TEST
 
