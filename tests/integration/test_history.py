@@ -70,7 +70,8 @@ def test_duplicates_are_counted_against_what_was_in_flight():
     assert kinds(1, 2, 1, 3, 4, 5, 6, 5, 6, 7, faults=faults) == set()
     assert kinds(1, 2, 1, 2, 3, 4, 5, 6, 7, faults=faults) == {"duplicate"}
     assert kinds(1, 2, 3, 4, 5, 6, 4, 5, 6, 7, 7, faults=faults) == {"duplicate"}
-    assert History(EVENTS, receipts(1, 2, 1, 3, 4, 5, 6, 5, 6, 7), faults).duplicates == 3
+    history = History(EVENTS, receipts(1, 2, 1, 3, 4, 5, 6, 5, 6, 7), faults)
+    assert history.duplicates == 3 and history.duplicates_by_fault == [1, 2]
 
 
 def test_a_redelivered_prefix_does_not_count_as_disorder_and_a_skipped_event_still_does():

@@ -2,7 +2,7 @@
 
     history = History(events, receipts, faults=[Fault("SIGKILL", receipts=812, in_flight=64)])
     history.check()            # raises HistoryError with the offending keys' histories
-    history.duplicates         # how many receipts were extra
+    history.duplicates         # how many receipts were extra, and duplicates_by_fault: after which fault they came
 
 It knows nothing of relays or sinks; what it demands is the contract of DESIGN.md:
 
@@ -64,6 +64,7 @@ class History:
         self.faults = list(faults)
         self.dead = set(dead)
         self.duplicates = 0
+        self.duplicates_by_fault = [0] * len(self.faults)
         self.problems = []
         self._walk(self._by_key())
 
@@ -78,17 +79,17 @@ class History:
 
     def _walk(self, lanes):
         received, done = set(), set(self.dead)
-        faults, allowed = list(self.faults), 0
+        past = 0  # faults that have happened
         for number, (event_id, key) in enumerate(self.receipts):
-            while faults and faults[0].receipts <= number:
-                allowed += faults.pop(0).in_flight
+            while past < len(self.faults) and self.faults[past].receipts <= number:
+                past += 1
             if event_id not in self.keys:
                 self._problem("phantom", key, f"event {event_id} was received and never committed")
             elif self.keys[event_id] != key:
                 self._problem("phantom", self.keys[event_id],
                               f"event {event_id} of key {self.keys[event_id]!r} was received under key {key!r}")
             elif event_id in received:
-                self._count_duplicate(event_id, key, allowed)
+                self._count_duplicate(event_id, key, past)
             else:
                 self._check_order(event_id, key, lanes[key], done)
                 received.add(event_id)
@@ -96,9 +97,12 @@ class History:
         for event_id in sorted(self.keys.keys() - done):
             self._problem("lost", self.keys[event_id], f"event {event_id} was committed and never received")
 
-    def _count_duplicate(self, event_id, key, allowed):
+    def _count_duplicate(self, event_id, key, past):
         self.duplicates += 1
-        if allowed == 0:
+        if past > 0:
+            self.duplicates_by_fault[past - 1] += 1
+        allowed = sum(fault.in_flight for fault in self.faults[:past])
+        if past == 0:
             self._problem("duplicate", key, f"event {event_id} was received again, and nothing had gone wrong")
         elif self.duplicates > allowed:
             self._problem("duplicate", key, f"event {event_id} is extra delivery number {self.duplicates};"

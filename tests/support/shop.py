@@ -82,13 +82,18 @@ class Shop:
         for one in running:
             one.result()
 
-    def config(self, sink, **queue):
+    def config(self, sink, application_name="pgcourier", **queue):
         """A configuration with one sink, given as the inside of a YAML mapping, and more settings of the queue."""
         lines = [f"    {name}: {value}\n" for name, value in queue.items()]
-        return CONFIG.format(dsn=self.db.dsn, sink=sink) + "".join(lines)
+        return CONFIG.format(dsn=f"{self.db.dsn} application_name={application_name}", sink=sink) + "".join(lines)
 
     def left(self):
         return self.db.value("select count(*) from public.events")
+
+    def settled(self):
+        """How many of the journal's events have left the table."""
+        left = self.left()
+        return len(self.journal) - left
 
     def archived(self):
         return self.db.value("select count(*) from outbox.archive")

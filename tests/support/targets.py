@@ -10,6 +10,7 @@ import json
 import os
 
 from tests.support.history import Receipt
+from tests.support.http_receiver import Reply
 
 
 class FileTarget:
@@ -20,7 +21,7 @@ class FileTarget:
         self.queue = {"destination": "orders"}
 
     def sink(self, **options):
-        return _settings({"type": "file", "path": self.path, "sync": "false", **options})
+        return _settings({"type": "file", "path": self.path, **options})
 
     def _lines(self):
         if not os.path.exists(self.path):
@@ -65,19 +66,39 @@ class RedisTarget:
 
 
 class HttpTarget:
-    """A receiver that answers 200."""
+    """A receiver that answers 200, but for the keys in `refused_keys`, which get `refusal`."""
 
     def __init__(self, receiver):
         self.receiver = receiver
         receiver.keep_bodies = False
         self.queue = {}
+        self.refused_keys = set()
+        self.refusal = Reply(500)
+        self._refused = set()
+        receiver.rule(lambda request: request.headers.get("event-key") in self.refused_keys, self._refuse)
+
+    def _refuse(self, request):
+        self._refused.add(request.number)
+        return self.refusal
 
     def sink(self, **options):
         return _settings({"type": "http", "url": self.receiver.url + "/in", **options})
 
     def receipts(self):
         return [Receipt(int(request.headers["event-id"]), request.headers.get("event-key"))
-                for request in self.receiver.requests]
+                for request in list(self.receiver.requests) if request.number not in self._refused]
+
+    def requests_of(self, key):
+        """The ids that were sent under the key, refused or not."""
+        return [int(request.headers["event-id"]) for request in list(self.receiver.requests)
+                if request.headers.get("event-key") == key]
+
+    def received_at(self):
+        """{id: time.monotonic()} of the first request for each event."""
+        times = {}
+        for request in list(self.receiver.requests):
+            times.setdefault(int(request.headers["event-id"]), request.received_at)
+        return times
 
     def count(self):
         return len(self.receiver.requests)
