@@ -1,0 +1,207 @@
+"""One key among a thousand that its receiver refuses or keeps waiting: only that key waits."""
+
+import json
+import random
+import re
+import statistics
+import time
+
+import pytest
+
+from tests.support.history import History
+from tests.support.process import wait_until
+from tests.support.servers import Reply, run_command
+from tests.support.shop import Shop
+from tests.support.targets import HttpTarget
+
+KEYS = 1000
+BAD = 500  # the one key
+ATTEMPTS = 4
+RETRY = f"{{ base: 40ms, max: 160ms, attempts: {ATTEMPTS}, on_exhausted: %s }}"
+
+
+class Stage:
+    """A thousand orders with three events each, a receiver, and relays that deliver to it."""
+
+    def __init__(self, db, relay, http):
+        self.db = db
+        self.relay = relay
+        self.target = HttpTarget(http)
+        self.shop = Shop(db, orders=KEYS)
+        self.started = []
+
+    def start(self, relays=1, sink=None, **queue):
+        config = self.shop.config(self.target.sink(**(sink or {})), **queue)
+        self.started += [self.relay(config) for _ in range(relays)]
+        return self
+
+    def insert_backlog(self):
+        keys = [number % KEYS + 1 for number in range(3 * KEYS)]
+        self.shop.insert(keys)
+
+    def bad_ids(self):
+        return [event.id for event in self.shop.journal if event.key == str(BAD)]
+
+    def waiting_keys(self):
+        return {key for key, in self.db.query("select distinct order_id from public.events")}
+
+    def wait_for_the_others(self, timeout_s=60):
+        """Until only the bad key has rows, if any."""
+        wait_until(lambda: self.waiting_keys() <= {BAD}, timeout_s, "the rows of the other keys to be gone")
+
+    def latencies(self, seconds, per_second=100, seed=1):
+        """Commits events of other keys at a steady rate and returns how long each took to arrive, in seconds."""
+        rng, committed, connection = random.Random(seed), {}, self.db.connect()
+        start = time.monotonic()
+        for number in range(int(seconds * per_second)):
+            time.sleep(max(0.0, start + number / per_second - time.monotonic()))
+            key = rng.choice([BAD - 1, BAD + 1, rng.randint(1, BAD - 1), rng.randint(BAD + 1, KEYS)])
+            (event,) = self.shop.insert([key], connection)
+            committed[event.id] = time.monotonic()
+        connection.close()
+        last = list(committed)
+        wait_until(lambda: committed.keys() <= self.target.received_at().keys(), 60, f"events {last[0]} to {last[-1]}")
+        arrived = self.target.received_at()
+        return [max(0.0, arrived[event_id] - at) for event_id, at in committed.items()]
+
+    def dead(self, *arguments):
+        done = run_command("dead", *arguments, "-c", self.started[0].config_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def stop(self):
+        assert [one.stop() for one in self.started] == [0] * len(self.started)
+
+
+@pytest.fixture
+def stage(db, relay, http):
+    return Stage(db, relay, http)
+
+
+def summary(name, latencies):
+    ordered = sorted(latencies)
+    text = f"p50 {ordered[len(ordered) // 2] * 1e3:.1f} ms, p99 {ordered[len(ordered) * 99 // 100] * 1e3:.1f} ms"
+    print(f"{name}: {text}, max {ordered[-1] * 1e3:.1f} ms of {len(ordered)}")
+
+
+def assert_unaffected(latencies, without):
+    """Far from what the bad key waits for, which is seconds; near to what it is without that key."""
+    summary("without the bad key", without)
+    summary("with it", latencies)
+    assert max(latencies) < max(1.0, 2 * max(without))
+    assert statistics.median(latencies) < 2 * statistics.median(without) + 0.05
+
+
+# What the receiver answers, and how many requests that costs: a refusal needs no second try.
+REFUSALS = [(500, ATTEMPTS), (422, 1)]
+
+
+@pytest.mark.parametrize("status, attempts", REFUSALS)
+def test_a_poisonous_key_goes_to_the_dead_letters_and_comes_back_in_order(stage, status, attempts):
+    stage.target.refusal = Reply(status)
+    stage.target.refused_keys = {str(BAD)}
+    stage.insert_backlog()
+    stage.start(retry=RETRY % "dead_letter")
+    wait_until(lambda: stage.shop.left() == 0, 60, "the table to be empty")
+    bad = stage.bad_ids()
+    assert stage.target.requests_of(str(BAD)) == [event_id for event_id in bad for _ in range(attempts)]
+    assert stage.db.query("select event_id, attempts from outbox.dead order by event_id") == [(e, attempts) for e in bad]
+    History(stage.shop.journal, stage.target.receipts(), dead=bad).check()
+    assert all(str(status) in row["reason"] for row in json.loads(stage.dead("list", "--json")))
+
+    stage.target.refused_keys = set()
+    assert "retried 3 dead letters" in stage.dead("retry", "--key", str(BAD))
+    wait_until(lambda: stage.shop.left() == 0, 20, "the retried events to be delivered")
+    stage.stop()
+    assert stage.target.requests_of(str(BAD))[-3:] == bad
+    # Nothing was late after all: no later event of the key had been delivered before them.
+    History(stage.shop.journal, stage.target.receipts()).check()
+    assert stage.db.value("select count(*) from outbox.dead") + stage.db.value("select count(*) from outbox.parked") == 0
+
+
+@pytest.mark.parametrize("status, attempts", REFUSALS)
+def test_a_poisonous_key_is_parked_until_it_is_opened_and_then_delivered_in_order(stage, status, attempts):
+    stage.target.refusal = Reply(status)
+    stage.target.refused_keys = {str(BAD)}
+    stage.insert_backlog()
+    stage.start(relays=2, retry=RETRY % "park")
+    stage.wait_for_the_others()
+    closed = "select event_id, attempts from outbox.parked where next_at = 'infinity'"
+    wait_until(lambda: stage.db.query(closed), 20, "the key to be closed")
+    stage.shop.insert([BAD, BAD - 1, BAD])
+    stage.wait_for_the_others()
+    bad = stage.bad_ids()
+    assert stage.db.query(closed) == [(bad[0], attempts)]
+    assert stage.target.requests_of(str(BAD)) == [bad[0]] * attempts
+    assert stage.waiting_keys() == {BAD}
+
+    stage.target.refused_keys = set()
+    assert "opened 1 closed key" in stage.dead("retry", "--key", str(BAD))
+    wait_until(lambda: stage.shop.left() == 0, 20, "the opened key to be delivered")
+    stage.stop()
+    assert stage.target.requests_of(str(BAD))[attempts:] == bad
+    History(stage.shop.journal, stage.target.receipts()).check()
+    assert stage.db.value("select count(*) from outbox.dead") + stage.db.value("select count(*) from outbox.parked") == 0
+
+
+def test_the_other_keys_do_not_notice_a_poisonous_one(stage):
+    stage.insert_backlog()
+    stage.start(retry="{ base: 2s, max: 2s, attempts: 1000 }")
+    stage.wait_for_the_others()
+    without = stage.latencies(2)
+    stage.target.refused_keys = {str(BAD)}
+    stage.shop.insert([BAD, BAD])
+    wait_until(lambda: stage.db.value("select max(attempts) from outbox.parked") is not None, 20, "the key to wait")
+    assert_unaffected(stage.latencies(3), without)
+    stage.target.refused_keys = set()
+    wait_until(lambda: stage.shop.left() == 0, 20, "the key to come out of it")
+    stage.stop()
+    History(stage.shop.journal, stage.target.receipts()).check()
+
+
+def test_retries_count_and_back_off(stage):
+    """Attempts go up by one; each wait is below base x 2^(attempt - 1) and below max."""
+    stage.target.refused_keys = {str(BAD)}
+    (bad, _) = stage.shop.insert([BAD, BAD + 1])
+    stage.start(retry="{ base: 40ms, max: 200ms, attempts: 8 }")
+    wait_until(lambda: stage.shop.left() == 0, 30, "the event to be given up")
+    stage.stop()
+    assert stage.target.requests_of(str(BAD)) == [bad.id] * 8
+    lines = " ".join(stage.started[0].logged(rf"delivery.retry .*key={BAD} "))
+    assert [int(attempt) for attempt in re.findall(r"attempt=(\d+)", lines)] == list(range(1, 8))
+    waits = [int(wait) for wait in re.findall(r"wait_ms=(\d+)", lines)]
+    assert all(wait <= min(200, 40 * 2 ** number) for number, wait in enumerate(waits)), waits
+    assert sum(waits) > 0
+
+
+# How the slow key's neighbours are spread over claims and relays.
+CLAIMS = {
+    "all in one claim": (1, {"connections": 1, "keys_per_claim": 2000}),
+    "claims as by default, two relays": (2, {}),
+}
+
+
+@pytest.mark.parametrize("hang_s", [5, pytest.param(20, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("spread", CLAIMS)
+def test_the_other_keys_do_not_notice_a_slow_one(stage, spread, hang_s):
+    relays, queue = CLAIMS[spread]
+    stage.start(relays, sink={"timeout": "60s"}, **queue)
+    stage.insert_backlog()
+    wait_until(lambda: stage.shop.left() == 0, 60, "the first backlog to be delivered")
+    without = stage.latencies(2)
+
+    stage.target.receiver.rule(lambda request: request.headers.get("event-key") == str(BAD), Reply(delay_s=hang_s), times=1)
+    stage.insert_backlog()
+    started_at = time.monotonic()
+    stage.wait_for_the_others()
+    settled_at = time.monotonic()
+    delivered_at = max(stage.target.received_at().values())
+    latencies = stage.latencies(hang_s - 2 - (settled_at - started_at))
+    assert_unaffected(latencies, without)
+    assert stage.target.receiver.in_flight == 1, "the slow request ended too early for the test to mean anything"
+    stage.wait_for_the_others(1.0)
+    print(f"the others' rows were gone {(settled_at - delivered_at) * 1e3:.0f} ms after the last of them arrived")
+    assert settled_at - delivered_at < 1.0
+    wait_until(lambda: stage.shop.left() == 0, hang_s + 20, "the slow key to be delivered")
+    stage.stop()
+    History(stage.shop.journal, stage.target.receipts()).check()
