@@ -12,9 +12,10 @@
 #ifndef ORDERING_ORDERING_H
 #define ORDERING_ORDERING_H
 
-#include "ordering/batch.h"
 #include "ordering/scan.h"
+#include "relay/base/arena.h"
 #include "relay/base/clock.h"
+#include "relay/base/event.h"
 #include "relay/base/statement.h"
 
 #include <libpq-fe.h>
@@ -50,9 +51,22 @@ struct claim_plan {
     int64_t locked;                 /* locks taken by this claim */
     int64_t rows, rows_limit;       /* events returned and asked for */
     int64_t key_limit;              /* events of one key asked for */
-    const struct span *missed_keys; /* locked elsewhere; in the batch's arena */
+    const struct span *missed_keys; /* locked elsewhere; in the intake's arena */
     size_t missed_key_count;
-    bool truncated; /* rows_limit or the batch's bytes cut the answer short */
+    size_t events;  /* the relay's word to claim_done(): events it has taken, */
+    bool spilled;   /* and whether it had no room for others */
+    bool truncated; /* claim_done()'s answer: keys were locked and not all of their events returned */
+};
+
+/* Where the relay wants what a claim returns. */
+struct claim_intake {
+    struct arena *arena; /* lives as long as the claim's events */
+    void *to;
+    /* Takes a copy of `event`; `waited`: its key has an entry in outbox.parked. False and *err when it comes out of
+     * order: the claim must not be delivered. */
+    bool (*event)(void *to, const struct event *event, bool waited, struct error *err);
+    /* A key, or an event without one, that waited for event `id` and has no event any more. */
+    void (*gone)(void *to, struct span key, int64_t id);
 };
 
 struct settle_failure {
@@ -86,12 +100,10 @@ struct ordering_type {
     /* Fills ret[0..result) with the statements of a claim, to be run inside an open READ COMMITTED transaction. */
     size_t (*claim)(struct ordering *o, const struct claim_request *request, instant_us now, struct arena *arena,
                     struct statement *ret, struct claim_plan *ret_plan);
-    /* Reads one result (with by_row: one row) of statement `index` into the batch. */
-    bool (*claimed)(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res, struct batch *batch,
-                    struct error *err);
-    /* Sets plan->truncated. */
-    void (*claim_done)(struct ordering *o, struct claim_plan *plan, struct batch *batch, int64_t took_us,
-                       instant_us now);
+    /* Reads one result (with by_row: one row) of statement `index` into the intake. */
+    bool (*claimed)(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
+                    const struct claim_intake *intake, struct error *err);
+    void (*claim_done)(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now);
     /* The claim failed or was lost: what it covered is looked at again. */
     void (*claim_failed)(struct ordering *o, const struct claim_plan *plan);
 

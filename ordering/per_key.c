@@ -127,7 +127,8 @@ static struct span get_span(const PGresult *res, int row, int column)
     return (struct span){PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column)};
 }
 
-static bool read_locks(struct claim_plan *plan, const PGresult *res, struct batch *batch, struct error *err)
+static bool read_locks(struct claim_plan *plan, const PGresult *res, const struct claim_intake *intake,
+                       struct error *err)
 {
     if (PQnfields(res) != 9 || PQntuples(res) < 1)
         return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
@@ -143,10 +144,10 @@ static bool read_locks(struct claim_plan *plan, const PGresult *res, struct batc
     if (get_bigint(res, 0, 3, &id) && get_bigint(res, 0, 4, &report->missed.hi))
         report->missed.lo = id;
     get_bigint(res, 0, 5, &plan->locked);
-    struct span *missed = arena_array(batch->arena, (size_t)PQntuples(res), sizeof *missed);
+    struct span *missed = arena_array(intake->arena, (size_t)PQntuples(res), sizeof *missed);
     for (int row = 0; row < PQntuples(res); row++)
         if (!PQgetisnull(res, row, 8))
-            missed[plan->missed_key_count++] = arena_copy(batch->arena, get_span(res, row, 8));
+            missed[plan->missed_key_count++] = arena_copy(intake->arena, get_span(res, row, 8));
     plan->missed_keys = missed;
     return true;
 }
@@ -169,14 +170,15 @@ enum event_column {
 
 #define EXTRA_MAX 64
 
-static bool read_event(const struct per_key *pk, const PGresult *res, int row, struct batch *batch, struct error *err)
+static bool read_event(const struct per_key *pk, const PGresult *res, int row, const struct claim_intake *intake,
+                       struct error *err)
 {
     struct span extra[EXTRA_MAX];
     struct event event = {.payload_kind = pk->options.payload_kind, .attempt = 1, .columns = extra};
     int64_t head;
     bool waited = get_bigint(res, row, EVENT_HEAD, &head);
     if (waited && PQgetisnull(res, row, EVENT_ID)) {
-        batch_add_gone(batch, get_span(res, row, EVENT_GONE), head);
+        intake->gone(intake->to, get_span(res, row, EVENT_GONE), head);
         return true;
     }
     if (!get_bigint(res, row, EVENT_ID, &event.id))
@@ -199,46 +201,31 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, s
         memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
         event.attempt = be32toh(attempts) + 1;
     }
-    if (!batch_add(batch, &event, pk->options.extra_columns, err))
-        return false;
-    if (waited && batch->lanes_end)
-        batch->lanes_end->waited = batch->lanes_end->waited || span_equal(batch->lanes_end->key, event.key);
-    return true;
+    return intake->event(intake->to, &event, waited, err);
 }
 
 static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
-                            struct batch *batch, struct error *err)
+                            const struct claim_intake *intake, struct error *err)
 {
     const struct per_key *pk = (const struct per_key *)o;
     if (index == CLAIM_LOCK)
-        return read_locks(plan, res, batch, err);
+        return read_locks(plan, res, intake, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
-        if (!read_event(pk, res, row, batch, err))
+        if (!read_event(pk, res, row, intake, err))
             return false;
     }
     return true;
 }
 
-static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *batch)
-{
-    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->key.data && (int64_t)lane->count >= plan->key_limit)
-            lane->more = true;
-    if (plan->rows >= plan->rows_limit && batch->lanes_end && batch->lanes_end->key.data)
-        batch->lanes_end->more = true;
-}
-
-static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, struct batch *batch, int64_t took_us,
-                               instant_us now)
+static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now)
 {
     struct per_key *pk = (struct per_key *)o;
     struct scan_report report = plan->report;
-    report.found = batch->event_count > 0;
+    report.found = plan->events > 0;
     scan_seen(&pk->scan, &plan->scan, &report, took_us, now);
-    mark_unfinished_keys(plan, batch);
     bool full = plan->rows >= plan->rows_limit;
-    plan->truncated = full || batch->spilled;
+    plan->truncated = full || plan->spilled;
     if (plan->truncated) {
         /* Some keys were locked and none of their events returned. */
         scan_failed(&pk->scan, &plan->scan);
@@ -247,7 +234,7 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, stru
         if (report.seen_max > plan->scan.fresh_above)
             scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
     }
-    if (batch->spilled)
+    if (plan->spilled)
         pk->rows_limit = pk->rows_limit > 1 ? pk->rows_limit / 2 : 1;
     else if (full && pk->rows_limit < ROWS_MAX)
         pk->rows_limit *= 2;
@@ -380,7 +367,7 @@ static void per_key_probed(struct ordering *o, size_t index, const PGresult *res
             pk->horizon.drawn = pk->scan.top; /* the greatest visible id falls when it is delivered */
     } else if (index == PROBE_HOLDERS) {
         for (int row = 0; row < PQntuples(res) && pk->horizon.holder_count <= SCAN_HOLDERS_MAX; row++)
-            pk->holders[pk->horizon.holder_count++] = key_hash(get_span(res, row, 0));
+            pk->holders[pk->horizon.holder_count++] = span_hash(get_span(res, row, 0));
         if (pk->horizon.drawn < pk->scan.settled)
             pk->floor = SCAN_ID_MIN; /* see scan_horizon() */
         scan_horizon(&pk->scan, &pk->horizon);

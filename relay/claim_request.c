@@ -86,7 +86,7 @@ void claim_follow_again(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     for (size_t i = 0; i < claim->followed_count; i++) {
         struct span key = claim->followed[i];
-        if (!has_lane(claim->arriving, key) && !keyset_put(&queue->follow, key, key_hash(key), now, NULL))
+        if (!has_lane(claim->arriving, key) && !keyset_put(&queue->follow, key, span_hash(key), now, NULL))
             queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
     }
 }
@@ -124,7 +124,7 @@ void claim_follow_missed(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     for (size_t i = 0; i < claim->plan.missed_key_count; i++) {
         struct span key = claim->plan.missed_keys[i];
-        uint64_t hash = key_hash(key);
+        uint64_t hash = span_hash(key);
         struct lane *lost = find_lane(queue->orphans, key, hash);
         if (lost)
             lost->more = true;
@@ -163,4 +163,12 @@ bool claim_has_followed(const struct claim *claim)
             return true;
     }
     return false;
+}
+
+size_t claim_count_followed(const struct claim *claim)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < claim->queue->follow.count; i++)
+        n += claim->queue->follow.entries[i].owner == claim;
+    return n;
 }

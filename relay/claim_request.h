@@ -26,4 +26,7 @@ void claim_forget_held(struct claim *claim); /* its transaction has ended */
 /* Some followed key can be claimed by this claim now. */
 bool claim_has_followed(const struct claim *claim);
 
+/* Followed keys that this claim already holds the locks of. */
+size_t claim_count_followed(const struct claim *claim);
+
 #endif

@@ -179,7 +179,7 @@ static bool breaks_again(struct outlet *outlet, const struct item *item, instant
         again =
             span_equal(outlet->suspects.entries[i].key, key) && outlet->last_ack_at > outlet->suspects.entries[i].at;
     keyset_expire(&outlet->suspects, now - SUSPECT_US);
-    return !keyset_put(&outlet->suspects, key, key_hash(key), now, NULL) ? false : again;
+    return !keyset_put(&outlet->suspects, key, span_hash(key), now, NULL) ? false : again;
 }
 
 static void take_failure(struct outlet *outlet, struct item *item, instant_us now)

@@ -7,6 +7,7 @@
 
 #include "ordering/ordering.h"
 #include "relay/base/log.h"
+#include "relay/batch.h"
 #include "relay/circuit.h"
 #include "relay/config.h"
 #include "relay/db.h"

@@ -78,7 +78,7 @@ void report_disconnected(const struct queue *queue, const char *connection, cons
 
 void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told)
 {
-    uint64_t cause = key_hash(span_of(err->text));
+    uint64_t cause = span_hash(span_of(err->text));
     if (cause == *told)
         return;
     *told = cause;

@@ -2,7 +2,7 @@
 #ifndef RELAY_SETTLE_RULE_H
 #define RELAY_SETTLE_RULE_H
 
-#include "ordering/batch.h"
+#include "relay/batch.h"
 #include "relay/config.h"
 
 enum blame { BLAME_EVENT, BLAME_DESTINATION };

@@ -63,12 +63,12 @@ static struct lane *lost_lane(struct claim *claim, const char *key)
 
 static void follow(const char *key, const struct claim *owner)
 {
-    ck_assert(keyset_put(&stage.queue.follow, span_of(key), key_hash(span_of(key)), 0, owner));
+    ck_assert(keyset_put(&stage.queue.follow, span_of(key), span_hash(span_of(key)), 0, owner));
 }
 
 static void avoid(const char *key, instant_us until)
 {
-    ck_assert(keyset_put(&stage.queue.avoid, span_of(key), key_hash(span_of(key)), until, NULL));
+    ck_assert(keyset_put(&stage.queue.avoid, span_of(key), span_hash(span_of(key)), until, NULL));
 }
 
 static bool has(const struct span *keys, size_t count, const char *key)
@@ -194,7 +194,7 @@ START_TEST(key_that_another_claim_of_ours_has_is_followed_by_that_claim)
     ck_assert(lane->more);
     ck_assert_uint_eq(stage.queue.follow.count, 0);
     /* Settled ahead of its claim's end: the lock is still there. */
-    ck_assert(keyset_put(&claims[1].held, span_of("b"), key_hash(span_of("b")), 0, NULL));
+    ck_assert(keyset_put(&claims[1].held, span_of("b"), span_hash(span_of("b")), 0, NULL));
     miss(&claims[0], "b");
     ck_assert_uint_eq(stage.queue.follow.count, 1);
     ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[1]);

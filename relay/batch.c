@@ -1,4 +1,4 @@
-#include "ordering/batch.h"
+#include "relay/batch.h"
 
 #include <inttypes.h>
 
@@ -16,14 +16,6 @@ void batch_free(struct batch *batch)
 {
     if (batch)
         arena_free(batch->arena);
-}
-
-uint64_t key_hash(struct span key)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < key.size; i++)
-        hash = (hash ^ (unsigned char)key.data[i]) * UINT64_C(0x100000001b3);
-    return hash;
 }
 
 static size_t event_bytes(const struct event *event, size_t extra_columns)
@@ -47,7 +39,7 @@ static struct lane *lane_add(struct batch *batch, struct span key)
 {
     struct lane *lane = arena_alloc(batch->arena, sizeof *lane);
     lane->key = arena_copy(batch->arena, key);
-    lane->hash = key_hash(key);
+    lane->hash = span_hash(key);
     lane->batch = batch;
     if (batch->lanes_end)
         batch->lanes_end->next = lane;

@@ -1,9 +1,9 @@
-/* ordering/batch.h -- the events of one claim, in lanes.
+/* relay/batch.h -- the events of one claim, in lanes.
  *
  * A lane holds the claimed events of one key, oldest first; an event without a key has a lane of its own. Everything
  * in a batch lives in its arena and goes with it. */
-#ifndef ORDERING_BATCH_H
-#define ORDERING_BATCH_H
+#ifndef RELAY_BATCH_H
+#define RELAY_BATCH_H
 
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
@@ -94,8 +94,5 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
 /* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without
  * events, so that its wait is settled too. */
 void batch_add_gone(struct batch *batch, struct span key, int64_t id);
-
-/* FNV-1a, for hash tables of keys. */
-uint64_t key_hash(struct span key);
 
 #endif

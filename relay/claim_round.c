@@ -1,0 +1,346 @@
+#include "relay/claim_round.h"
+
+#include "relay/claim_request.h"
+#include "relay/deliver.h"
+#include "relay/report.h"
+#include "relay/round.h"
+#include "relay/settle.h"
+#include "sql_text.h"
+
+static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_us now, struct error *err)
+{
+    struct queue *queue = claim->queue;
+    const struct claim_request *request = claim_request_make(claim, holding, keys, now);
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    size_t n =
+        queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
+    claim->round.claim = true;
+    claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
+    for (size_t i = 0; i < n; i++)
+        if (!db_send(claim->db, &statements[i], err))
+            return false;
+    return true;
+}
+
+static void reset_poll(struct queue *queue)
+{
+    queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
+    queue->metrics.claims++;
+}
+
+void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
+{
+    struct error err;
+    struct round *round = &claim->round;
+    round_begin(round);
+    claim->sent_at = now;
+    bool ok = !job || round_add_settlement(round, claim->db, claim->queue->ordering, job, &err);
+    round->job = job;
+    round->commit = commit;
+    ok = ok && (!commit || db_send_sql(claim->db, "commit", &err));
+    if (keys > 0) {
+        bool begin = commit || !claim->in_transaction;
+        round->begin = begin;
+        ok = ok && (!begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
+             send_claim(claim, !begin, keys, now, &err);
+        reset_poll(claim->queue);
+    }
+    ok = ok && db_end_round(claim->db, &err);
+    claim->in_transaction = true;
+    claim->state = CLAIM_BUSY;
+    if (!ok)
+        db_drop(claim->db, false, err.text);
+}
+
+static void start_rollback(struct claim *claim)
+{
+    struct error err;
+    round_begin(&claim->round);
+    claim->state = CLAIM_ROLLBACK;
+    if (!db_send_sql(claim->db, "rollback", &err) || !db_end_round(claim->db, &err))
+        db_drop(claim->db, false, err.text);
+}
+
+/* The locks are gone: nothing more of what they covered is sent. */
+static void lose_batches(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    size_t events = 0, in_flight = 0;
+    while (claim->batches) {
+        struct batch *batch = claim->batches;
+        claim->batches = batch->next;
+        batch->lost = true;
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+            events += lane->state < LANE_SETTLED ? lane->count : 0;
+            in_flight += lane->in_flight;
+            if (lane->state < LANE_FINISHED)
+                deliver_stop(lane, 0, now);
+        }
+        batch->next = queue->orphans;
+        queue->orphans = batch;
+    }
+    claim->in_transaction = false;
+    claim_forget_held(claim);
+    if (events > 0) {
+        queue->metrics.lost++;
+        report_lost(queue, events, in_flight);
+    }
+}
+
+static void give_up_arriving(struct claim *claim, instant_us now)
+{
+    if (!claim->round.claim || !claim->arriving)
+        return;
+    struct queue *queue = claim->queue;
+    claim_follow_again(claim, now);
+    queue->ordering->type->claim_failed(queue->ordering, &claim->plan);
+    batch_free(claim->arriving);
+    claim->arriving = NULL;
+}
+
+static void back_off(struct claim *claim, const struct sqlstate_rule *rule, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    claim->failures++;
+    claim->retry_at = now + backoff_delay_us(&claim_backoff, claim->failures, &queue->rng);
+    queue->poll_at = instant_min(queue->poll_at, claim->retry_at);
+    if (!rule)
+        return;
+    if (rule->remedy == DB_SHRINK && queue->key_limit > 1)
+        queue->key_limit /= 2;
+    if (rule->remedy == DB_RECONNECT || rule->remedy == DB_UNPREPARED)
+        db_drop(claim->db, rule->remedy == DB_UNPREPARED, claim->round.error.text);
+}
+
+static size_t statements_before_claim(const struct round *round)
+{
+    return round->settle_count + round->commit + round->begin;
+}
+
+static void round_failed(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    bool committed = round->commit && round_reached(round, round->settle_count + 1);
+    if (committed) {
+        if (round->job)
+            settle_commit(queue, round->job, now);
+        settle_free_batches(&claim->batches);
+        report_claim_failed(queue, &round->error);
+    } else {
+        if (round->job)
+            settle_abort(round->job);
+        if (round->job)
+            report_settle_failed(queue, &round->error);
+        else
+            report_claim_failed(queue, &round->error);
+    }
+    round->job = NULL;
+    give_up_arriving(claim, now);
+    back_off(claim, round->rule, now);
+    round_done(round);
+    lose_batches(claim, now);
+    start_rollback(claim);
+}
+
+static void plan_next_poll(struct queue *queue, bool found, instant_us now)
+{
+    const struct queue_config *config = queue->config;
+    queue->work_known = found;
+    if (found) {
+        queue->idle_us = config->poll_min_us;
+    } else {
+        queue->metrics.empty_claims++;
+        queue->idle_us = queue->idle_us * 2 > config->poll_max_us ? config->poll_max_us : queue->idle_us * 2;
+    }
+    int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(queue->idle_us / 4 + 1));
+    queue->poll_at = now + queue->idle_us - jitter;
+}
+
+/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
+ * settled at that time? */
+static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
+{
+    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
+        return false;
+    if (!lane->key.data)
+        return !orphan->key.data && lane->last->event.id == orphan->last->event.id;
+    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
+}
+
+/* A claim of ours that was on its way when another one was lost may have got the other's keys. We know better than
+ * the table what became of their events, so these lanes are given back. */
+static void drop_orphaned(const struct queue *queue, struct batch *arriving, instant_us sent_at, instant_us now)
+{
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
+            for (struct lane *lane = arriving->lanes; lane; lane = lane->next)
+                if (is_orphaned(lane, orphan, sent_at))
+                    deliver_stop(lane, 0, now);
+}
+
+/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. */
+static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->key.data && (int64_t)lane->count >= plan->key_limit)
+            lane->more = true;
+    if (plan->rows >= plan->rows_limit && batch->lanes_end && batch->lanes_end->key.data)
+        batch->lanes_end->more = true;
+}
+
+static void take_arriving(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct batch *batch = claim->arriving;
+    bool found = batch->lane_count > 0;
+    claim->plan.events = batch->event_count;
+    claim->plan.spilled = batch->spilled;
+    queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
+    mark_unfinished_keys(&claim->plan, batch);
+    report_claimed(claim, batch, now - claim->sent_at);
+    if (claim->plan.truncated)
+        claim_follow_again(claim, now);
+    claim->arriving = NULL;
+    claim_follow_missed(claim, now);
+    plan_next_poll(queue, found, now);
+    if (queue->key_limit < queue->config->keys_per_claim)
+        queue->key_limit++;
+    if (!found) {
+        batch_free(batch);
+        return;
+    }
+    drop_orphaned(queue, batch, claim->sent_at, now);
+    batch->claimed_at = now;
+    batch->next = claim->batches;
+    claim->batches = batch;
+    batch->arrived_next = queue->arrived;
+    queue->arrived = batch;
+    if (!claim->round.begin)
+        claim_note_held(claim);
+}
+
+static void round_succeeded(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    claim->failures = 0;
+    if (round->job)
+        settle_commit(queue, round->job, now);
+    round->job = NULL;
+    settle_free_batches(&claim->batches);
+    if (round->commit) {
+        claim->in_transaction = round->begin;
+        claim_forget_held(claim);
+    }
+    if (round->begin)
+        claim->began_at = now;
+    if (round->claim)
+        take_arriving(claim, now);
+    round_done(round);
+    claim->state = CLAIM_IDLE;
+}
+
+static bool take_event(void *to, const struct event *event, bool waited, struct error *err)
+{
+    struct batch *batch = to;
+    const struct claim *claim = batch->owner;
+    if (!batch_add(batch, event, claim->queue->table->extra_count, err))
+        return false;
+    struct lane *lane = batch->lanes_end;
+    if (waited && lane)
+        lane->waited = lane->waited || span_equal(lane->key, event->key);
+    return true;
+}
+
+static void take_gone(void *to, struct span key, int64_t id)
+{
+    batch_add_gone(to, key, id);
+}
+
+static void take_result(struct claim *claim, const struct db_result *result)
+{
+    struct round *round = &claim->round;
+    struct ordering *ordering = claim->queue->ordering;
+    if (!round_take(round, result->index, result->res) || round->failed)
+        return;
+    if (result->index < round->settle_count) {
+        ordering->type->settled(ordering, &round->job->settlement, result->index, result->res, &round->job->missing);
+        return;
+    }
+    size_t first = statements_before_claim(round);
+    if (!round->claim || result->index < first)
+        return;
+    struct claim_intake intake = {
+        .arena = claim->arriving->arena, .to = claim->arriving, .event = take_event, .gone = take_gone};
+    if (!ordering->type->claimed(ordering, &claim->plan, result->index - first, result->res, &intake, &round->error)) {
+        round->failed = true;
+        round->failed_at = result->index;
+        round->rule = sqlstate_rule("XX000");
+    }
+}
+
+static void connection_lost(struct claim *claim, const struct error *err, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (claim->state != CLAIM_OFF)
+        report_disconnected(claim->queue, "claim", err);
+    else
+        report_unreachable(claim->queue, "claim", err, &claim->queue->trouble);
+    if (round->job) {
+        settle_abort(round->job); /* committed or not: the rows tell, and a second delete of the same ids is harmless */
+        round->job = NULL;
+    }
+    if (round->arena) {
+        give_up_arriving(claim, now);
+        round_done(round);
+    }
+    /* Connecting works, claiming does not: without a wait this would go round and round. */
+    if (claim->state == CLAIM_BUSY)
+        back_off(claim, NULL, now);
+    lose_batches(claim, now);
+    claim->state = CLAIM_OFF;
+    claim->queue->poll_at = instant_min(claim->queue->poll_at, now);
+}
+
+static void round_ended(struct claim *claim, instant_us now)
+{
+    if (claim->state == CLAIM_ROLLBACK) {
+        round_done(&claim->round);
+        claim->state = CLAIM_IDLE;
+    } else if (claim->round.failed) {
+        round_failed(claim, now);
+    } else {
+        round_succeeded(claim, now);
+    }
+}
+
+void claim_round_progress(struct claim *claim, const struct pollset *ps, instant_us now)
+{
+    struct db_result result;
+    struct error err;
+    for (;;) {
+        switch (db_progress(claim->db, ps, now, &result, &err)) {
+        case DB_NOTHING:
+            return;
+        case DB_UP:
+            report_connected(claim->queue, "claim");
+            claim->queue->trouble = 0;
+            claim->state = CLAIM_IDLE;
+            break;
+        case DB_RESULT:
+            if (claim->state == CLAIM_BUSY)
+                take_result(claim, &result);
+            PQclear(result.res);
+            break;
+        case DB_ROUND_END:
+            round_ended(claim, now);
+            break;
+        case DB_DOWN:
+            connection_lost(claim, &err, now);
+            return;
+        }
+    }
+}
