@@ -8,6 +8,7 @@
 #define FRESH_MAX 5000 /* ids that every claim walks again */
 #define AGAIN_MIN_US (5 * MS_US)
 #define AGAIN_MAX_US (250 * MS_US)
+#define AGAIN_LATE_US (1 * SECOND_US) /* never-ending new work must not keep these waiting */
 #define FAST_US (2 * MS_US)
 #define SLOW_US (20 * MS_US)
 
@@ -125,9 +126,10 @@ static void plan_gaps(struct scan *scan, struct scan_plan *ret)
     ret->oldest = (struct id_range){low.lo, hi < low.hi ? hi : low.hi};
     ret->newest = (struct id_range){lo > high.lo ? lo : high.lo, high.hi};
     if (ret->newest.lo <= ret->oldest.hi) {
-        /* The ends meet: each id belongs to one of the two. */
-        uint64_t width = (uint64_t)ret->newest.hi - (uint64_t)ret->oldest.lo;
-        ret->oldest.hi = (int64_t)((uint64_t)ret->oldest.lo + width / 2);
+        /* The ends meet: each id belongs to one of the two. Half of the ids that there are, not of all numbers. */
+        int64_t from = ret->oldest.lo < scan->first && scan->first <= high.hi ? scan->first : ret->oldest.lo;
+        uint64_t width = (uint64_t)high.hi - (uint64_t)from;
+        ret->oldest.hi = (int64_t)((uint64_t)from + width / 2);
         ret->newest.lo = id_add(ret->oldest.hi, 1);
     }
     gap_take(scan, ret->oldest);
@@ -137,7 +139,7 @@ static void plan_gaps(struct scan *scan, struct scan_plan *ret)
 void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret)
 {
     *ret = (struct scan_plan){.fresh_above = fresh_above(scan), .newest = nothing, .oldest = nothing};
-    if (scan->gap_count == 0 && now >= scan_pending_at(scan)) {
+    if (!is_empty(scan->again) && now >= scan->again_at + (scan->gap_count == 0 ? 0 : AGAIN_LATE_US)) {
         gap_add(scan, scan->again);
         scan->again = nothing;
     }

@@ -1,0 +1,535 @@
+/* Positions in a model of a table: ids that become visible late or never, several relays, claims that fail. */
+#include "ordering/scan.h"
+
+#include "relay/base/backoff.h"
+#include "tests/unit/hand_made.h"
+
+#include <stdlib.h>
+
+#define ROWS_MAX 4000
+#define RELAYS 3
+#define KEYS 16           /* taken by one claim */
+#define LOOKED (KEYS * 2) /* rows fetched from each stretch */
+
+enum row_state { ROW_DRAWN, ROW_VISIBLE, ROW_GONE };
+
+struct row {
+    enum row_state state;
+    instant_us ends_at; /* of the transaction that inserts it */
+    bool rolls_back;
+    int holder; /* relay that has its lock; -1: nobody */
+    unsigned walks;
+};
+
+/* Ids are indices: row i has id i + 1. */
+struct model {
+    struct row rows[ROWS_MAX];
+    size_t count;
+    int64_t offset; /* added to every id */
+};
+
+static struct model model;
+static struct rng rng;
+
+static uint64_t below(uint64_t n)
+{
+    return rng_next(&rng) % n;
+}
+
+static int64_t id_of(size_t index)
+{
+    return (int64_t)index + 1 + model.offset;
+}
+
+static void draw_row(instant_us ends_at, bool rolls_back)
+{
+    ck_assert_uint_lt(model.count, ROWS_MAX);
+    model.rows[model.count++] = (struct row){.ends_at = ends_at, .rolls_back = rolls_back, .holder = -1};
+}
+
+static void end_transactions(instant_us now)
+{
+    for (size_t i = 0; i < model.count; i++)
+        if (model.rows[i].state == ROW_DRAWN && model.rows[i].ends_at <= now)
+            model.rows[i].state = model.rows[i].rolls_back ? ROW_GONE : ROW_VISIBLE;
+}
+
+static size_t left(void)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < model.count; i++)
+        n += model.rows[i].state != ROW_GONE;
+    return n;
+}
+
+/* ---- a claim, as sql/claim/per_key_lock.sql does it, each row a key of its own ---- */
+
+struct stretch {
+    size_t rows[LOOKED];
+    size_t count;
+};
+
+/* Up to LOOKED visible rows of a range; `down`: from its upper end. */
+static struct stretch fetch(struct id_range range, bool down)
+{
+    struct stretch found = {.count = 0};
+    for (size_t n = 0; n < model.count && found.count < LOOKED; n++) {
+        size_t i = down ? model.count - 1 - n : n;
+        if (id_of(i) < range.lo || id_of(i) > range.hi)
+            continue;
+        model.rows[i].walks++;
+        if (model.rows[i].state == ROW_VISIBLE)
+            found.rows[found.count++] = i;
+    }
+    return found;
+}
+
+struct relay {
+    struct scan scan;
+    size_t held[3 * KEYS];
+    size_t held_count;
+    instant_us done_at, probe_at;
+};
+
+static struct relay relays[RELAYS];
+
+static bool is_taken(const struct relay *relay, size_t row)
+{
+    for (size_t i = 0; i < relay->held_count; i++)
+        if (relay->held[i] == row)
+            return true;
+    return false;
+}
+
+static void miss(struct id_range *missed, int64_t id)
+{
+    if (missed->lo > missed->hi)
+        *missed = (struct id_range){id, id};
+    missed->lo = id < missed->lo ? id : missed->lo;
+    missed->hi = id > missed->hi ? id : missed->hi;
+}
+
+/* Takes rows of one stretch until the claim has `most`; returns how many were tried. */
+static size_t take(int me, const struct stretch *stretch, size_t most, struct scan_report *report)
+{
+    struct relay *relay = &relays[me];
+    size_t tried = 0;
+    for (; tried < stretch->count && relay->held_count < most; tried++) {
+        size_t row = stretch->rows[tried];
+        if (is_taken(relay, row))
+            continue;
+        if (model.rows[row].holder >= 0) {
+            miss(&report->missed, id_of(row));
+            continue;
+        }
+        model.rows[row].holder = me;
+        relay->held[relay->held_count++] = row;
+    }
+    return tried;
+}
+
+static void see(struct scan_report *report, const struct stretch *stretch)
+{
+    for (size_t i = 0; i < stretch->count; i++)
+        if (id_of(stretch->rows[i]) > report->seen_max)
+            report->seen_max = id_of(stretch->rows[i]);
+}
+
+static void carry_out(int me, const struct scan_plan *plan, struct scan_report *report)
+{
+    struct id_range above = {plan->fresh_above, SCAN_ID_MAX};
+    if (above.lo < SCAN_ID_MAX)
+        above.lo++;
+    struct stretch fresh = fetch(above, true), newest = fetch(plan->newest, true), oldest = fetch(plan->oldest, false);
+    *report = (struct scan_report){
+        .newest_left = {1, 0},
+          .oldest_left = {1, 0},
+          .seen_max = SCAN_ID_MIN, .missed = {1, 0}
+    };
+    see(report, &fresh);
+    see(report, &newest);
+    see(report, &oldest);
+    size_t low = take(me, &oldest, KEYS / 4, report);
+    take(me, &fresh, KEYS, report);
+    size_t high = take(me, &newest, KEYS, report);
+    /* What was fetched and not tried, or not even fetched, is left. */
+    if (low < oldest.count)
+        report->oldest_left = (struct id_range){id_of(oldest.rows[low]), plan->oldest.hi};
+    else if (oldest.count == LOOKED)
+        report->oldest_left = (struct id_range){id_of(oldest.rows[LOOKED - 1]) + 1, plan->oldest.hi};
+    if (high < newest.count)
+        report->newest_left = (struct id_range){plan->newest.lo, id_of(newest.rows[high])};
+    else if (newest.count == LOOKED)
+        report->newest_left = (struct id_range){plan->newest.lo, id_of(newest.rows[LOOKED - 1]) - 1};
+    report->found = relays[me].held_count > 0;
+}
+
+static void let_go(struct relay *relay, bool delivered, instant_us now)
+{
+    for (size_t i = 0; i < relay->held_count; i++) {
+        struct row *row = &model.rows[relay->held[i]];
+        int64_t id = id_of(relay->held[i]);
+        row->holder = -1;
+        if (delivered)
+            row->state = ROW_GONE;
+        else
+            scan_again(&relay->scan, (struct id_range){id, id}, now + (instant_us)below(300) * MS_US);
+    }
+    relay->held_count = 0;
+}
+
+/* ---- horizons ---- */
+
+static struct scan_horizon horizon_now(uint64_t *holders)
+{
+    struct scan_horizon horizon = {
+        .first = 1 + model.offset, .drawn = (int64_t)model.count + model.offset, .holders = holders};
+    for (size_t i = 0; i < model.count && horizon.holder_count < SCAN_HOLDERS_MAX; i++)
+        if (model.rows[i].state == ROW_DRAWN)
+            holders[horizon.holder_count++] = i + 1;
+    return horizon;
+}
+
+static void probe(struct relay *relay)
+{
+    uint64_t holders[SCAN_HOLDERS_MAX];
+    struct scan_horizon horizon = horizon_now(holders);
+    scan_horizon(&relay->scan, &horizon);
+    for (size_t i = 0; i < model.count; i++)
+        if (model.rows[i].state == ROW_DRAWN)
+            ck_assert_int_lt(relay->scan.settled, id_of(i));
+}
+
+/* ---- the simulation ---- */
+
+static void start(uint64_t seed, int64_t offset)
+{
+    rng.state = seed;
+    memset(&model, 0, sizeof model);
+    memset(relays, 0, sizeof relays);
+    model.offset = offset;
+    for (size_t i = 0; i < RELAYS; i++)
+        scan_init(&relays[i].scan);
+}
+
+static void relay_step(int me, instant_us now, unsigned fault_percent)
+{
+    struct relay *relay = &relays[me];
+    if (now >= relay->probe_at) {
+        probe(relay);
+        relay->probe_at = now + (instant_us)(20 + below(50)) * MS_US;
+    }
+    if (relay->held_count > 0 && now < relay->done_at)
+        return;
+    let_go(relay, below(100) >= fault_percent, now);
+    struct scan_plan plan;
+    struct scan_report report;
+    scan_next(&relay->scan, now, &plan);
+    if (below(100) < fault_percent) {
+        scan_failed(&relay->scan, &plan);
+        return;
+    }
+    carry_out(me, &plan, &report);
+    scan_seen(&relay->scan, &plan, &report, (int64_t)below(30) * MS_US, now);
+    relay->done_at = now + (instant_us)below(20) * MS_US;
+}
+
+static void produce(instant_us now)
+{
+    for (uint64_t n = below(8); n > 0 && model.count < ROWS_MAX - 8; n--) {
+        instant_us lasts = (instant_us)below(below(20) == 0 ? 3000 : 30) * MS_US;
+        draw_row(now + lasts, below(10) == 0);
+    }
+}
+
+START_TEST(every_visible_id_is_taken_in_the_end)
+{
+    static const int64_t offsets[] = {0, -2000, INT64_MAX - ROWS_MAX - 2, INT64_MIN + 5};
+    start((uint64_t)_i + 1, offsets[_i % 4]);
+    instant_us now = SECOND_US;
+    for (int step = 0; step < 250; step++, now += 3 * MS_US) {
+        produce(now);
+        end_transactions(now);
+        for (int me = 0; me < RELAYS; me++)
+            relay_step(me, now, 10);
+    }
+    instant_us limit = now + 60 * SECOND_US;
+    for (; left() > 0; now += 3 * MS_US) {
+        ck_assert_msg(now < limit, "%zu rows are left with seed %d", left(), _i + 1);
+        end_transactions(now);
+        for (int me = 0; me < RELAYS; me++)
+            relay_step(me, now, 0);
+    }
+}
+END_TEST
+
+START_TEST(quiet_drain_walks_over_each_id_a_few_times_only)
+{
+    start(7, 0);
+    for (int i = 0; i < ROWS_MAX; i++)
+        draw_row(0, false);
+    end_transactions(1);
+    instant_us now = SECOND_US;
+    struct relay *relay = &relays[0];
+    probe(relay);
+    while (left() > 0) {
+        struct scan_plan plan;
+        struct scan_report report;
+        scan_next(&relay->scan, now, &plan);
+        ck_assert(!plan.sweeping);
+        carry_out(0, &plan, &report);
+        scan_seen(&relay->scan, &plan, &report, 5 * MS_US, now += MS_US);
+        let_go(relay, true, now);
+    }
+    uint64_t walks = 0;
+    for (size_t i = 0; i < model.count; i++) {
+        walks += model.rows[i].walks;
+        ck_assert_uint_le(model.rows[i].walks, 12); /* fetched, and cut off again by KEYS, from both ends */
+    }
+    ck_assert_uint_le(walks, model.count * 5);
+    ck_assert(!scan_pending(&relay->scan, now));
+}
+END_TEST
+
+START_TEST(dead_ids_are_walked_a_few_times_only)
+{
+    start(7, 0);
+    for (int i = 0; i < ROWS_MAX; i++)
+        draw_row(0, i < ROWS_MAX - 100 && i > 100);
+    end_transactions(1);
+    instant_us now = SECOND_US;
+    struct relay *relay = &relays[0];
+    probe(relay);
+    while (left() > 0) {
+        struct scan_plan plan;
+        struct scan_report report;
+        scan_next(&relay->scan, now, &plan);
+        carry_out(0, &plan, &report);
+        scan_seen(&relay->scan, &plan, &report, 5 * MS_US, now += MS_US);
+        let_go(relay, true, now);
+    }
+    for (size_t i = 1000; i < 3000; i++)
+        ck_assert_uint_le(model.rows[i].walks, 3);
+}
+END_TEST
+
+START_TEST(oldest_event_is_taken_while_producers_outrun_the_relay)
+{
+    start(3, 0);
+    for (int i = 0; i < 400; i++)
+        draw_row(0, false);
+    instant_us now = SECOND_US;
+    struct relay *relay = &relays[0];
+    size_t oldest = 0;
+    for (int claim = 0; claim < 100; claim++, now += 10 * MS_US) {
+        for (int i = 0; i < 2 * KEYS; i++)
+            draw_row(now, false);
+        end_transactions(now);
+        probe(relay);
+        struct scan_plan plan;
+        struct scan_report report;
+        scan_next(&relay->scan, now, &plan);
+        carry_out(0, &plan, &report);
+        ck_assert_int_eq(model.rows[model.count - 1].holder, 0); /* and so is the newest */
+        scan_seen(&relay->scan, &plan, &report, 5 * MS_US, now);
+        let_go(relay, true, now);
+        while (model.rows[oldest].state == ROW_GONE)
+            oldest++;
+    }
+    ck_assert_uint_ge(oldest, 100 * KEYS / 4);
+}
+END_TEST
+
+START_TEST(what_was_given_back_is_looked_at_although_new_work_never_ends)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    struct scan_horizon horizon = {.first = 1, .drawn = 1000000};
+    scan_horizon(&scan, &horizon);
+    scan.gaps[0] = (struct id_range){500000, 1000000};
+    instant_us now = SECOND_US, limit = now + 3 * SECOND_US;
+    scan_again(&scan, (struct id_range){5, 6}, now);
+    do {
+        ck_assert_int_lt(now += 10 * MS_US, limit);
+        scan_next(&scan, now, &plan);
+        struct scan_report report = {
+            .newest_left = plan.newest, .oldest_left = {1, 0},
+                 .seen_max = 1000000, .missed = {1, 0},
+                 .found = true
+        };
+        if (plan.oldest.lo > 6)
+            report.oldest_left = plan.oldest;
+        scan_seen(&scan, &plan, &report, MS_US, now);
+    } while (plan.oldest.lo > 5);
+}
+END_TEST
+
+/* ---- horizons, one by one ---- */
+
+static void horizon(struct scan *scan, int64_t drawn, const uint64_t *holders, size_t count)
+{
+    struct scan_horizon seen = {.first = 1, .drawn = drawn, .holders = holders, .holder_count = count};
+    scan_horizon(scan, &seen);
+}
+
+START_TEST(ids_settle_when_everybody_who_drew_some_has_ended)
+{
+    struct scan scan;
+    scan_init(&scan);
+    ck_assert(scan_unsettled(&scan));
+    horizon(&scan, 100, (const uint64_t[]){1, 2}, 2);
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    horizon(&scan, 120, (const uint64_t[]){2, 3}, 2); /* 3 came later */
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    horizon(&scan, 130, (const uint64_t[]){3, 4}, 2);
+    ck_assert_int_eq(scan.settled, 100);
+    horizon(&scan, 140, NULL, 0);
+    ck_assert_int_eq(scan.settled, 140);
+    ck_assert(!scan_unsettled(&scan));
+}
+END_TEST
+
+START_TEST(ids_never_settle_by_a_list_that_was_cut)
+{
+    static uint64_t many[SCAN_HOLDERS_MAX + 1];
+    for (size_t i = 0; i <= SCAN_HOLDERS_MAX; i++)
+        many[i] = i + 1;
+    struct scan scan;
+    scan_init(&scan);
+    horizon(&scan, 100, many, SCAN_HOLDERS_MAX + 1);
+    horizon(&scan, 200, (const uint64_t[]){SCAN_HOLDERS_MAX + 1}, 1);
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    horizon(&scan, 300, (const uint64_t[]){7}, 1);
+    ck_assert_int_eq(scan.settled, 200);
+}
+END_TEST
+
+START_TEST(sequence_that_was_set_back_starts_anew)
+{
+    struct scan scan;
+    scan_init(&scan);
+    horizon(&scan, 5000, NULL, 0);
+    horizon(&scan, 10, (const uint64_t[]){1}, 1);
+    struct scan_plan plan;
+    scan_next(&scan, 0, &plan);
+    ck_assert_int_lt(plan.fresh_above, 1);
+    ck_assert_int_lt(scan.settled, 1);
+}
+END_TEST
+
+START_TEST(settled_ids_are_looked_at_once_more)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    horizon(&scan, 100, NULL, 0);
+    scan_next(&scan, 0, &plan);
+    ck_assert_int_eq(plan.fresh_above, 100);
+    ck_assert_int_le(plan.oldest.lo, 1);
+    ck_assert_int_ge(plan.newest.hi, 100);
+    ck_assert_int_eq(plan.newest.lo, plan.oldest.hi + 1);
+}
+END_TEST
+
+START_TEST(long_transaction_does_not_make_every_claim_walk_all_that_came_after_it)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    struct scan_report report = {
+        .newest_left = {1, 0},
+          .oldest_left = {1, 0},
+          .missed = {1, 0}
+    };
+    scan_init(&scan);
+    horizon(&scan, 100, (const uint64_t[]){1}, 1);
+    horizon(&scan, 1000000, (const uint64_t[]){1}, 1);
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    for (int i = 0; i < 20; i++) {
+        scan_next(&scan, 0, &plan);
+        report.seen_max = 1000000;
+        scan_seen(&scan, &plan, &report, MS_US, 0);
+    }
+    ck_assert_int_ge(plan.fresh_above, 1000000 - 5000);
+    horizon(&scan, 1000000, NULL, 0); /* and when it ends, all of it is looked at again */
+    scan_next(&scan, 0, &plan);
+    ck_assert_int_le(plan.oldest.lo, 100);
+}
+END_TEST
+
+START_TEST(ends_of_the_id_range_do_not_overflow)
+{
+    struct scan scan;
+    scan_init(&scan);
+    struct scan_horizon far = {.first = SCAN_ID_MIN, .drawn = SCAN_ID_MAX};
+    scan_horizon(&scan, &far);
+    instant_us now = 0;
+    for (int i = 0; i < 2000; i++, now += SECOND_US) {
+        struct scan_plan plan;
+        scan_next(&scan, now, &plan);
+        struct scan_report report = {
+            .newest_left = {1, 0},
+              .oldest_left = {1, 0},
+              .seen_max = SCAN_ID_MAX, .missed = {1, 0}
+        };
+        if (i % 3 == 0) {
+            report.missed = (struct id_range){SCAN_ID_MIN, SCAN_ID_MIN};
+            report.oldest_left = plan.oldest;
+        }
+        if (i % 5 == 0)
+            report.missed = (struct id_range){SCAN_ID_MAX, SCAN_ID_MAX};
+        if (i % 7 == 0)
+            scan_failed(&scan, &plan);
+        else
+            scan_seen(&scan, &plan, &report, 0, now);
+        scan_again(&scan, (struct id_range){SCAN_ID_MIN, SCAN_ID_MAX}, now + i % 4 * SECOND_US);
+    }
+    ck_assert_int_eq(scan.settled, SCAN_ID_MAX);
+}
+END_TEST
+
+START_TEST(more_gaps_than_fit_are_merged_and_none_is_forgotten)
+{
+    struct scan scan;
+    scan_init(&scan);
+    horizon(&scan, 100000, NULL, 0);
+    struct scan_plan all = {
+        .oldest = {1, 0},
+          .newest = {1, 0}
+    };
+    scan.gap_count = 0;
+    rng.state = 11;
+    for (int i = 0; i < 3 * SCAN_GAPS_MAX; i++) {
+        int64_t at = (int64_t)below(1000) * 100;
+        all.oldest = (struct id_range){at, at};
+        scan_failed(&scan, &all);
+        bool covered = false;
+        for (size_t g = 0; g < scan.gap_count; g++)
+            covered = covered || (scan.gaps[g].lo <= at && at <= scan.gaps[g].hi);
+        ck_assert(covered);
+        ck_assert_uint_le(scan.gap_count, SCAN_GAPS_MAX);
+        for (size_t g = 1; g < scan.gap_count; g++)
+            ck_assert_int_lt(scan.gaps[g - 1].hi, scan.gaps[g].lo);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scan");
+    TCase *tcase = tcase_create("scan");
+    suite_add_tcase(suite, tcase);
+    tcase_add_loop_test(tcase, every_visible_id_is_taken_in_the_end, 0, 16);
+    tcase_add_test(tcase, quiet_drain_walks_over_each_id_a_few_times_only);
+    tcase_add_test(tcase, dead_ids_are_walked_a_few_times_only);
+    tcase_add_test(tcase, oldest_event_is_taken_while_producers_outrun_the_relay);
+    tcase_add_test(tcase, what_was_given_back_is_looked_at_although_new_work_never_ends);
+    tcase_add_test(tcase, ids_settle_when_everybody_who_drew_some_has_ended);
+    tcase_add_test(tcase, ids_never_settle_by_a_list_that_was_cut);
+    tcase_add_test(tcase, sequence_that_was_set_back_starts_anew);
+    tcase_add_test(tcase, settled_ids_are_looked_at_once_more);
+    tcase_add_test(tcase, long_transaction_does_not_make_every_claim_walk_all_that_came_after_it);
+    tcase_add_test(tcase, ends_of_the_id_range_do_not_overflow);
+    tcase_add_test(tcase, more_gaps_than_fit_are_merged_and_none_is_forgotten);
+    return run_suite(suite);
+}
