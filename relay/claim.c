@@ -7,7 +7,6 @@
 #include "relay/settle.h"
 
 #define STRAGGLER_US (50 * MS_US)
-#define LOCKS_FACTOR 4 /* one transaction may come to hold this many times keys_per_claim locks */
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
 {
@@ -20,7 +19,7 @@ void claim_open(struct queue *queue, struct claim *claim, size_t index)
         .seed = rng_next(&queue->rng),
     };
     *claim = (struct claim){.queue = queue, .index = index, .db = db_new(&options)};
-    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (LOCKS_FACTOR + 1));
+    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (CLAIM_LOCKS_FACTOR + 1));
 }
 
 void claim_close(struct claim *claim)
@@ -118,7 +117,7 @@ static int64_t keys_to_extend(const struct claim *claim, int64_t keys, instant_u
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2)
         return 0;
-    size_t room = cap * LOCKS_FACTOR > claim->held.count ? cap * LOCKS_FACTOR - claim->held.count : 0;
+    size_t room = cap * CLAIM_LOCKS_FACTOR > claim->held.count ? cap * CLAIM_LOCKS_FACTOR - claim->held.count : 0;
     if (room == 0) /* keys whose locks it holds take no new ones */
         room = claim_count_followed(claim);
     return (int64_t)room < keys ? (int64_t)room : keys;

@@ -9,6 +9,9 @@
 
 #include "relay/queue.h"
 
+/* A transaction that a straggler keeps open may come to hold this many times keys_per_claim locks. */
+#define CLAIM_LOCKS_FACTOR 4
+
 void claim_open(struct queue *queue, struct claim *claim, size_t index);
 void claim_close(struct claim *claim);
 

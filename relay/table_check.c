@@ -1,6 +1,7 @@
 #include "relay/table.h"
 
 #include "relay/base/statement.h"
+#include "relay/claim.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
@@ -52,15 +53,15 @@ static PGresult *ask(struct check *check, const char *sql, int count, const char
 /* A quarter leaves room for the application's own locks; more than the whole can never be had at once. */
 static void check_lock_budget(struct check *check, int64_t slots, int64_t per_transaction)
 {
-    int64_t wanted = check->queue->keys_per_claim * check->queue->connections;
-    if (slots <= 0 || wanted <= slots / 4)
+    int64_t wanted = check->queue->keys_per_claim * check->queue->connections * CLAIM_LOCKS_FACTOR;
+    if (slots <= 0 || wanted <= slots / 2)
         return;
     bool impossible = wanted > slots;
-    int64_t needed = per_transaction * wanted * 4 / slots + 1;
+    int64_t needed = per_transaction * wanted * 2 / slots + 1;
     struct finding *finding =
         find(check, impossible ? FINDING_ERROR : FINDING_WARNING,
-             "%" PRId64 " keys a claim on %" PRId64 " connections may take %" PRId64
-             " locks and the server has about %" PRId64
+             "%" PRId64 " keys a claim on %" PRId64 " connections may come to hold %" PRId64
+             " locks while a slow delivery keeps a transaction open, and the server has about %" PRId64
              " for everybody%s; lower keys_per_claim or connections, or raise the server's limit and restart it",
              check->queue->keys_per_claim, check->queue->connections, wanted, slots,
              impossible ? "" : "; when they run out, other sessions fail");
