@@ -1,0 +1,132 @@
+#include "relay/batch.h"
+
+#include "tests/unit/hand_made.h"
+
+static struct batch *batch;
+
+static void set_up(void)
+{
+    batch = batch_new(4096, NULL);
+}
+
+static void tear_down(void)
+{
+    batch_free(batch);
+}
+
+static bool add(int64_t id, const char *key, size_t payload_bytes)
+{
+    static const char bytes[8192];
+    struct error err;
+    struct event event = {
+        .id = id, .key = span_of(key), .payload = {bytes, payload_bytes}
+    };
+    return batch_add(batch, &event, 0, &err);
+}
+
+START_TEST(events_of_a_key_share_a_lane_in_order)
+{
+    ck_assert(add(1, "a", 0) && add(5, "a", 0) && add(2, "b", 0));
+    ck_assert_uint_eq(batch->lane_count, 2);
+    ck_assert_uint_eq(batch->lanes->count, 2);
+    ck_assert_int_eq(batch->lanes->first->event.id, 1);
+    ck_assert_int_eq(batch->lanes->first->next->event.id, 5);
+    ck_assert_int_eq(batch->lanes->last->event.id, 5);
+    ck_assert_ptr_eq(batch->lanes->unsent, batch->lanes->first);
+    ck_assert_uint_eq(batch->open, 2);
+    ck_assert_uint_eq(batch->unsettled, 2);
+}
+END_TEST
+
+START_TEST(event_that_comes_out_of_order_is_refused)
+{
+    ck_assert(add(5, "a", 0));
+    ck_assert(!add(5, "a", 0));
+    ck_assert(!add(4, "a", 0));
+    ck_assert(add(4, "b", 0));
+}
+END_TEST
+
+START_TEST(events_without_a_key_have_a_lane_each)
+{
+    ck_assert(add(9, NULL, 0) && add(3, NULL, 0) && add(10, "", 0) && add(11, "", 0) && add(12, NULL, 0));
+    ck_assert_uint_eq(batch->lane_count, 4);
+    ck_assert_uint_eq(batch->lanes_end->count, 1);
+}
+END_TEST
+
+START_TEST(first_event_always_fits)
+{
+    ck_assert(add(1, "a", 8000));
+    ck_assert_uint_eq(batch->event_count, 1);
+    ck_assert(!batch->spilled);
+}
+END_TEST
+
+START_TEST(full_batch_leaves_events_out_and_says_so)
+{
+    ck_assert(add(1, "a", 3000));
+    ck_assert(add(2, "a", 3000));
+    ck_assert(batch->spilled);
+    ck_assert(batch->lanes->more);
+    ck_assert_uint_eq(batch->event_count, 1);
+    /* Nothing goes in after that, however small: it could be a later event of a key that was left out. */
+    ck_assert(add(3, "a", 1) && add(4, "b", 1));
+    ck_assert_uint_eq(batch->event_count, 1);
+    ck_assert_uint_eq(batch->lane_count, 1);
+}
+END_TEST
+
+START_TEST(events_are_copied_with_their_columns)
+{
+    char key[] = "key", payload[] = "pay\0load", column[] = "col";
+    struct span columns[] = {
+        {column, 3},
+        {NULL,   0}
+    };
+    struct event event = {
+        .id = 1, .key = {key,     3},
+             .payload = {payload, 8},
+             .columns = columns
+    };
+    struct error err;
+    ck_assert(batch_add(batch, &event, 2, &err));
+    memset(key, 'x', 3);
+    memset(payload, 'x', 8);
+    memset(column, 'x', 3);
+    const struct event *copy = &batch->lanes->first->event;
+    ck_assert(span_equal(copy->key, SPAN_LITERAL("key")));
+    ck_assert(span_equal(copy->payload, SPAN_LITERAL("pay\0load")));
+    ck_assert(span_equal(copy->columns[0], SPAN_LITERAL("col")));
+    ck_assert_ptr_null(copy->columns[1].data);
+    ck_assert_ptr_null(copy->headers.data);
+}
+END_TEST
+
+START_TEST(key_that_has_nothing_left_is_a_finished_lane)
+{
+    batch_add_gone(batch, SPAN_LITERAL("a"), 7);
+    ck_assert_uint_eq(batch->open, 0);
+    ck_assert_uint_eq(batch->finished, 1);
+    ck_assert_uint_eq(batch->unsettled, 1);
+    ck_assert(batch->lanes->waited);
+    ck_assert(add(8, "b", 0));
+    ck_assert_uint_eq(batch->open, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("batch");
+    TCase *tcase = tcase_create("batch");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, events_of_a_key_share_a_lane_in_order);
+    tcase_add_test(tcase, event_that_comes_out_of_order_is_refused);
+    tcase_add_test(tcase, events_without_a_key_have_a_lane_each);
+    tcase_add_test(tcase, first_event_always_fits);
+    tcase_add_test(tcase, full_batch_leaves_events_out_and_says_so);
+    tcase_add_test(tcase, events_are_copied_with_their_columns);
+    tcase_add_test(tcase, key_that_has_nothing_left_is_a_finished_lane);
+    return run_suite(suite);
+}
