@@ -349,6 +349,18 @@ static enum db_event progress_connect(struct db *db, const struct pollset *ps, i
     return DB_NOTHING;
 }
 
+/* Reads and writes what can be without waiting. False when the connection is lost. */
+static bool exchange(struct db *db, const struct pollset *ps)
+{
+    short ready = pollset_revents(ps, PQsocket(db->conn));
+    if (((ready & (POLLIN | POLLERR | POLLHUP)) && PQconsumeInput(db->conn) != 1) ||
+        ((ready & POLLOUT) && PQflush(db->conn) < 0))
+        return false;
+    for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
+        db->notified = true;
+    return true;
+}
+
 enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us now, struct db_result *ret,
                           struct error *err)
 {
@@ -359,17 +371,18 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
         return now < db->retry_at || start(db, now) ? DB_NOTHING : lost(db, now, err);
     if (db->state == DB_STATE_CONNECTING)
         return progress_connect(db, ps, now, err);
-    short ready = pollset_revents(ps, PQsocket(db->conn));
-    if (((ready & (POLLIN | POLLERR | POLLHUP)) && PQconsumeInput(db->conn) != 1) ||
-        ((ready & POLLOUT) && PQflush(db->conn) < 0))
-        return lost(db, now, err);
-    for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
-        db->notified = true;
-    if (db->state == DB_STATE_SETUP)
-        return progress_setup(db, now, err);
-    if (db->state == DB_STATE_IDLE)
-        return PQstatus(db->conn) == CONNECTION_OK ? DB_NOTHING : lost(db, now, err);
-    enum db_event event = next_result(db, ret);
+    /* What has been read already comes first: a system call for every row would cost more than the row; and what the
+     * server said before it went away is known before the connection is lost. */
+    enum db_event event = db->state == DB_STATE_BUSY ? next_result(db, ret) : DB_NOTHING;
+    if (event == DB_NOTHING) {
+        if (!exchange(db, ps))
+            return lost(db, now, err);
+        if (db->state == DB_STATE_SETUP)
+            return progress_setup(db, now, err);
+        if (db->state == DB_STATE_IDLE)
+            return PQstatus(db->conn) == CONNECTION_OK ? DB_NOTHING : lost(db, now, err);
+        event = next_result(db, ret);
+    }
     if (event == DB_ROUND_END)
         db->state = DB_STATE_IDLE;
     if (event == DB_NOTHING && PQstatus(db->conn) != CONNECTION_OK)
