@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 30000
 
 extern const struct sink_type sink_file;
 

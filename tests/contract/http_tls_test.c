@@ -56,7 +56,7 @@ static void serve(const char *name)
     server = http_server_start(certificate, key);
     snprintf(url, sizeof url, "https://127.0.0.1:%d/in", http_server_port(server));
     settings = (struct http_settings){.url = url,
-                                      .timeout_us = 10 * SECOND_US,
+                                      .timeout_us = 30 * SECOND_US,
                                       .connect_timeout_us = 5 * SECOND_US,
                                       .max_response = 65536,
                                       .connections = 16,
@@ -90,7 +90,7 @@ static void refuses(enum error_kind kind)
 {
     struct contract *c = contract_open(&setup);
     struct delivery *d = contract_add(c, "k", span_of("{}"));
-    ck_assert(contract_run(c, 10000));
+    ck_assert(contract_run(c, 30000));
     ck_assert_int_eq(d->verdict, VERDICT_RETRY);
     ck_assert_msg(d->cause->kind == kind, "%s", d->cause->text);
     ck_assert_uint_eq(http_server_counts(server).requests, 0);
@@ -107,7 +107,7 @@ START_TEST(certificate_of_the_configured_authority_is_accepted)
         snprintf(key, sizeof key, "key-%d", i % 20);
         contract_add(c, key, span_of("{}"));
     }
-    ck_assert(contract_run(c, 10000));
+    ck_assert(contract_run(c, 30000));
     ck_assert_uint_eq(contract_verdicts(c, VERDICT_ACKED), 40);
     ck_assert_uint_eq(http_server_counts(server).requests, 40);
     ck_assert_uint_le(http_server_counts(server).connections, 16);

@@ -11,7 +11,7 @@
 #include <librdkafka/rdkafka_mock.h> /* after the other */
 
 #define TOPIC "orders" /* four partitions */
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 30000
 
 extern const struct sink_type sink_kafka;
 

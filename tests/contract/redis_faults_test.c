@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 5000
+#define PATIENCE_MS 30000
 #define OK "$3\r\n1-1\r\n"
 
 extern const struct sink_type sink_redis;
