@@ -1,0 +1,63 @@
+"""What the release build's program is protected by, read from the program itself."""
+
+import platform
+import re
+import subprocess
+
+import pytest
+
+from tests.support.relay import binary
+
+
+def readelf(*flags):
+    done = subprocess.run(["readelf", "-W", *flags, binary(["release"])], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def segments(kind):
+    """The access flags, as in "R E", of the program headers of this kind."""
+    return [found.strip() for found in re.findall(rf"^ +{kind} +(?:0x[0-9a-f]+ +){{5}}([RWE ]{{3}})", readelf("-l"), re.MULTILINE)]
+
+
+def test_it_is_loaded_at_a_random_address():
+    assert re.search(r"Type: +DYN", readelf("-h"))
+    assert re.search(r"FLAGS_1.*\bPIE\b", readelf("-d"))
+
+
+def test_relocations_are_read_only_before_main():
+    assert segments("GNU_RELRO")
+    assert re.search(r"FLAGS_1.*\bNOW\b", readelf("-d"))
+
+
+def test_no_memory_is_writable_and_executable():
+    assert segments("GNU_STACK") == ["RW"]
+    assert segments("LOAD")
+    assert not [flags for flags in segments("LOAD") if "W" in flags and "E" in flags]
+    assert "TEXTREL" not in readelf("-d")
+
+
+def test_libraries_come_from_the_system_only():
+    assert not re.search(r"\((RPATH|RUNPATH)\)", readelf("-d"))
+
+
+def test_overflows_end_it():
+    symbols = readelf("--dyn-syms")
+    assert "__stack_chk_fail" in symbols
+    for checked in ("__snprintf_chk", "__vsnprintf_chk", "__memcpy_chk"):
+        assert checked in symbols, "_FORTIFY_SOURCE is not in force"
+
+
+def function_starts():
+    """The first instruction of main and of every function of ours that others may call."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", binary(["release"])],
+                          capture_output=True, text=True, check=True).stdout
+    return dict(re.findall(r"^[0-9a-f]+ <(main|sink_\w+|claim_\w+|arena_\w+)>:\n +[0-9a-f]+:\t(\w+)", text, re.MULTILINE))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 only: control-flow enforcement has other names elsewhere")
+def test_functions_are_marked_for_indirect_branch_tracking():
+    # Not the program's IBT property: Debian's start files do not have it, so no program there does.
+    starts = function_starts()
+    assert "main" in starts and len(starts) > 10
+    assert starts["main"] == "endbr64"
+    assert starts["arena_new"] == "endbr64"
