@@ -4,12 +4,11 @@
 
 #define SPAN_START 100000
 #define SPAN_MIN 2000
-#define SPAN_MAX (INT64_C(1) << 40)
-#define FRESH_MAX 5000 /* ids that every claim walks again */
+#define SPAN_MAX (INT64_C(1) << 62) /* ids that the application chooses may lie anywhere */
+#define FRESH_MAX 5000              /* ids that every claim walks again */
 #define AGAIN_MIN_US (5 * MS_US)
 #define AGAIN_MAX_US (250 * MS_US)
 #define AGAIN_LATE_US (1 * SECOND_US) /* never-ending new work must not keep these waiting */
-#define FAST_US (2 * MS_US)
 #define SLOW_US (20 * MS_US)
 
 static const struct id_range nothing = {1, 0};
@@ -174,6 +173,17 @@ static void bound_fresh(struct scan *scan)
     gap_add(scan, (struct id_range){id_add(fresh, 1), scan->passed});
 }
 
+/* A claim that found nothing has only walked: its time, beyond that of the quickest claim, is the price of the span. */
+static void size_span(struct scan *scan, int64_t took_us)
+{
+    if (scan->quickest_us == 0 || took_us < scan->quickest_us)
+        scan->quickest_us = took_us;
+    if (took_us - scan->quickest_us < SLOW_US)
+        scan->span = scan->span < SPAN_MAX ? scan->span * 2 : scan->span;
+    else
+        scan->span = scan->span > SPAN_START ? SPAN_START : scan->span > SPAN_MIN ? scan->span / 2 : scan->span;
+}
+
 void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, int64_t took_us,
                instant_us now)
 {
@@ -188,11 +198,8 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
     scan_again(scan, report->missed, now + scan->again_delay_us);
-    /* A claim that found nothing has only walked: its time is the price of the span. */
-    if (!report->found && took_us > SLOW_US && scan->span > SPAN_MIN)
-        scan->span /= 2;
-    else if (!report->found && took_us < FAST_US && scan->span < SPAN_MAX)
-        scan->span *= 2;
+    if (!report->found)
+        size_span(scan, took_us);
     bound_fresh(scan);
 }
 
