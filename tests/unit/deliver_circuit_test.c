@@ -1,0 +1,165 @@
+/* Destinations that are down, and how the engine finds out that they are back. */
+#include "tests/unit/fake_sink.h"
+
+START_TEST(unreachable_destination_opens_the_circuit_and_costs_no_attempt)
+{
+    struct lane *first = stage_event(batch, 1, "a")->lane, *other = stage_event(batch, 2, "b")->lane;
+    stage_event(batch, 3, "b");
+    turn();
+    fails(1, VERDICT_RETRY, ERROR_UNREACHABLE);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), INT64_MAX);
+    turn();
+    ck_assert_int_eq(first->outcome, LANE_RELEASED);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    /* What another lane has in flight still gets its verdict; nothing follows it. */
+    fails(2, VERDICT_UNKNOWN, ERROR_UNREACHABLE);
+    turn();
+    ck_assert_int_eq(other->outcome, LANE_RELEASED);
+    assert_sent(1, 2);
+}
+END_TEST
+
+static void open_circuit(void)
+{
+    stage_event(batch, 1, "a");
+    turn();
+    fails(1, VERDICT_RETRY, ERROR_UNREACHABLE);
+    turn();
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_OPEN);
+    ck_assert_int_eq(outlet_wake_at(outlet), outlet->circuit.retry_at);
+}
+
+START_TEST(open_circuit_probes_and_tries_one_event_before_all_others)
+{
+    open_circuit();
+    now = outlet->circuit.retry_at;
+    turn();
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_PROBING);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    fake->reach = REACH_YES;
+    turn();
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 1);
+    struct batch *next = stage_batch(&stage);
+    stage_event(next, 5, "b");
+    stage_event(next, 6, "c");
+    turn();
+    turn();
+    assert_sent(1, 5);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    ack(5);
+    turn();
+    assert_sent(1, 5, 6);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_CLOSED);
+}
+END_TEST
+
+START_TEST(failed_probe_and_failed_trial_open_the_circuit_again)
+{
+    open_circuit();
+    fake->reach = REACH_NO;
+    now = outlet->circuit.retry_at;
+    turn();
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_OPEN);
+    ck_assert_int_gt(outlet->circuit.retry_at, now);
+    fake->reach = REACH_YES;
+    now = outlet->circuit.retry_at;
+    turn();
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
+    struct batch *next = stage_batch(&stage);
+    struct lane *trial = stage_event(next, 5, "b")->lane, *waiting = stage_event(next, 6, "c")->lane;
+    turn();
+    fails(5, VERDICT_RETRY, ERROR_UNREACHABLE);
+    turn();
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_OPEN);
+    ck_assert_int_eq(trial->outcome, LANE_RELEASED);
+    ck_assert_int_eq(waiting->state, LANE_FINISHED);
+    ck_assert_int_eq(waiting->outcome, LANE_RELEASED);
+}
+END_TEST
+
+/* ---- destinations that are troubled by themselves; the destination is the event's key ---- */
+
+static void trouble_route_x(void)
+{
+    tear_down();
+    set_up_to("{key}");
+    stage_event(batch, 1, "x");
+    turn();
+    fails(1, VERDICT_RETRY, ERROR_ROUTE);
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 1);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_CLOSED);
+}
+
+/* Two lanes of one destination, as two batches make them. */
+static struct lane *another_x(int64_t id)
+{
+    return stage_event(stage_batch(&stage), id, "x")->lane;
+}
+
+START_TEST(troubled_route_stops_its_own_events_only)
+{
+    trouble_route_x();
+    struct lane *blocked = another_x(5);
+    stage_event(stage_batch(&stage), 6, "y");
+    turn();
+    assert_sent(1, 6);
+    ck_assert_int_eq(blocked->outcome, LANE_RELEASED);
+    ck_assert_int_gt(blocked->release_us, 0);
+    ack(6);
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 1);
+}
+END_TEST
+
+START_TEST(troubled_route_is_tried_with_one_event_at_a_time)
+{
+    trouble_route_x();
+    now = outlet->routes->circuit.retry_at;
+    turn();
+    ck_assert_int_eq(outlet->routes->circuit.state, CIRCUIT_TRIAL);
+    for (int64_t id = 5; id <= 9; id++)
+        another_x(id);
+    turn();
+    ck_assert_uint_eq(fake->sent_count, 2);
+    ack(fake->sent[1]);
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 0);
+    another_x(10);
+    turn();
+    ck_assert(in_flight(10));
+}
+END_TEST
+
+START_TEST(trial_that_the_sink_had_no_room_for_is_tried_later)
+{
+    trouble_route_x();
+    now = outlet->routes->circuit.retry_at;
+    turn();
+    fake->room = 0;
+    another_x(5);
+    turn();
+    turn();
+    ck_assert(!in_flight(5));
+    fake->room = TAKEN_MAX;
+    turn();
+    turn();
+    ck_assert(in_flight(5));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("deliver_circuit");
+    TCase *tcase = tcase_create("deliver_circuit");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, unreachable_destination_opens_the_circuit_and_costs_no_attempt);
+    tcase_add_test(tcase, open_circuit_probes_and_tries_one_event_before_all_others);
+    tcase_add_test(tcase, failed_probe_and_failed_trial_open_the_circuit_again);
+    tcase_add_test(tcase, troubled_route_stops_its_own_events_only);
+    tcase_add_test(tcase, troubled_route_is_tried_with_one_event_at_a_time);
+    tcase_add_test(tcase, trial_that_the_sink_had_no_room_for_is_tried_later);
+    return run_suite(suite);
+}

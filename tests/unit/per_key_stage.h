@@ -1,0 +1,227 @@
+/* tests/unit/per_key_stage.h -- the per_key strategy with results built in memory.
+ *
+ *   set_up -> claim -> take_result(event_row | lock_row) -> finish_claim -> ... -> tear_down */
+#ifndef TESTS_UNIT_PER_KEY_STAGE_H
+#define TESTS_UNIT_PER_KEY_STAGE_H
+
+#include "ordering/ordering.h"
+
+#include "tests/unit/hand_made.h"
+
+#include <endian.h>
+#include <stdlib.h>
+
+#define EPOCH_2000_S INT64_C(946684800)
+#define EVENTS_MAX 8
+
+static const struct sql_variable variables[] = {
+    {"table",         "t"     },
+    {"table_name",    "'t'"   },
+    {"where",         "true"  },
+    {"id",            "e.id"  },
+    {"key",           "e.k"   },
+    {"type",          "e.t"   },
+    {"created_at",    "e.at"  },
+    {"key_type",      "bigint"},
+    {"lock_hash",     "h"     },
+    {"columns",       "e.id"  },
+    {"key_range",     "true"  },
+    {"key_order",     "e.id"  },
+    {"sequence",      "s"     },
+    {"sequence_name", "'s'"   },
+    {"holders_of",    "'s'"   },
+    {NULL,            NULL    },
+};
+
+static struct ordering *o;
+static struct arena *arena;
+static struct statement statements[ORDERING_STATEMENTS_MAX];
+static struct claim_plan plan;
+static struct claim_intake intake;
+static struct error err;
+
+/* What came in. */
+static struct event events[EVENTS_MAX];
+static bool waited[EVENTS_MAX];
+static size_t event_count;
+static struct span gone_key;
+static int64_t gone_id;
+static bool refuse;
+
+static inline bool take_event(void *to, const struct event *event, bool has_waited, struct error *error)
+{
+    (void)to;
+    if (refuse)
+        return error_set(error, ERROR_INTERNAL, "out of order");
+    events[event_count] = *event;
+    events[event_count].columns = arena_array(arena, 2, sizeof(struct span));
+    memcpy(events[event_count].columns, event->columns, 2 * sizeof(struct span));
+    waited[event_count++] = has_waited;
+    return true;
+}
+
+static inline void take_gone(void *to, struct span key, int64_t id)
+{
+    (void)to;
+    gone_key = arena_copy(arena, key);
+    gone_id = id;
+}
+
+static inline void open_with(bool sequence, bool archive)
+{
+    struct ordering_options options = {.queue = "orders",
+                                       .variables = variables,
+                                       .lock_class = 7,
+                                       .payload_kind = PAYLOAD_TEXT,
+                                       .extra_columns = 2,
+                                       .keys_per_claim = 16,
+                                       .max_events_per_key = 4,
+                                       .oldest_share = 20,
+                                       .archive = archive,
+                                       .sequence = sequence};
+    o = ordering_per_key.open(&options, &err);
+    ck_assert_msg(o != NULL, "%s", err.text);
+}
+
+static inline void set_up(void)
+{
+    arena = arena_new();
+    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone};
+    event_count = 0;
+    refuse = false;
+    gone_id = 0;
+    open_with(true, false);
+}
+
+static inline void tear_down(void)
+{
+    ordering_per_key.close(o);
+    arena_free(arena);
+}
+
+/* ---- results ---- */
+
+static inline PGresult *result_of(int columns)
+{
+    static PGresAttDesc attributes[16];
+    static char name[] = "c";
+    for (int i = 0; i < columns; i++)
+        attributes[i] = (PGresAttDesc){.name = name, .format = 1};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert_int_eq(PQsetResultAttrs(res, columns, attributes), 1);
+    return res;
+}
+
+static inline void set_text(PGresult *res, int row, int column, const char *text)
+{
+    char copy[64] = "";
+    if (text)
+        strcpy(copy, text);
+    ck_assert_int_eq(PQsetvalue(res, row, column, copy, text ? (int)strlen(text) : -1), 1);
+}
+
+static inline void set_bigint(PGresult *res, int row, int column, int64_t value)
+{
+    uint64_t big = htobe64((uint64_t)value);
+    ck_assert_int_eq(PQsetvalue(res, row, column, (char *)&big, sizeof big), 1);
+}
+
+static inline void set_int(PGresult *res, int row, int column, int32_t value)
+{
+    uint32_t big = htobe32((uint32_t)value);
+    ck_assert_int_eq(PQsetvalue(res, row, column, (char *)&big, sizeof big), 1);
+}
+
+static inline bool take_result(size_t index, PGresult *res)
+{
+    bool ok = ordering_per_key.claimed(o, &plan, index, res, &intake, &err);
+    PQclear(res);
+    return ok;
+}
+
+/* Columns of per_key_read.sql. */
+enum {
+    ATTEMPTS,
+    HEAD,
+    GONE,
+    ID,
+    CREATED,
+    OVERSIZE,
+    KEY,
+    TYPE,
+    PAYLOAD,
+    HEADERS,
+    EVENT_ID,
+    TRACE,
+    EXTRA_0,
+    EXTRA_1,
+    ALL
+};
+
+static inline PGresult *event_row(int64_t id, const char *key)
+{
+    PGresult *res = result_of(ALL);
+    for (int column = 0; column < ALL; column++)
+        set_text(res, 0, column, NULL);
+    if (id)
+        set_bigint(res, 0, ID, id);
+    set_text(res, 0, KEY, key);
+    return res;
+}
+
+enum { NEWEST_LEFT, OLDEST_LEFT, SEEN_MAX, MISSED_MIN, MISSED_MAX, LOCKED, CLAIM, SOLO, MISSED_KEY, LOCK_ALL };
+
+static inline PGresult *lock_row(int64_t seen_max)
+{
+    PGresult *res = result_of(LOCK_ALL);
+    for (int column = 0; column < LOCK_ALL; column++)
+        set_text(res, 0, column, NULL);
+    set_bigint(res, 0, SEEN_MAX, seen_max);
+    set_bigint(res, 0, LOCKED, 1);
+    return res;
+}
+
+/* ---- what a claim asks ---- */
+
+static inline void claim(void)
+{
+    struct claim_request request = {.max_keys = 10};
+    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 2);
+}
+
+static inline int64_t parameter(size_t statement, int number)
+{
+    return strtoll(statements[statement].values[number - 1], NULL, 10);
+}
+
+static inline void probe(int64_t drawn, size_t holder_count, bool with_floor, int64_t floor)
+{
+    size_t n = ordering_per_key.probe(o, arena, statements);
+    ck_assert_uint_eq(n, with_floor ? 3 : 2);
+    PGresult *res = result_of(2);
+    set_bigint(res, 0, 0, 1);
+    set_bigint(res, 0, 1, drawn);
+    ordering_per_key.probed(o, 0, res);
+    PQclear(res);
+    res = result_of(1);
+    for (size_t i = 0; i < holder_count; i++)
+        set_text(res, (int)i, 0, (char[]){'3', '/', (char)('1' + i), 0});
+    ordering_per_key.probed(o, 1, res);
+    PQclear(res);
+    if (!with_floor)
+        return;
+    res = result_of(1);
+    set_text(res, 0, 0, NULL);
+    if (floor)
+        set_bigint(res, 0, 0, floor);
+    ordering_per_key.probed(o, 2, res);
+    PQclear(res);
+}
+
+static inline void finish_claim(void)
+{
+    plan.events = event_count;
+    ordering_per_key.claim_done(o, &plan, MS_US, 0);
+}
+
+#endif

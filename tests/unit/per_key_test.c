@@ -1,0 +1,289 @@
+/* What per_key asks, reads and settles. */
+#include "tests/unit/per_key_stage.h"
+
+START_TEST(claim_locks_then_reads_row_by_row)
+{
+    const struct span busy[] = {SPAN_LITERAL("b")}, follow[] = {SPAN_LITERAL("f")};
+    const int64_t solos[] = {3};
+    struct claim_request request = {.max_keys = 10,
+                                    .busy_keys = busy,
+                                    .busy_key_count = 1,
+                                    .busy_solos = solos,
+                                    .busy_solo_count = 1,
+                                    .follow_keys = follow,
+                                    .follow_key_count = 1};
+    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 2);
+    ck_assert_int_eq(statements[0].count, 13);
+    ck_assert(!statements[0].by_row);
+    ck_assert_int_ge(parameter(0, 6), 10);
+    ck_assert_int_eq(parameter(0, 7), 10);
+    ck_assert_int_eq(parameter(0, 8), 20);
+    ck_assert_str_eq(statements[0].values[11], "orders");
+    ck_assert_int_eq(parameter(0, 13), 7);
+    ck_assert_int_eq(statements[1].count, 4);
+    ck_assert(statements[1].by_row);
+    ck_assert_int_eq(parameter(1, 3), 4);
+    const char *sql = statements[0].sql; /* prepared by its address */
+    claim();
+    ck_assert_ptr_eq(statements[0].sql, sql);
+}
+END_TEST
+
+START_TEST(what_was_not_looked_at_is_asked_for_again)
+{
+    probe(1000, 0, false, 0);
+    claim();
+    ck_assert_int_eq(parameter(0, 1), 1000);
+    int64_t newest_lo = parameter(0, 2), oldest_hi = parameter(0, 5);
+    PGresult *res = lock_row(900);
+    set_bigint(res, 0, NEWEST_LEFT, 800);
+    set_bigint(res, 0, OLDEST_LEFT, 20);
+    ck_assert(take_result(0, res));
+    finish_claim();
+    ck_assert(ordering_per_key.pending(o, 0));
+    claim();
+    ck_assert_int_eq(parameter(0, 3), 800);
+    ck_assert_int_le(parameter(0, 2), 800);
+    ck_assert_int_ge(newest_lo, oldest_hi);
+    ck_assert_int_eq(parameter(0, 4), 20);
+}
+END_TEST
+
+START_TEST(failed_claim_is_asked_for_again)
+{
+    probe(1000, 0, false, 0);
+    claim();
+    int64_t lo = parameter(0, 4), hi = parameter(0, 3);
+    ck_assert(ordering_per_key.claim_failed != NULL);
+    ordering_per_key.claim_failed(o, &plan);
+    claim();
+    ck_assert_int_eq(parameter(0, 4), lo);
+    ck_assert_int_eq(parameter(0, 3), hi);
+}
+END_TEST
+
+START_TEST(missed_keys_and_ids_are_reported)
+{
+    probe(1000, 0, false, 0);
+    claim();
+    PGresult *res = lock_row(900);
+    set_bigint(res, 0, MISSED_MIN, 300);
+    set_bigint(res, 0, MISSED_MAX, 400);
+    set_text(res, 0, MISSED_KEY, "k1");
+    set_bigint(res, 1, SEEN_MAX, 900); /* an event without a key has none to name */
+    set_text(res, 1, MISSED_KEY, NULL);
+    set_bigint(res, 2, SEEN_MAX, 900);
+    set_text(res, 2, MISSED_KEY, "k2");
+    ck_assert(take_result(0, res));
+    ck_assert_uint_eq(plan.missed_key_count, 2);
+    ck_assert(span_equal(plan.missed_keys[1], span_of("k2")));
+    ck_assert_int_eq(plan.locked, 1);
+    finish_claim();
+    ck_assert_int_ne(ordering_per_key.pending_at(o), INSTANT_NEVER);
+}
+END_TEST
+
+START_TEST(answer_of_another_shape_is_refused)
+{
+    claim();
+    ck_assert(!take_result(0, result_of(LOCK_ALL)));
+    ck_assert(!take_result(0, event_row(1, "k")));
+    ck_assert_int_eq(err.kind, ERROR_INTERNAL);
+}
+END_TEST
+
+/* ---- events ---- */
+
+START_TEST(event_is_decoded_with_its_nulls)
+{
+    claim();
+    PGresult *res = event_row(-5, "k");
+    set_bigint(res, 0, CREATED, -1);
+    set_text(res, 0, TYPE, "paid");
+    set_text(res, 0, PAYLOAD, "");
+    set_text(res, 0, EXTRA_1, "eu");
+    ck_assert(take_result(1, res));
+    ck_assert_uint_eq(event_count, 1);
+    const struct event *event = &events[0];
+    ck_assert_int_eq(event->id, -5);
+    ck_assert_int_eq(event->created_at_us, EPOCH_2000_S * SECOND_US - 1);
+    ck_assert_int_eq(event->oversize_bytes, 0);
+    ck_assert_uint_eq(event->attempt, 1);
+    ck_assert_ptr_nonnull(event->payload.data); /* empty is not absent */
+    ck_assert_uint_eq(event->payload.size, 0);
+    ck_assert_ptr_null(event->headers.data);
+    ck_assert_ptr_null(event->event_id.data);
+    ck_assert_ptr_null(event->traceparent.data);
+    ck_assert_ptr_null(event->columns[0].data);
+    ck_assert_uint_eq(event->columns[1].size, 2);
+    ck_assert(!waited[0]);
+}
+END_TEST
+
+START_TEST(instants_at_infinity_are_no_instants)
+{
+    claim();
+    PGresult *res = event_row(1, "k");
+    set_bigint(res, 0, CREATED, INT64_MAX);
+    ck_assert(take_result(1, res));
+    res = event_row(2, "k");
+    set_bigint(res, 0, CREATED, INT64_MIN);
+    ck_assert(take_result(1, res));
+    ck_assert_int_eq(events[0].created_at_us, 0);
+    ck_assert_int_eq(events[1].created_at_us, 0);
+}
+END_TEST
+
+START_TEST(oversize_event_comes_with_its_size_and_no_payload)
+{
+    claim();
+    PGresult *res = event_row(1, NULL);
+    set_bigint(res, 0, OVERSIZE, 104857600);
+    ck_assert(take_result(1, res));
+    ck_assert_int_eq(events[0].oversize_bytes, 104857600);
+    ck_assert_ptr_null(events[0].payload.data);
+    ck_assert_ptr_null(events[0].key.data);
+}
+END_TEST
+
+START_TEST(attempts_count_for_the_head_only)
+{
+    claim();
+    for (int64_t id = 10; id <= 11; id++) {
+        PGresult *res = event_row(id, "k");
+        set_int(res, 0, ATTEMPTS, 4);
+        set_bigint(res, 0, HEAD, 10);
+        ck_assert(take_result(1, res));
+    }
+    ck_assert_uint_eq(events[0].attempt, 5);
+    ck_assert_uint_eq(events[1].attempt, 1);
+    ck_assert(waited[0] && waited[1]);
+}
+END_TEST
+
+START_TEST(key_that_waited_for_nothing_is_told)
+{
+    claim();
+    PGresult *res = event_row(0, NULL);
+    set_bigint(res, 0, HEAD, 10);
+    set_text(res, 0, GONE, "k");
+    ck_assert(take_result(1, res));
+    ck_assert_uint_eq(event_count, 0);
+    ck_assert_int_eq(gone_id, 10);
+    ck_assert(span_equal(gone_key, span_of("k")));
+    res = event_row(0, NULL);
+    set_bigint(res, 0, HEAD, 11);
+    ck_assert(take_result(1, res));
+    ck_assert_ptr_null(gone_key.data);
+}
+END_TEST
+
+START_TEST(event_without_an_id_is_refused)
+{
+    claim();
+    ck_assert(!take_result(1, event_row(0, "k")));
+    ck_assert_int_eq(err.kind, ERROR_INTERNAL);
+}
+END_TEST
+
+START_TEST(event_that_the_relay_refuses_ends_the_claim)
+{
+    claim();
+    refuse = true;
+    ck_assert(!take_result(1, event_row(1, "k")));
+}
+END_TEST
+
+/* ---- settling ---- */
+
+START_TEST(settlement_is_done_then_buried_then_parked_then_resumed)
+{
+    const int64_t done[] = {1, 2};
+    const struct settle_failure failure = {.id = 3, .key = SPAN_LITERAL("k"), .attempts = 2, .why = SPAN_LITERAL("no")};
+    const struct span resumed[] = {SPAN_LITERAL("r")};
+    const struct settlement all = {.done = done,
+                                   .done_count = 2,
+                                   .buried = &failure,
+                                   .buried_count = 1,
+                                   .parked = &failure,
+                                   .parked_count = 1,
+                                   .resumed_keys = resumed,
+                                   .resumed_key_count = 1};
+    ck_assert_uint_eq(ordering_per_key.settle(o, &all, arena, statements), 4);
+    static const int counts[] = {1, 4, 6, 3};
+    static const char *const words[] = {"delete from t", "outbox.dead", "insert into outbox.parked",
+                                        "update outbox.parked"};
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(statements[i].count, counts[i]);
+        ck_assert_msg(strstr(statements[i].sql, words[i]) != NULL, "%s", statements[i].sql);
+    }
+    size_t missing = 0;
+    PGresult *none = PQmakeEmptyPGresult(NULL, PGRES_COMMAND_OK);
+    for (size_t i = 0; i < 4; i++)
+        ordering_per_key.settled(o, &all, i, none, &missing);
+    PQclear(none);
+    ck_assert_uint_eq(missing, 3); /* two done, one buried; entries of waits are no events */
+}
+END_TEST
+
+START_TEST(settlement_has_no_statement_for_what_it_has_not)
+{
+    const int64_t solos[] = {9};
+    const struct settlement resumed = {.resumed_solos = solos, .resumed_solo_count = 1}, empty = {.done = NULL};
+    ck_assert_uint_eq(ordering_per_key.settle(o, &empty, arena, statements), 0);
+    ck_assert_uint_eq(ordering_per_key.settle(o, &resumed, arena, statements), 1);
+    ck_assert_int_eq(statements[0].count, 3);
+}
+END_TEST
+
+START_TEST(archive_knows_its_queue)
+{
+    ordering_per_key.close(o);
+    open_with(true, true);
+    const int64_t done[] = {1};
+    const struct settlement s = {.done = done, .done_count = 1};
+    ck_assert_uint_eq(ordering_per_key.settle(o, &s, arena, statements), 1);
+    ck_assert_ptr_nonnull(strstr(statements[0].sql, "outbox.archive"));
+    ck_assert_str_eq(statements[0].values[1], "orders");
+}
+END_TEST
+
+START_TEST(released_ids_are_looked_at_again_at_their_time)
+{
+    probe(1000, 0, false, 0);
+    do {
+        claim();
+        ck_assert(take_result(0, lock_row(1000)));
+        finish_claim();
+    } while (ordering_per_key.pending(o, 0));
+    ordering_per_key.released(o, 50, SCAN_ID_MAX, 5 * SECOND_US);
+    ck_assert(!ordering_per_key.pending(o, 5 * SECOND_US - 1));
+    ck_assert_int_eq(ordering_per_key.pending_at(o), 5 * SECOND_US);
+    ck_assert(ordering_per_key.pending(o, 5 * SECOND_US));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("per_key");
+    TCase *tcase = tcase_create("per_key");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, claim_locks_then_reads_row_by_row);
+    tcase_add_test(tcase, what_was_not_looked_at_is_asked_for_again);
+    tcase_add_test(tcase, failed_claim_is_asked_for_again);
+    tcase_add_test(tcase, missed_keys_and_ids_are_reported);
+    tcase_add_test(tcase, answer_of_another_shape_is_refused);
+    tcase_add_test(tcase, event_is_decoded_with_its_nulls);
+    tcase_add_test(tcase, instants_at_infinity_are_no_instants);
+    tcase_add_test(tcase, oversize_event_comes_with_its_size_and_no_payload);
+    tcase_add_test(tcase, attempts_count_for_the_head_only);
+    tcase_add_test(tcase, key_that_waited_for_nothing_is_told);
+    tcase_add_test(tcase, event_without_an_id_is_refused);
+    tcase_add_test(tcase, event_that_the_relay_refuses_ends_the_claim);
+    tcase_add_test(tcase, settlement_is_done_then_buried_then_parked_then_resumed);
+    tcase_add_test(tcase, settlement_has_no_statement_for_what_it_has_not);
+    tcase_add_test(tcase, archive_knows_its_queue);
+    tcase_add_test(tcase, released_ids_are_looked_at_again_at_their_time);
+    return run_suite(suite);
+}

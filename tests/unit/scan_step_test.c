@@ -1,0 +1,195 @@
+/* Positions, one step at a time. */
+#include "ordering/scan.h"
+
+#include "relay/base/backoff.h"
+#include "tests/unit/hand_made.h"
+
+START_TEST(what_was_given_back_is_looked_at_although_new_work_never_ends)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    struct scan_horizon horizon = {.first = 1, .drawn = 1000000};
+    scan_horizon(&scan, &horizon);
+    scan.gaps[0] = (struct id_range){500000, 1000000};
+    instant_us now = SECOND_US, limit = now + 3 * SECOND_US;
+    scan_again(&scan, (struct id_range){5, 6}, now);
+    do {
+        ck_assert_int_lt(now += 10 * MS_US, limit);
+        scan_next(&scan, now, &plan);
+        struct scan_report report = {
+            .newest_left = plan.newest, .oldest_left = {1, 0},
+                 .seen_max = 1000000, .missed = {1, 0},
+                 .found = true
+        };
+        if (plan.oldest.lo > 6)
+            report.oldest_left = plan.oldest;
+        scan_seen(&scan, &plan, &report, MS_US, now);
+    } while (plan.oldest.lo > 5);
+}
+END_TEST
+
+/* ---- horizons, one by one ---- */
+
+static void horizon(struct scan *scan, int64_t drawn, const uint64_t *holders, size_t count)
+{
+    struct scan_horizon seen = {.first = 1, .drawn = drawn, .holders = holders, .holder_count = count};
+    scan_horizon(scan, &seen);
+}
+
+START_TEST(ids_settle_when_everybody_who_drew_some_has_ended)
+{
+    struct scan scan;
+    scan_init(&scan);
+    ck_assert(scan_unsettled(&scan));
+    horizon(&scan, 100, (const uint64_t[]){1, 2}, 2);
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    horizon(&scan, 120, (const uint64_t[]){2, 3}, 2); /* 3 came later */
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    horizon(&scan, 130, (const uint64_t[]){3, 4}, 2);
+    ck_assert_int_eq(scan.settled, 100);
+    horizon(&scan, 140, NULL, 0);
+    ck_assert_int_eq(scan.settled, 140);
+    ck_assert(!scan_unsettled(&scan));
+}
+END_TEST
+
+START_TEST(ids_never_settle_by_a_list_that_was_cut)
+{
+    static uint64_t many[SCAN_HOLDERS_MAX + 1];
+    for (size_t i = 0; i <= SCAN_HOLDERS_MAX; i++)
+        many[i] = i + 1;
+    struct scan scan;
+    scan_init(&scan);
+    horizon(&scan, 100, many, SCAN_HOLDERS_MAX + 1);
+    horizon(&scan, 200, (const uint64_t[]){SCAN_HOLDERS_MAX + 1}, 1);
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    horizon(&scan, 300, (const uint64_t[]){7}, 1);
+    ck_assert_int_eq(scan.settled, 200);
+}
+END_TEST
+
+START_TEST(sequence_that_was_set_back_starts_anew)
+{
+    struct scan scan;
+    scan_init(&scan);
+    horizon(&scan, 5000, NULL, 0);
+    horizon(&scan, 10, (const uint64_t[]){1}, 1);
+    struct scan_plan plan;
+    scan_next(&scan, 0, &plan);
+    ck_assert_int_lt(plan.fresh_above, 1);
+    ck_assert_int_lt(scan.settled, 1);
+}
+END_TEST
+
+START_TEST(settled_ids_are_looked_at_once_more)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    horizon(&scan, 100, NULL, 0);
+    scan_next(&scan, 0, &plan);
+    ck_assert_int_eq(plan.fresh_above, 100);
+    ck_assert_int_le(plan.oldest.lo, 1);
+    ck_assert_int_ge(plan.newest.hi, 100);
+    ck_assert_int_eq(plan.newest.lo, plan.oldest.hi + 1);
+}
+END_TEST
+
+START_TEST(long_transaction_does_not_make_every_claim_walk_all_that_came_after_it)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    struct scan_report report = {
+        .newest_left = {1, 0},
+          .oldest_left = {1, 0},
+          .missed = {1, 0}
+    };
+    scan_init(&scan);
+    horizon(&scan, 100, (const uint64_t[]){1}, 1);
+    horizon(&scan, 1000000, (const uint64_t[]){1}, 1);
+    ck_assert_int_eq(scan.settled, SCAN_ID_MIN);
+    for (int i = 0; i < 20; i++) {
+        scan_next(&scan, 0, &plan);
+        report.seen_max = 1000000;
+        scan_seen(&scan, &plan, &report, MS_US, 0);
+    }
+    ck_assert_int_ge(plan.fresh_above, 1000000 - 5000);
+    horizon(&scan, 1000000, NULL, 0); /* and when it ends, all of it is looked at again */
+    scan_next(&scan, 0, &plan);
+    ck_assert_int_le(plan.oldest.lo, 100);
+}
+END_TEST
+
+START_TEST(ends_of_the_id_range_do_not_overflow)
+{
+    struct scan scan;
+    scan_init(&scan);
+    struct scan_horizon far = {.first = SCAN_ID_MIN, .drawn = SCAN_ID_MAX};
+    scan_horizon(&scan, &far);
+    instant_us now = 0;
+    for (int i = 0; i < 2000; i++, now += SECOND_US) {
+        struct scan_plan plan;
+        scan_next(&scan, now, &plan);
+        struct scan_report report = {
+            .newest_left = {1, 0},
+              .oldest_left = {1, 0},
+              .seen_max = SCAN_ID_MAX, .missed = {1, 0}
+        };
+        if (i % 3 == 0) {
+            report.missed = (struct id_range){SCAN_ID_MIN, SCAN_ID_MIN};
+            report.oldest_left = plan.oldest;
+        }
+        if (i % 5 == 0)
+            report.missed = (struct id_range){SCAN_ID_MAX, SCAN_ID_MAX};
+        if (i % 7 == 0)
+            scan_failed(&scan, &plan);
+        else
+            scan_seen(&scan, &plan, &report, 0, now);
+        scan_again(&scan, (struct id_range){SCAN_ID_MIN, SCAN_ID_MAX}, now + i % 4 * SECOND_US);
+    }
+    ck_assert_int_eq(scan.settled, SCAN_ID_MAX);
+}
+END_TEST
+
+START_TEST(more_gaps_than_fit_are_merged_and_none_is_forgotten)
+{
+    struct scan scan;
+    scan_init(&scan);
+    horizon(&scan, 100000, NULL, 0);
+    struct scan_plan all = {
+        .oldest = {1, 0},
+          .newest = {1, 0}
+    };
+    scan.gap_count = 0;
+    struct rng rng = {.state = 11};
+    for (int i = 0; i < 3 * SCAN_GAPS_MAX; i++) {
+        int64_t at = (int64_t)(rng_next(&rng) % 1000) * 100;
+        all.oldest = (struct id_range){at, at};
+        scan_failed(&scan, &all);
+        bool covered = false;
+        for (size_t g = 0; g < scan.gap_count; g++)
+            covered = covered || (scan.gaps[g].lo <= at && at <= scan.gaps[g].hi);
+        ck_assert(covered);
+        ck_assert_uint_le(scan.gap_count, SCAN_GAPS_MAX);
+        for (size_t g = 1; g < scan.gap_count; g++)
+            ck_assert_int_lt(scan.gaps[g - 1].hi, scan.gaps[g].lo);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("scan_step");
+    TCase *tcase = tcase_create("scan_step");
+    suite_add_tcase(suite, tcase);
+    tcase_add_test(tcase, what_was_given_back_is_looked_at_although_new_work_never_ends);
+    tcase_add_test(tcase, ids_settle_when_everybody_who_drew_some_has_ended);
+    tcase_add_test(tcase, ids_never_settle_by_a_list_that_was_cut);
+    tcase_add_test(tcase, sequence_that_was_set_back_starts_anew);
+    tcase_add_test(tcase, settled_ids_are_looked_at_once_more);
+    tcase_add_test(tcase, long_transaction_does_not_make_every_claim_walk_all_that_came_after_it);
+    tcase_add_test(tcase, ends_of_the_id_range_do_not_overflow);
+    tcase_add_test(tcase, more_gaps_than_fit_are_merged_and_none_is_forgotten);
+    return run_suite(suite);
+}

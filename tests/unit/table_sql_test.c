@@ -1,0 +1,187 @@
+/* How the names of one table go into the statements. tests/integration/test_statements.py has PostgreSQL read them. */
+#include "relay/table_sql.h"
+
+#include "tests/unit/hand_made.h"
+
+static struct arena *arena;
+static struct table table;
+static struct queue_config config;
+
+static char name_sql[] = "\"public\".\"events\"", plain_name[] = "public.events", id_sql[] = "\"id\"",
+            key_sql[] = "\"order_id\"", payload_sql[] = "\"body\"", extra_sql[] = "\"region\"";
+
+static void set_up(void)
+{
+    arena = arena_new();
+    table = (struct table){.name_sql = name_sql,
+                           .plain_name = plain_name,
+                           .id_sql = id_sql,
+                           .key_sql = key_sql,
+                           .key_type = KEY_BIGINT,
+                           .index_key_id = true};
+    config = (struct queue_config){.name = plain_name};
+}
+
+static void tear_down(void)
+{
+    arena_free(arena);
+}
+
+static const char *value(const char *name)
+{
+    const struct sql_variable *v = table_variables(&table, &config, arena);
+    while (v->name && strcmp(v->name, name) != 0)
+        v++;
+    ck_assert_msg(v->name != NULL, "no variable %s", name);
+    return v->text;
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    ck_assert_msg(strstr(text, part) != NULL, "no \"%s\" in: %s", part, text);
+}
+
+static void assert_has_not(const char *text, const char *part)
+{
+    ck_assert_msg(strstr(text, part) == NULL, "\"%s\" in: %s", part, text);
+}
+
+START_TEST(names_become_literals_that_cannot_end_early)
+{
+    static const char *const rows[][2] = {
+        {"public.events", "'public.events'" },
+        {"it's",          "'it''s'"         },
+        {"back\\slash",   "E'back\\\\slash'"},
+        {"both\\'",       "E'both\\\\'''"   },
+        {"",              "''"              },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char name[40];
+        strcpy(name, rows[i][0]);
+        table.plain_name = name;
+        ck_assert_str_eq(value("table_name"), rows[i][1]);
+    }
+}
+END_TEST
+
+START_TEST(range_of_a_key_is_one_walk_of_an_index_on_key_and_id)
+{
+    assert_has(value("key_range"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
+    assert_has(value("key_order"), "e.\"order_id\", e.\"id\"");
+}
+END_TEST
+
+START_TEST(range_of_a_key_without_that_index_cannot_be_served_by_the_primary_key)
+{
+    table.index_key_id = false;
+    assert_has(value("key_range"), "e.\"order_id\" = k.name::bigint");
+    ck_assert_str_eq(value("key_order"), "e.\"id\" + 0");
+}
+END_TEST
+
+START_TEST(key_is_compared_in_its_own_type)
+{
+    static const struct {
+        enum key_type type;
+        const char *name;
+    } rows[] = {
+        {KEY_BIGINT,  "bigint"},
+        {KEY_INTEGER, "bigint"},
+        {KEY_TEXT,    "text"  },
+        {KEY_UUID,    "uuid"  },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        table.key_type = rows[i].type;
+        ck_assert_str_eq(value("key_type"), rows[i].name);
+    }
+}
+END_TEST
+
+START_TEST(queue_without_a_key_column_has_null_keys)
+{
+    table.key_sql = NULL;
+    table.key_type = KEY_NONE;
+    table.index_key_id = false;
+    ck_assert_str_eq(value("key"), "null::text");
+    assert_has(value("columns"), "null::text as key");
+}
+END_TEST
+
+START_TEST(payload_is_the_row_unless_a_column_is_mapped)
+{
+    assert_has(value("columns"), "row_to_json(e)::text as payload");
+    table.payload_sql = payload_sql;
+    assert_has(value("columns"), "e.\"body\"::text as payload");
+    table.payload_kind = PAYLOAD_BYTES;
+    assert_has(value("columns"), "e.\"body\" as payload");
+}
+END_TEST
+
+START_TEST(oversize_payload_is_measured_and_not_read)
+{
+    table.payload_sql = payload_sql;
+    assert_has(value("columns"), "null::bigint as oversize");
+    config.max_event_bytes = 1000;
+    assert_has(value("columns"), "case when octet_length(e.\"body\"::text) > 1000");
+    assert_has(value("columns"),
+               "case when octet_length(e.\"body\"::text) <= 1000 then e.\"body\"::text end as payload");
+}
+END_TEST
+
+START_TEST(extra_columns_come_last_in_order)
+{
+    char *extra[] = {extra_sql, id_sql};
+    table.extra_sql = extra;
+    table.extra_count = 2;
+    const char *columns = value("columns");
+    assert_has(columns, "as traceparent, e.\"region\"::text as extra_0, e.\"id\"::text as extra_1");
+}
+END_TEST
+
+START_TEST(filter_is_true_when_there_is_none)
+{
+    ck_assert_str_eq(value("where"), "true");
+    char where[] = "status <> 'draft'";
+    config.where = where;
+    assert_has(value("where"), where);
+}
+END_TEST
+
+START_TEST(lock_is_over_the_chosen_key_and_not_the_tables_column)
+{
+    const char *hash = value("lock_hash");
+    assert_has(hash, "k.key");
+    assert_has(hash, "k.solo");
+    assert_has_not(hash, "e.");
+}
+END_TEST
+
+START_TEST(ids_are_fed_by_the_sequence_or_else_by_the_table)
+{
+    ck_assert_str_eq(value("holders_of"), "'\"public\".\"events\"'");
+    char sequence[] = "public.events_id_seq";
+    table.sequence_sql = sequence;
+    ck_assert_str_eq(value("sequence"), "public.events_id_seq");
+    ck_assert_str_eq(value("holders_of"), "'public.events_id_seq'");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("table_sql");
+    TCase *tcase = tcase_create("table_sql");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, names_become_literals_that_cannot_end_early);
+    tcase_add_test(tcase, range_of_a_key_is_one_walk_of_an_index_on_key_and_id);
+    tcase_add_test(tcase, range_of_a_key_without_that_index_cannot_be_served_by_the_primary_key);
+    tcase_add_test(tcase, key_is_compared_in_its_own_type);
+    tcase_add_test(tcase, queue_without_a_key_column_has_null_keys);
+    tcase_add_test(tcase, payload_is_the_row_unless_a_column_is_mapped);
+    tcase_add_test(tcase, oversize_payload_is_measured_and_not_read);
+    tcase_add_test(tcase, extra_columns_come_last_in_order);
+    tcase_add_test(tcase, filter_is_true_when_there_is_none);
+    tcase_add_test(tcase, lock_is_over_the_chosen_key_and_not_the_tables_column);
+    tcase_add_test(tcase, ids_are_fed_by_the_sequence_or_else_by_the_table);
+    return run_suite(suite);
+}
