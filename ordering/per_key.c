@@ -19,7 +19,7 @@
 #define FLOOR_STRETCH 200000
 #define EPOCH_2000_US (INT64_C(946684800) * SECOND_US)
 
-enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_STATEMENTS };
+enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
 enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_PARK, SETTLE_UNPARK };
 
@@ -107,6 +107,8 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(read, arena, pk->floor);
     statement_add_int(read, arena, ret_plan->key_limit);
     statement_add_int(read, arena, ret_plan->rows_limit);
+
+    ret[CLAIM_REST] = statement_of(sql_per_key_rest);
     return CLAIM_STATEMENTS;
 }
 

@@ -1,0 +1,157 @@
+"""What a relay costs others: no snapshot and no transaction id while a sink is called, one lock a key, little memory."""
+
+import os
+import time
+
+import pytest
+
+from tests.support.orders import Orders
+from tests.support.relay import binary
+from tests.support.servers import Reply, wait_until
+
+MEGABYTE = 1 << 20
+BACKLOG = 1000000 if os.environ.get("PGCOURIER_DEEP") == "1" else 100000
+
+# The relay's open transactions that run no statement, and what they hold.
+IDLE = """
+select pid, state_change, backend_xid is not null, backend_xmin is not null
+from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()
+and state = 'idle in transaction'"""
+
+LOCKED = """
+select count(*) from pg_locks where locktype = 'advisory' and granted
+and database = (select oid from pg_database where datname = current_database())"""
+
+
+@pytest.fixture
+def orders(db):
+    return Orders(db)
+
+
+def slow_relay(relay, orders, http, delay_s, **queue):
+    http.respond = lambda request: Reply(200, delay_s=delay_s)
+    return relay(orders.config(f'{{ type: http, url: "{http.url}", max_in_flight: 1000 }}', **queue))
+
+
+def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, orders, http):
+    """The view reads a session's state and its snapshot one after the other, so a statement may begin in between. Only
+    what is seen twice in the same idle time counts."""
+    orders.add(200, 50)
+    slow_relay(relay, orders, http, 0.1)
+    idle_times, suspects, held = set(), set(), set()
+    while orders.left() > 0:
+        for pid, since, xid, xmin in orders.db.query(IDLE):
+            idle_times.add((pid, since))
+            if xid or xmin:
+                (held if (pid, since) in suspects else suspects).add((pid, since))
+    assert idle_times, "no sample was taken during a delivery"
+    assert not held
+
+
+def test_vacuum_removes_what_dies_during_a_delivery(relay, orders, http):
+    orders.db.query("create table public.other as select n from generate_series(1, 1000) as n")
+    orders.add(20, 20)
+    slow_relay(relay, orders, http, 4, poll="{ min: 1s, max: 1s }")
+    wait_until(lambda: http.in_flight == 20)
+    orders.db.query("delete from public.other")
+    notices = vacuum(orders.db)
+    assert "tuples: 1000 removed" in notices and http.in_flight == 20
+
+
+def vacuum(db):
+    connection = db.connect()
+    connection.cursor().execute("vacuum (verbose) public.other")
+    notices = "".join(connection.notices)
+    connection.close()
+    return notices
+
+
+PLANS = {
+    "as it comes": "",
+    "sequential scans": "alter database {db} set enable_indexscan = off; alter database {db} set enable_bitmapscan = off;"
+                        " alter database {db} set enable_indexonlyscan = off",
+    "nothing but nested loops": "alter database {db} set enable_hashjoin = off; alter database {db} set enable_mergejoin = off;"
+                                " alter database {db} set enable_material = off",
+    "no nested loops": "alter database {db} set enable_nestloop = off",
+    "forced parallel": "alter database {db} set force_parallel_mode = on",
+    "generic plans": "alter database {db} set plan_cache_mode = force_generic_plan",
+}
+
+
+def count_locks(relay, orders, http, keys, **queue):
+    """With all deliveries in flight, one for each key, the locks held."""
+    slow_relay(relay, orders, http, 3600, poll="{ min: 20ms, max: 20ms }", **queue)
+    wait_until(lambda: http.in_flight == keys, 10, f"{keys} deliveries in flight")
+    time.sleep(0.2)  # some more claims, which must not add any
+    assert http.in_flight == keys
+    return orders.db.value(LOCKED)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_claim_locks_what_it_returns_under_every_plan(relay, orders, http, plan):
+    orders.add(2000, 100)
+    orders.db.query("analyze public.events")
+    if PLANS[plan]:
+        orders.db.query(PLANS[plan].format(db=orders.db.name))
+    assert count_locks(relay, orders, http, 100) == 100
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_claim_that_may_not_take_all_keys_locks_as_many_as_it_returns(relay, orders, http, plan):
+    orders.add(2000, 500)
+    if PLANS[plan]:
+        orders.db.query(PLANS[plan].format(db=orders.db.name))
+    slow_relay(relay, orders, http, 3600, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
+    wait_until(lambda: http.in_flight >= 8)
+    wait_until(lambda: orders.db.value(LOCKED) == http.in_flight)
+
+
+@pytest.mark.parametrize("analyze", [True, False])
+def test_a_table_of_ten_rows(relay, orders, http, analyze):
+    orders.add(10, 10)
+    if analyze:
+        orders.db.query("analyze public.events")
+    assert count_locks(relay, orders, http, 10) == 10
+
+
+@pytest.mark.parametrize("plan", ["as it comes", "sequential scans"])
+def test_rows_that_the_filter_leaves_out_are_not_locked(relay, orders, http, plan):
+    orders.add(2000, 100)
+    if PLANS[plan]:
+        orders.db.query(PLANS[plan].format(db=orders.db.name))
+    assert count_locks(relay, orders, http, 10, where="\"order_id % 10 = 3 and status = 'step'\"") == 10
+
+
+def test_events_without_a_key_have_a_lock_each(relay, orders, http):
+    orders.db.query("insert into public.events (status) select 'step' from generate_series(1, 40)")
+    assert count_locks(relay, orders, http, 40) == 40
+
+
+def test_a_backlog_is_drained_in_64_megabytes(relay, db, tmp_path):
+    """A million events with PGCOURIER_DEEP=1."""
+    db.query("create table public.events (id bigserial primary key, order_id bigint, status text not null,"
+             " payload text not null, created_at timestamptz not null default now())")
+    db.query("insert into public.events (order_id, status, payload) select n %% 20000, 'step', repeat('x', 300)"
+             " from generate_series(1, %s) as n", (BACKLOG,))
+    db.query("create index on public.events (order_id, id)")
+    db.query("analyze public.events")
+    config = f"""
+database: "{db.dsn}"
+sinks:
+  out: {{ type: discard }}
+queues:
+  orders:
+    table: public.events
+    columns: {{ id: id, key: order_id, type: status, payload: payload, created_at: created_at }}
+    sink: out
+"""
+    started = time.monotonic()
+    one = relay(config, until_empty=True, program=binary(["release"]))
+    while one.exit_code is None:
+        one.rss_peak()
+        time.sleep(0.05)
+    took = time.monotonic() - started
+    print(f"{BACKLOG / took:.0f} events/s, {one.peak_bytes // 1024} kB at most")
+    assert one.exit_code == 0
+    assert db.value("select count(*) from public.events") == 0
+    assert one.peak_bytes < 64 * MEGABYTE
