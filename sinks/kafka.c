@@ -208,7 +208,7 @@ static void kafka_progress(struct sink *sink, const struct pollset *ps, instant_
 static enum reach kafka_probe(struct sink *sink, struct span destination, instant_us now)
 {
     struct kafka *kafka = (struct kafka *)sink;
-    if (!kafka_message_check_topic(destination, NULL))
+    if (destination.size > 0 && !kafka_message_check_topic(destination, NULL))
         return REACH_YES; /* the event will be rejected, and it alone */
     return kafka_producer_probe(&kafka->batching, destination.data, now);
 }

@@ -27,7 +27,17 @@ struct kafka_aside {
     struct kafka_aside *before[];
 };
 
-static void ask(struct kafka_aside *aside)
+/* Does anybody answer? Which topics there are does not matter. */
+static void ask_cluster(struct kafka_aside *aside)
+{
+    const struct rd_kafka_metadata *md = NULL;
+    aside->answered = rd_kafka_metadata(aside->rk, 0, NULL, &md, METADATA_TIMEOUT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    aside->reach = aside->answered ? REACH_YES : REACH_NO;
+    if (aside->answered)
+        rd_kafka_metadata_destroy(md);
+}
+
+static void ask_topic(struct kafka_aside *aside)
 {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(aside->rk, aside->topic, NULL);
     if (!rkt) {
@@ -57,8 +67,10 @@ static void *run(void *arg)
     struct kafka_aside *aside = arg;
     for (size_t i = 0; i < aside->before_count; i++)
         kafka_aside_free(aside->before[i], INSTANT_NEVER);
-    if (aside->topic)
-        ask(aside);
+    if (aside->topic && aside->topic[0])
+        ask_topic(aside);
+    else if (aside->topic)
+        ask_cluster(aside);
     else
         rd_kafka_destroy(aside->rk);
     int fd = aside->wake_fd;

@@ -15,9 +15,9 @@
 
 struct kafka_aside;
 
-/* Asks the cluster about a topic and brings what `rk` knows about it up to date. `wake_fd` is an eventfd that gets
- * its 1 when the answer is there. `rk` must stay until then, or be handed to kafka_aside_destroy() with this as one
- * of `before`. NULL when there is no thread to be had. */
+/* Asks the cluster about a topic ("": whether it is there at all) and brings what `rk` knows about it up to date.
+ * `wake_fd` is an eventfd that gets its 1 when the answer is there. `rk` must stay until then, or be handed to
+ * kafka_aside_destroy() with this as one of `before`. NULL when there is no thread to be had. */
 struct kafka_aside *kafka_aside_metadata(rd_kafka_t *rk, const char *topic, int wake_fd);
 
 /* Destroys `rk` after the `n` calls in `before` have returned; takes ownership of all of them. Without a thread it

@@ -60,8 +60,9 @@ struct sink_type {
     /* ---- optional: NULL means there is nothing to do ---- */
 
     /* Is the destination there? Called again and again while its circuit is open; the first call starts finding
-     * out, later ones report; after YES or NO the next call starts afresh. No event is sent. NULL: the engine
-     * tries with one event. Works in prepare/progress like everything else. */
+     * out, later ones report; after YES or NO the next call starts afresh. An empty destination stands for the sink
+     * as a whole. No event is sent. NULL: the engine tries with one event. Works in prepare/progress like everything
+     * else. */
     enum reach (*probe)(struct sink *sink, struct span destination, instant_us now);
 
     /* SIGHUP: open files again. */

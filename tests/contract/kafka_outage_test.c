@@ -27,12 +27,14 @@ START_TEST(outage_gives_everything_back_quickly_and_recovers)
         ck_assert_int_eq(c->ds[i]->cause->kind, ERROR_UNREACHABLE);
     }
     ck_assert_int_eq(contract_probe(c, TOPIC, PATIENCE_MS), REACH_NO);
+    ck_assert_int_eq(contract_probe(c, "", PATIENCE_MS), REACH_NO); /* the cluster as a whole */
 
     for (int b = 1; b <= _i; b++)
         rd_kafka_mock_broker_set_up(kafka_mock, b);
     before = clock_now();
     while (contract_probe(c, TOPIC, PATIENCE_MS) != REACH_YES)
         ck_assert_int_lt(clock_now() - before, 5 * SECOND_US);
+    ck_assert_int_eq(contract_probe(c, "", PATIENCE_MS), REACH_YES);
     struct delivery *d = contract_add(c, "back", span_of("x"));
     ck_assert(contract_run(c, PATIENCE_MS));
     verdict_is(d, VERDICT_ACKED, ERROR_NONE);
