@@ -77,7 +77,7 @@ with fresh as materialized (
     (select key, solo, low, high, newest_id, oldest_id,
             coalesce(least(
                 case when coalesce(fresh_id, newest_id) is not null then
-                    row_number() over (order by fresh_id desc nulls last, newest_id desc nulls last)
+                    row_number() over (order by coalesce(fresh_id, newest_id) desc nulls last)
                     * 100 / nullif(100 - $8::bigint, 0) end,
                 case when oldest_id is not null then
                     row_number() over (order by oldest_id nulls last) * 100 / nullif($8::bigint, 0) end),
