@@ -1,0 +1,163 @@
+/* Prepares every statement in sql/ for every queue of a configuration on a real server.
+ *
+ *   prepare_all CONFIG SQL_FOLDER
+ *
+ * Prints one line a statement, "QUEUE FILE" and what is wrong with it, if anything is; exits 1 if something was. The
+ * files are read here and not from the binary, so that none is forgotten. */
+#include "relay/base/arena.h"
+#include "relay/base/file.h"
+#include "relay/base/statement.h"
+#include "relay/command.h"
+#include "relay/config.h"
+#include "relay/table.h"
+#include "relay/table_sql.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define VARIABLES_MAX 48
+#define FILE_MAX ((size_t)1 << 20)
+
+/* What relay/dead.c puts in, for a key and for an event without one. */
+static const struct sql_variable dead_variables[2][8] = {
+    {{"match", "d.key = $2::text"},
+     {"closed", "p.key = $2::text and not p.keyless"},
+     {"conflict", "(queue, key) where not keyless"},
+     {"keyless", "false"},
+     {"class", "(7)"},
+     {"hash", "hashtext($1::text)"},
+     {NULL, NULL}},
+    {{"match", "d.key is null and d.event_id = $2::text::bigint"},
+     {"closed", "p.keyless and p.event_id = $2::text::bigint"},
+     {"conflict", "(queue, event_id)"},
+     {"keyless", "true"},
+     {"class", "(-7)"},
+     {"hash", "hashint8($1::text::bigint)"},
+     {NULL, NULL}},
+};
+
+struct work {
+    PGconn *conn;
+    struct arena *arena;
+    const struct queue_config *queue;
+    const struct table *table;
+    struct sql_variable variables[VARIABLES_MAX];
+    size_t variable_count;
+    size_t prepared, failed;
+};
+
+static void put(struct work *work, const char *name, const char *text)
+{
+    size_t i = 0;
+    while (i < work->variable_count && strcmp(work->variables[i].name, name) != 0)
+        i++;
+    if (i == work->variable_count)
+        work->variable_count++;
+    if (work->variable_count >= VARIABLES_MAX)
+        abort();
+    work->variables[i] = (struct sql_variable){name, text};
+}
+
+/* The one-shot commands name columns without an alias. */
+static void put_plain_names(struct work *work)
+{
+    const struct table *table = work->table;
+    put(work, "id", table->id_sql);
+    put(work, "created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz");
+}
+
+static void put_variables(struct work *work, const char *path, bool dead, bool keyless)
+{
+    const struct table *table = work->table;
+    memset(work->variables, 0, sizeof work->variables);
+    work->variable_count = 0;
+    for (const struct sql_variable *v = table_variables(table, work->queue, work->arena); v->name; v++)
+        put(work, v->name, v->text);
+    if (dead || strstr(path, "/status/"))
+        put_plain_names(work);
+    if (!dead)
+        return;
+    for (const struct sql_variable *v = dead_variables[keyless]; v->name; v++)
+        put(work, v->name, v->text);
+    put(work, "columns", table->id_sql);
+    put(work, "fields", arena_printf(work->arena, "r.%s", table->id_sql));
+    put(work, "key_is", table->key_sql ? arena_printf(work->arena, "e.%s::text = $2::text", table->key_sql) : "false");
+}
+
+static void prepare(struct work *work, const char *path, const char *template)
+{
+    struct error err = {.text = ""};
+    char *sql = sql_render(template, work->variables, &err);
+    PGresult *res = sql ? PQprepare(work->conn, "", sql, 0, NULL) : NULL;
+    bool ok = PQresultStatus(res) == PGRES_COMMAND_OK;
+    printf("%s %s%s%s", work->queue->name, path, ok ? "\n" : ": ",
+           ok    ? ""
+           : sql ? PQresultErrorMessage(res)
+                 : err.text);
+    work->prepared += ok;
+    work->failed += !ok;
+    PQclear(res);
+    free(sql);
+}
+
+/* Statements that relay/ runs for some tables only. */
+static bool applies(const struct work *work, const char *path)
+{
+    if (strstr(path, "/horizon_drawn.sql"))
+        return work->table->sequence_sql != NULL;
+    return !strstr(path, "/table_filter.sql") || work->queue->where;
+}
+
+static bool prepare_file(struct work *work, const char *path, struct error *err)
+{
+    char *template = file_read(path, FILE_MAX, &(size_t){0}, err);
+    if (!template)
+        return error_prefix(err, "%s", path);
+    bool dead = strstr(path, "/dead/") != NULL;
+    for (int keyless = 0; keyless <= dead && applies(work, path); keyless++) {
+        put_variables(work, path, dead, keyless);
+        prepare(work, path, template);
+    }
+    free(template);
+    return true;
+}
+
+static bool prepare_for(struct work *work, const char *folder, struct error *err)
+{
+    char pattern[1024];
+    snprintf(pattern, sizeof pattern, "%s/*/*.sql", folder);
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return error_set(err, ERROR_CONFIG, "no files %s", pattern);
+    bool ok = true;
+    for (size_t i = 0; ok && i < found.gl_pathc; i++)
+        ok = strstr(found.gl_pathv[i], "/schema/") || prepare_file(work, found.gl_pathv[i], err);
+    globfree(&found);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    struct error err;
+    if (argc != 3)
+        return EXIT_FAILURE;
+    struct config *config = config_load(argv[1], &err);
+    PGconn *conn = config ? command_connect(config->database, "prepare_all", &err) : NULL;
+    struct work work = {.conn = conn, .arena = arena_new()};
+    bool ok = conn != NULL;
+    for (size_t i = 0; ok && i < config->queue_count; i++) {
+        struct table *table = table_inspect(conn, &config->queues[i], &err);
+        work.queue = &config->queues[i];
+        work.table = table;
+        ok = table && prepare_for(&work, argv[2], &err);
+        table_free(table);
+    }
+    if (!ok)
+        printf("%s\n", err.text);
+    printf("prepared %zu failed %zu\n", work.prepared, work.failed);
+    arena_free(work.arena);
+    PQfinish(conn);
+    config_free(config);
+    return ok && work.failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
