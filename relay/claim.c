@@ -63,7 +63,9 @@ bool claim_is_finished(const struct claim *claim)
 
 bool claim_is_straggling(const struct claim *claim, instant_us now)
 {
-    return claim->state == CLAIM_IDLE && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
+    /* A busy queue claims again and again: what is finished must not wait for a pause. */
+    bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
+    return (claim->state == CLAIM_IDLE || extending) && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
 }
 
 /* Settlements that failed or whose claim was lost come first: without them, claiming would pile up deliveries that

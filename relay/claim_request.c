@@ -33,15 +33,30 @@ static bool is_busy(const struct request *request, struct span key)
     return false;
 }
 
+static struct lane *find_lane(struct batch *batches, struct span key, uint64_t hash)
+{
+    for (struct batch *batch = batches; batch; batch = batch->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (lane->hash == hash && lane->state != LANE_SETTLED && lane->key.data && span_equal(lane->key, key))
+                return lane;
+    return NULL;
+}
+
 /* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
-static void add_followed(struct request *request, struct claim *claim, size_t max)
+static void add_followed(struct request *request, struct claim *claim, bool holding, size_t max)
 {
     struct keyset *follow = &claim->queue->follow;
     for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
         struct keyset_entry *entry = &follow->entries[i];
-        if ((entry->owner && entry->owner != claim) || is_busy(request, entry->key))
+        if (entry->owner && entry->owner != claim)
             continue;
-        request->follow[request->claim.follow_key_count++] = arena_copy(claim->round.arena, entry->key);
+        struct lane *lane = holding ? find_lane(claim->batches, entry->key, entry->hash) : NULL;
+        if (lane)
+            lane->more = true; /* followed again when the lane is settled; until then it is no reason to claim */
+        else if (is_busy(request, entry->key))
+            continue;
+        else
+            request->follow[request->claim.follow_key_count++] = arena_copy(claim->round.arena, entry->key);
         keyset_remove(follow, i);
     }
 }
@@ -66,7 +81,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     add_busy_batches(request, queue->orphans);
     if (holding)
         add_busy_batches(request, claim->batches);
-    add_followed(request, claim, follow_max);
+    add_followed(request, claim, holding, follow_max);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;
     return &request->claim;
@@ -91,15 +106,6 @@ void claim_follow_again(struct claim *claim, instant_us now)
     }
 }
 
-static struct lane *find_lane(struct batch *batches, struct span key, uint64_t hash)
-{
-    for (struct batch *batch = batches; batch; batch = batch->next)
-        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->hash == hash && lane->state != LANE_SETTLED && lane->key.data && span_equal(lane->key, key))
-                return lane;
-    return NULL;
-}
-
 static bool has_entry(const struct keyset *set, struct span key, uint64_t hash)
 {
     for (size_t i = 0; i < set->count; i++)
@@ -108,14 +114,14 @@ static bool has_entry(const struct keyset *set, struct span key, uint64_t hash)
     return false;
 }
 
-/* `holder` has this key in a lane, or `held` says from an earlier lane of its open transaction. */
-static void follow_at(struct claim *holder, struct span key, uint64_t hash, bool held, instant_us now)
+/* `holder` may have this key in a lane, or from an earlier lane of its open transaction. */
+static void follow_at(struct claim *holder, struct span key, uint64_t hash, instant_us now)
 {
     struct queue *queue = holder->queue;
     struct lane *lane = find_lane(holder->batches, key, hash);
     if (lane)
         lane->more = true; /* followed when the lane is settled */
-    else if (held && has_entry(&holder->held, key, hash) && !keyset_put(&queue->follow, key, hash, now, holder))
+    else if (has_entry(&holder->held, key, hash) && !keyset_put(&queue->follow, key, hash, now, holder))
         queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
 }
 
@@ -129,7 +135,7 @@ void claim_follow_missed(struct claim *claim, instant_us now)
         if (lost)
             lost->more = true;
         for (size_t c = 0; c < queue->claim_count; c++)
-            follow_at(&queue->claims[c], key, hash, &queue->claims[c] != claim, now);
+            follow_at(&queue->claims[c], key, hash, now);
     }
 }
 

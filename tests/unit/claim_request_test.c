@@ -139,6 +139,16 @@ START_TEST(followed_key_is_asked_for_by_the_claim_that_can_have_it)
 }
 END_TEST
 
+START_TEST(followed_key_that_its_claim_is_busy_with_is_followed_after_it)
+{
+    struct lane *lane = lane_of(&claims[0], "a");
+    follow("a", &claims[0]);
+    ck_assert_uint_eq(claim_request_make(&claims[0], true, 10, NOW)->follow_key_count, 0);
+    ck_assert(lane->more);
+    ck_assert(!claim_has_followed(&claims[0])); /* or it would claim in vain, over and over */
+}
+END_TEST
+
 START_TEST(claim_that_was_cut_short_follows_what_it_did_not_get)
 {
     follow("got", NULL);
@@ -209,6 +219,17 @@ START_TEST(key_that_a_straggler_of_this_claim_has_is_followed_after_it)
 }
 END_TEST
 
+START_TEST(key_that_was_settled_aside_while_this_claim_asked_is_followed)
+{
+    struct lane *lane = lane_of(&claims[0], "a");
+    claim_note_held(&claims[0]);
+    lane->state = LANE_SETTLED;
+    miss(&claims[0], "a");
+    ck_assert_uint_eq(stage.queue.follow.count, 1);
+    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[0]);
+}
+END_TEST
+
 START_TEST(key_that_a_lost_claim_had_is_followed_after_it)
 {
     struct lane *lane = lost_lane(&claims[0], "a");
@@ -237,11 +258,13 @@ int main(void)
     tcase_add_test(tcase, any_number_of_keys_may_be_busy);
     tcase_add_test(tcase, half_of_a_claim_may_be_followed_keys);
     tcase_add_test(tcase, followed_key_is_asked_for_by_the_claim_that_can_have_it);
+    tcase_add_test(tcase, followed_key_that_its_claim_is_busy_with_is_followed_after_it);
     tcase_add_test(tcase, claim_that_was_cut_short_follows_what_it_did_not_get);
     tcase_add_test(tcase, followed_keys_are_a_reason_to_claim_only_for_who_can_have_them);
     tcase_add_test(tcase, followed_keys_that_every_claim_leaves_out_are_no_reason_to_claim);
     tcase_add_test(tcase, key_that_another_claim_of_ours_has_is_followed_by_that_claim);
     tcase_add_test(tcase, key_that_a_straggler_of_this_claim_has_is_followed_after_it);
+    tcase_add_test(tcase, key_that_was_settled_aside_while_this_claim_asked_is_followed);
     tcase_add_test(tcase, key_that_a_lost_claim_had_is_followed_after_it);
     tcase_add_test(tcase, key_of_another_relay_is_left_to_the_scan);
     return run_suite(suite);
