@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import statistics
 import time
 
 import pytest
@@ -50,19 +49,19 @@ class Stage:
         wait_until(lambda: self.waiting_keys() <= {BAD}, timeout_s, "the rows of the other keys to be gone")
 
     def latencies(self, seconds, per_second=100, seed=1):
-        """Commits events of other keys at a steady rate and returns how long each took to arrive, in seconds."""
+        """Commits events of other keys at a steady rate and returns how long each took to arrive: {event: seconds}."""
         rng, committed, connection = random.Random(seed), {}, self.db.connect()
         start = time.monotonic()
         for number in range(int(seconds * per_second)):
             time.sleep(max(0.0, start + number / per_second - time.monotonic()))
             key = rng.choice([BAD - 1, BAD + 1, rng.randint(1, BAD - 1), rng.randint(BAD + 1, KEYS)])
             (event,) = self.shop.insert([key], connection)
-            committed[event.id] = time.monotonic()
+            committed[event] = time.monotonic()
         connection.close()
-        last = list(committed)
-        wait_until(lambda: committed.keys() <= self.target.received_at().keys(), 60, f"events {last[0]} to {last[-1]}")
+        ids = {event.id for event in committed}
+        wait_until(lambda: ids <= self.target.received_at().keys(), 60, "all of them to arrive")
         arrived = self.target.received_at()
-        return [max(0.0, arrived[event_id] - at) for event_id, at in committed.items()]
+        return {event: max(0.0, arrived[event.id] - at) for event, at in committed.items()}
 
     def dead(self, *arguments):
         done = run_command("dead", *arguments, "-c", self.started[0].config_path)
@@ -79,17 +78,22 @@ def stage(db, relay, http):
 
 
 def summary(name, latencies):
-    ordered = sorted(latencies)
-    text = f"p50 {ordered[len(ordered) // 2] * 1e3:.1f} ms, p99 {ordered[len(ordered) * 99 // 100] * 1e3:.1f} ms"
-    print(f"{name}: {text}, max {ordered[-1] * 1e3:.1f} ms of {len(ordered)}")
+    """Prints and returns p50, p99 and the greatest, in seconds."""
+    ordered = sorted(latencies.values())
+    figures = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], ordered[-1]
+    print(f"{name}: p50 {figures[0] * 1e3:.1f} ms, p99 {figures[1] * 1e3:.1f} ms, max {figures[2] * 1e3:.1f} ms")
+    return figures
 
 
 def assert_unaffected(latencies, without):
-    """Far from what the bad key waits for, which is seconds; near to what it is without that key."""
-    summary("without the bad key", without)
-    summary("with it", latencies)
-    assert max(latencies) < max(1.0, 2 * max(without))
-    assert statistics.median(latencies) < 2 * statistics.median(without) + 0.05
+    """Near to what it is without the bad key, and far from what that key waits for, which is seconds."""
+    usual, _, worst = summary("without the bad key", without)
+    median, p99, _ = summary("with it", latencies)
+    late = [f"event {event.id} of key {event.key}: {latency:.3f} s" for event, latency in latencies.items()
+            if latency > max(2.0, 2 * worst)]
+    assert not late, f"{len(late)} of {len(latencies)} events of other keys were late: {'; '.join(late[:10])}"
+    assert p99 < max(1.0, 2 * worst)
+    assert median < 2 * usual + 0.05
 
 
 # What the receiver answers, and how many requests that costs: a refusal needs no second try.
@@ -176,8 +180,9 @@ def test_retries_count_and_back_off(stage):
 
 # How the slow key's neighbours are spread over claims and relays.
 CLAIMS = {
-    "all in one claim": (1, {"connections": 1, "keys_per_claim": 2000}),
+    "all in one claim": (1, {"connections": 1, "keys_per_claim": 1100}),
     "claims as by default, two relays": (2, {}),
+    "small claims": (1, {"keys_per_claim": 64}),
 }
 
 
@@ -185,18 +190,21 @@ CLAIMS = {
 @pytest.mark.parametrize("spread", CLAIMS)
 def test_the_other_keys_do_not_notice_a_slow_one(stage, spread, hang_s):
     relays, queue = CLAIMS[spread]
-    stage.start(relays, sink={"timeout": "60s"}, **queue)
-    stage.insert_backlog()
-    wait_until(lambda: stage.shop.left() == 0, 60, "the first backlog to be delivered")
-    without = stage.latencies(2)
-
-    stage.target.receiver.rule(lambda request: request.headers.get("event-key") == str(BAD), Reply(delay_s=hang_s), times=1)
+    stage.start(relays, sink={"timeout": "120s"}, **queue)
     stage.insert_backlog()
     started_at = time.monotonic()
+    wait_until(lambda: stage.shop.left() == 0, 60, "the first backlog to be delivered")
+    hang_s += 2 * (time.monotonic() - started_at)  # time for the second backlog, on this machine
+    without = stage.latencies(2)
+
+    slow = Reply(delay_s=hang_s)
+    stage.target.receiver.rule(lambda request: request.headers.get("event-key") == str(BAD), slow, times=1)
+    stage.insert_backlog()
+    hang_over_at = time.monotonic() + hang_s
     stage.wait_for_the_others()
     settled_at = time.monotonic()
     delivered_at = max(stage.target.received_at().values())
-    latencies = stage.latencies(hang_s - 2 - (settled_at - started_at))
+    latencies = stage.latencies(max(1.0, hang_over_at - 2 - settled_at))
     assert_unaffected(latencies, without)
     assert stage.target.receiver.in_flight == 1, "the slow request ended too early for the test to mean anything"
     stage.wait_for_the_others(1.0)
