@@ -3,6 +3,7 @@
 #include "relay/report.h"
 #include "relay/settle_rule.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -311,6 +312,7 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
     while (outlet->ready && n < room) {
         struct lane *lane = outlet->ready;
         int64_t release_us;
+        assert(lane->unsent && "only a lane with something to send is ready");
         if (is_refused(lane->unsent)) {
             /* Not before everything ahead of it is acked: the verdict of that brings the lane back here. */
             if (lane->in_flight == 0)

@@ -9,6 +9,7 @@
 #include "tests/unit/hand_made.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define EPOCH_2000_S INT64_C(946684800)
@@ -114,9 +115,8 @@ static inline PGresult *result_of(int columns)
 
 static inline void set_text(PGresult *res, int row, int column, const char *text)
 {
-    char copy[64] = "";
-    if (text)
-        strcpy(copy, text);
+    char copy[64];
+    snprintf(copy, sizeof copy, "%s", text ? text : "");
     ck_assert_int_eq(PQsetvalue(res, row, column, copy, text ? (int)strlen(text) : -1), 1);
 }
 
@@ -186,7 +186,7 @@ static inline PGresult *lock_row(int64_t seen_max)
 static inline void claim(void)
 {
     struct claim_request request = {.max_keys = 10};
-    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 2);
+    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
 }
 
 static inline int64_t parameter(size_t statement, int number)

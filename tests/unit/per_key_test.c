@@ -1,7 +1,7 @@
 /* What per_key asks, reads and settles. */
 #include "tests/unit/per_key_stage.h"
 
-START_TEST(claim_locks_then_reads_row_by_row)
+START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
 {
     const struct span busy[] = {SPAN_LITERAL("b")}, follow[] = {SPAN_LITERAL("f")};
     const int64_t solos[] = {3};
@@ -12,7 +12,7 @@ START_TEST(claim_locks_then_reads_row_by_row)
                                     .busy_solo_count = 1,
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
-    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 2);
+    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
     ck_assert_int_eq(statements[0].count, 13);
     ck_assert(!statements[0].by_row);
     ck_assert_int_ge(parameter(0, 6), 10);
@@ -23,6 +23,7 @@ START_TEST(claim_locks_then_reads_row_by_row)
     ck_assert_int_eq(statements[1].count, 4);
     ck_assert(statements[1].by_row);
     ck_assert_int_eq(parameter(1, 3), 4);
+    ck_assert_ptr_nonnull(strstr(statements[2].sql, "set local"));
     const char *sql = statements[0].sql; /* prepared by its address */
     claim();
     ck_assert_ptr_eq(statements[0].sql, sql);
@@ -269,7 +270,7 @@ int main(void)
     TCase *tcase = tcase_create("per_key");
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, claim_locks_then_reads_row_by_row);
+    tcase_add_test(tcase, claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot);
     tcase_add_test(tcase, what_was_not_looked_at_is_asked_for_again);
     tcase_add_test(tcase, failed_claim_is_asked_for_again);
     tcase_add_test(tcase, missed_keys_and_ids_are_reported);

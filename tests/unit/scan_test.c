@@ -8,7 +8,7 @@
 
 #define ROWS_MAX 4000
 #define RELAYS 3
-#define KEYS 16           /* taken by one claim */
+#define KEYS ((size_t)16) /* taken by one claim */
 #define LOOKED (KEYS * 2) /* rows fetched from each stretch */
 
 enum row_state { ROW_DRAWN, ROW_VISIBLE, ROW_GONE };
@@ -322,7 +322,7 @@ START_TEST(oldest_event_is_taken_while_producers_outrun_the_relay)
     struct relay *relay = &relays[0];
     size_t oldest = 0;
     for (int claim = 0; claim < 100; claim++, now += 10 * MS_US) {
-        for (int i = 0; i < 2 * KEYS; i++)
+        for (size_t i = 0; i < 2 * KEYS; i++)
             draw_row(now, false);
         end_transactions(now);
         probe(relay);

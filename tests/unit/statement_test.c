@@ -60,13 +60,13 @@ END_TEST
 
 START_TEST(long_texts_are_rendered_whole)
 {
-    enum { COUNT = 10000 };
-    char *template = memory_new(COUNT * 4 + 1);
-    for (size_t i = 0; i < COUNT; i++)
-        memcpy(template + i * 4, ":id ", 4);
+    static const size_t count = 10000;
+    char *template = memory_new(count * 4 + 1), *end = template;
+    for (size_t i = 0; i < count; i++)
+        end = stpcpy(end, ":id ");
     struct error err;
     char *sql = sql_render(template, variables, &err);
-    ck_assert_uint_eq(strlen(sql), COUNT * 5);
+    ck_assert_uint_eq(strlen(sql), count * 5);
     free(sql);
     free(template);
 }

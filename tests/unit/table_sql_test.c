@@ -3,6 +3,8 @@
 
 #include "tests/unit/hand_made.h"
 
+#include <stdio.h>
+
 static struct arena *arena;
 static struct table table;
 static struct queue_config config;
@@ -57,7 +59,7 @@ START_TEST(names_become_literals_that_cannot_end_early)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[40];
-        strcpy(name, rows[i][0]);
+        snprintf(name, sizeof name, "%s", rows[i][0]);
         table.plain_name = name;
         ck_assert_str_eq(value("table_name"), rows[i][1]);
     }
@@ -159,7 +161,7 @@ END_TEST
 START_TEST(ids_are_fed_by_the_sequence_or_else_by_the_table)
 {
     ck_assert_str_eq(value("holders_of"), "'\"public\".\"events\"'");
-    char sequence[] = "public.events_id_seq";
+    static char sequence[] = "public.events_id_seq";
     table.sequence_sql = sequence;
     ck_assert_str_eq(value("sequence"), "public.events_id_seq");
     ck_assert_str_eq(value("holders_of"), "'public.events_id_seq'");
