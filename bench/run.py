@@ -52,6 +52,7 @@ def print_table(answers):
 
 def write_results(path, facts, answers):
     facts["results"] = [answer.as_json() for answer in answers]
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(facts, file, indent=1)
         file.write("\n")
