@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define SUBMIT_MAX 256
@@ -170,11 +171,9 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
  * event was in flight at the last break too, and the destination took others in between, the event is to blame. */
 static bool breaks_again(struct outlet *outlet, const struct item *item, instant_us now)
 {
-    struct {
-        const void *queue;
-        int64_t id;
-    } name = {lane_queue(item->lane), item->event.id};
-    struct span key = {(const char *)&name, sizeof name};
+    char name[64];
+    snprintf(name, sizeof name, "%p %" PRId64, (void *)lane_queue(item->lane), item->event.id);
+    struct span key = span_of(name);
     bool again = false;
     for (size_t i = 0; i < outlet->suspects.count && !again; i++)
         again =
