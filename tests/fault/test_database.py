@@ -91,7 +91,7 @@ def kill_a_backend(db):
 def test_terminated_backends_cost_no_event_and_no_order(drain):
     drain.add(2000)
     drain.run(relays=2)
-    end = time.monotonic() + (20 if DEEP else 6)
+    end = time.monotonic() + (20 if DEEP else 4)
     while time.monotonic() < end:
         kill_a_backend(drain.orders.db)
         drain.add(200)
