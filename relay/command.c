@@ -11,18 +11,18 @@ static const struct {
     enum error_kind kind;
     enum exit_code code;
 } exit_codes[] = {
-    {ERROR_NONE,        EXIT_OK         },
-    {ERROR_USAGE,       EXIT_USAGE      },
-    {ERROR_REFUSED,     EXIT_USAGE      }, /* a value, and a command has its values from its arguments */
-    {ERROR_CONFIG,      EXIT_CONFIG     },
-    {ERROR_ROUTE,       EXIT_CONFIG     },
-    {ERROR_PERMISSION,  EXIT_NOPERM     },
+    {ERROR_NONE, EXIT_OK},
+    {ERROR_USAGE, EXIT_USAGE},
+    {ERROR_REFUSED, EXIT_USAGE}, /* a value, and a command has its values from its arguments */
+    {ERROR_CONFIG, EXIT_CONFIG},
+    {ERROR_ROUTE, EXIT_CONFIG},
+    {ERROR_PERMISSION, EXIT_NOPERM},
     {ERROR_UNREACHABLE, EXIT_UNAVAILABLE},
-    {ERROR_OVERLOADED,  EXIT_TEMPFAIL   },
-    {ERROR_TIMEOUT,     EXIT_TEMPFAIL   },
-    {ERROR_CONFLICT,    EXIT_TEMPFAIL   },
-    {ERROR_LOST_CLAIM,  EXIT_TEMPFAIL   },
-    {ERROR_RESOURCE,    EXIT_TEMPFAIL   },
+    {ERROR_OVERLOADED, EXIT_TEMPFAIL},
+    {ERROR_TIMEOUT, EXIT_TEMPFAIL},
+    {ERROR_CONFLICT, EXIT_TEMPFAIL},
+    {ERROR_LOST_CLAIM, EXIT_TEMPFAIL},
+    {ERROR_RESOURCE, EXIT_TEMPFAIL},
 };
 
 int exit_code_of(enum error_kind kind)

@@ -32,10 +32,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-    {"config",                      'c', "FILE", 0, "the configuration to check", 0},
-    {"reference",                       'r', NULL, 0, "print docs/configuration.md and check nothing", 0},
+    {"config", 'c', "FILE", 0, "the configuration to check", 0},
+    {"reference", 'r', NULL, 0, "print docs/configuration.md and check nothing", 0},
     {"database", 'd', NULL, 0, "also connect, and check each queue's table", 0},
-    {0                            },
+    {0},
 };
 
 static const struct argp argp = {

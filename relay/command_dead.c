@@ -18,15 +18,14 @@ struct dead_options {
 };
 
 static const struct argp_option options[] = {
-    {"config",             'c', "FILE", 0, "the configuration", 0},
-    {"queue",              'q', "NAME", 0, "only this queue", 0},
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"queue", 'q', "NAME", 0, "only this queue", 0},
     {"key", 'k', "KEY", 0, "only this key", 0},
-    {"id",                    'i', "ID", 0, "only the event with this id", 0},
-    {"all",    'a', NULL, 0, "retry, drop: everything that the others leave", 0},
-    {"limit",                   'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
-    {"json",                   'j', NULL, 0, "list, show: a JSON array, for programs", 0},
-    {0               }
-};
+    {"id", 'i', "ID", 0, "only the event with this id", 0},
+    {"all", 'a', NULL, 0, "retry, drop: everything that the others leave", 0},
+    {"limit", 'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
+    {"json", 'j', NULL, 0, "list, show: a JSON array, for programs", 0},
+    {0}};
 
 static bool is_number(const char *text)
 {
@@ -53,11 +52,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         const char **to;
         bool number;
     } texts[] = {
-        {'c', &given->config_path,  false},
-        {'q', &given->filter.queue, false},
-        {'k', &given->filter.key,   false},
-        {'i', &given->filter.id,    true },
-        {'n', &given->limit,        true },
+        {'c', &given->config_path, false}, {'q', &given->filter.queue, false}, {'k', &given->filter.key, false},
+        {'i', &given->filter.id, true},    {'n', &given->limit, true},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i].key == key) {
@@ -218,10 +214,10 @@ static const struct {
     const char *name;
     bool (*run)(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err);
 } verbs[] = {
-    {"list",  list},
-    {"show",  show},
-    {"retry", act },
-    {"drop",  act },
+    {"list", list},
+    {"show", show},
+    {"retry", act},
+    {"drop", act},
 };
 
 static bool run_verb(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)

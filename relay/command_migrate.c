@@ -15,9 +15,7 @@ struct migrate_options {
 };
 
 static const struct argp_option options[] = {
-    {"print", 'p', NULL, 0, "write the SQL to standard output and connect to nothing", 0},
-    {0  }
-};
+    {"print", 'p', NULL, 0, "write the SQL to standard output and connect to nothing", 0}, {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -35,10 +33,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = {
-    {&database_argp, 0, NULL, 0},
-    {0         }
-};
+static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
     options,

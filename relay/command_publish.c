@@ -21,14 +21,13 @@ struct publish_options {
 enum { OPTION_AGGREGATETYPE = 0x100, OPTION_TRACEPARENT };
 
 static const struct argp_option options[] = {
-    {"key",                               'k', "KEY", 0, "the ordering key; none: no order", 0},
-    {"type",                              't', "TYPE", 0, "the event's type", 0},
+    {"key", 'k', "KEY", 0, "the ordering key; none: no order", 0},
+    {"type", 't', "TYPE", 0, "the event's type", 0},
     {"payload", 'p', "JSON", 0, "the payload; - reads standard input; none: SQL NULL", 0},
-    {"header",                                   'H', "K=V", 0, "a header; may be given several times", 0},
-    {"aggregatetype",   OPTION_AGGREGATETYPE, "TYPE", 0, "the aggregate's type", 0},
-    {"traceparent",                                  OPTION_TRACEPARENT, "VALUE", 0, "the W3C trace context", 0},
-    {0                                 }
-};
+    {"header", 'H', "K=V", 0, "a header; may be given several times", 0},
+    {"aggregatetype", OPTION_AGGREGATETYPE, "TYPE", 0, "the aggregate's type", 0},
+    {"traceparent", OPTION_TRACEPARENT, "VALUE", 0, "the W3C trace context", 0},
+    {0}};
 
 static void add_header(struct publish_options *given, const char *arg, struct argp_state *state)
 {
@@ -76,10 +75,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = {
-    {&database_argp, 0, NULL, 0},
-    {0         }
-};
+static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
     .options = options,

@@ -21,10 +21,10 @@ struct arguments {
 enum run_option { OPTION_UNTIL_EMPTY = 256, OPTION_LOG_FORMAT, OPTION_LOG_LEVEL };
 
 static const struct argp_option options[] = {
-    {"config",             'c', "FILE", 0, "the configuration", 0},
-    {"until-empty",              OPTION_UNTIL_EMPTY, NULL, 0, "end when nothing is left to deliver", 0},
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"until-empty", OPTION_UNTIL_EMPTY, NULL, 0, "end when nothing is left to deliver", 0},
     {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "logfmt (default) or json", 0},
-    {"log-level",                    OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info (default) or debug", 0},
+    {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info (default) or debug", 0},
     {0},
 };
 
@@ -144,9 +144,7 @@ static enum relay_end reload(const struct arguments *arguments, int signal_fd, s
 
 static int run(int argc, char **argv)
 {
-    struct arguments arguments = {
-        .log = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO}
-    };
+    struct arguments arguments = {.log = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO}};
     if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return EXIT_USAGE;
     struct error err;

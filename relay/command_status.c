@@ -25,11 +25,9 @@ struct status {
     int64_t parked, closed, dead;
 };
 
-static const struct argp_option options[] = {
-    {"config",             'c', "FILE", 0, "the configuration", 0},
-    {"json",              'j', NULL, 0, "a JSON document, for programs", 0},
-    {0}
-};
+static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration", 0},
+                                             {"json", 'j', NULL, 0, "a JSON document, for programs", 0},
+                                             {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -76,12 +74,11 @@ static bool ask_table(PGconn *conn, const struct queue_config *queue, const stru
                       struct error *err)
 {
     const struct sql_variable variables[] = {
-        {"table",      table->name_sql                                                    },
-        {"id",         table->id_sql                                                      },
-        {"where",      queue->where ? queue->where : "true"                               },
+        {"table", table->name_sql},
+        {"id", table->id_sql},
+        {"where", queue->where ? queue->where : "true"},
         {"created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz"},
-        {NULL,         NULL                                                               }
-    };
+        {NULL, NULL}};
     const char *limits[] = {COUNT_LIMIT, table->name_sql, NULL};
     PGresult *result = ask(conn, table->plain_name, sql_status_waiting, variables, limits, err);
     if (!result)

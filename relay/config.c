@@ -63,10 +63,10 @@ static bool read_sink(const struct config_place *place, const struct yaml_pair *
     setting_defaults(sink->type->settings, sink->settings);
     setting_defaults(sink_settings, sink);
     const struct config_keys keys[] = {
-        {"type", NULL,                 NULL          },
-        {NULL,   sink_settings,        sink          },
-        {NULL,   sink->type->settings, sink->settings},
-        {NULL,   NULL,                 NULL          },
+        {"type", NULL, NULL},
+        {NULL, sink_settings, sink},
+        {NULL, sink->type->settings, sink->settings},
+        {NULL, NULL, NULL},
     };
     return config_read(place, pair->value, keys, err);
 }
@@ -108,9 +108,7 @@ static bool read_queue(const struct config_place *place, const struct yaml_pair 
     if (!config_check_name(place, pair->name, err))
         return false;
     queue_defaults(queue);
-    struct config_keys keys[8] = {
-        {NULL, queue_settings, queue}
-    };
+    struct config_keys keys[8] = {{NULL, queue_settings, queue}};
     for (size_t i = 0; queue_groups[i].name; i++)
         keys[i + 1] = (struct config_keys){queue_groups[i].name, queue_groups[i].settings, queue};
     if (!config_read(place, pair->value, keys, err))
@@ -149,10 +147,10 @@ static bool read_top(const char *file, const struct yaml_node *root, struct conf
 {
     struct config_place top = {.file = file, .line = 1, .column = 1, .path = ""};
     const struct config_keys keys[] = {
-        {"sinks",  NULL,            NULL  },
-        {"queues", NULL,            NULL  },
-        {NULL,     config_settings, config},
-        {NULL,     NULL,            NULL  },
+        {"sinks", NULL, NULL},
+        {"queues", NULL, NULL},
+        {NULL, config_settings, config},
+        {NULL, NULL, NULL},
     };
     setting_defaults(config_settings, config);
     if (!config_read(&top, root, keys, err))

@@ -217,10 +217,7 @@ static bool read_key(const struct config_place *place, const struct yaml_node *m
         return config_read_setting(&at, pair->value, found.setting, values, err);
     if (!found.keys->settings)
         return true;
-    const struct config_keys inner[] = {
-        {NULL, found.keys->settings, values},
-        {NULL, NULL,                 NULL  }
-    };
+    const struct config_keys inner[] = {{NULL, found.keys->settings, values}, {NULL, NULL, NULL}};
     return config_read(&at, pair->value, inner, err);
 }
 

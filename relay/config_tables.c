@@ -15,11 +15,6 @@
 #define KB INT64_C(1024)
 #define GB (KB * KB * KB)
 
-#define LAST_ROW                                                                                                       \
-    {                                                                                                                  \
-        .name = NULL                                                                                                   \
-    }
-
 /* In the order of the enums in config.h. */
 static const char *const prepared_names[] = {"auto", "on", "off", NULL};
 static const char *const after_names[] = {"delete", "archive", NULL};
@@ -33,42 +28,42 @@ const struct setting config_settings[] = {
      .offset = AT_CONFIG(database),
      .fallback = "",
      .help = "where the tables are: any libpq connection string; what it leaves out comes from the `PG*` variables, "
-             "service files and `~/.pgpass`"                                                                                   },
-    { .name = "listen_database",
+             "service files and `~/.pgpass`"},
+    {.name = "listen_database",
      .kind = SETTING_SECRET,
      .offset = AT_CONFIG(listen_database),
-     .help = "a direct connection for LISTEN, where `database` is a pooler; else `database`"      },
-    {                                                                                                       .name = "prepared",
+     .help = "a direct connection for LISTEN, where `database` is a pooler; else `database`"},
+    {.name = "prepared",
      .kind = SETTING_CHOICE,
      .offset = AT_CONFIG(prepared),
      .fallback = "auto",
      .choices = prepared_names,
      .help = "prepared statements; `off` behind a pooler that mixes up sessions, `auto` finds out"},
-    {                                                                                                     .name = "shutdown_timeout",
+    {.name = "shutdown_timeout",
      .kind = SETTING_DURATION,
      .offset = AT_CONFIG(shutdown_timeout_us),
      .fallback = "30s",
      .max = HOUR_US,
      .help = "how long SIGTERM waits for what is in flight"},
-    {                                                                                                     .name = "statement_timeout",
+    {.name = "statement_timeout",
      .kind = SETTING_DURATION,
      .offset = AT_CONFIG(statement_timeout_us),
      .fallback = "30s",
      .min = 100 * MS_US,
      .max = HOUR_US,
      .help = "longest time for one statement of the relay"},
-    {                                             .name = "stats_interval",
+    {.name = "stats_interval",
      .kind = SETTING_DURATION,
      .offset = AT_CONFIG(stats_interval_us),
      .fallback = "10s",
      .max = DAY_US,
      .help = "time between the `queue.stats` lines in the log; `0` = only one at the end"},
-    LAST_ROW,
+    {.name = NULL},
 };
 
 const struct setting sink_type_settings[] = {
     {.name = "type", .kind = SETTING_TEXT, .required = true, .help = "what kind of sink this is"},
-    LAST_ROW,
+    {.name = NULL},
 };
 
 const struct setting sink_settings[] = {
@@ -79,7 +74,7 @@ const struct setting sink_settings[] = {
      .min = 1,
      .max = 1000000,
      .help = "deliveries at once in this sink"},
-    LAST_ROW,
+    {.name = NULL},
 };
 
 const struct setting queue_settings[] = {
@@ -90,7 +85,7 @@ const struct setting queue_settings[] = {
     {.name = "where",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(where),
-     .help = "an SQL condition on the table's columns; other rows are left alone"                               },
+     .help = "an SQL condition on the table's columns; other rows are left alone"},
     {.name = "ordering",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(ordering),
@@ -106,7 +101,7 @@ const struct setting queue_settings[] = {
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(destination),
      .help = "topic, stream, list or channel for each event; `{key}`, `{type}`, `{id}` and `{COLUMN}` are replaced, "
-             "`{{` and `}}` are braces"                                           },
+             "`{{` and `}}` are braces"},
     {.name = "after",
      .kind = SETTING_CHOICE,
      .offset = AT_QUEUE(after),
@@ -162,8 +157,8 @@ const struct setting queue_settings[] = {
     {.name = "listen",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(listen),
-     .help = "a NOTIFY channel that wakes the queue up; polling goes on besides"                                                                                       },
-    LAST_ROW,
+     .help = "a NOTIFY channel that wakes the queue up; polling goes on besides"},
+    {.name = NULL},
 };
 
 static const struct setting columns_settings[] = {
@@ -175,23 +170,23 @@ static const struct setting columns_settings[] = {
     {.name = "key",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.key),
-     .help = "what is ordered: bigint, integer, text or uuid; events without a key have no order"                                                                  },
-    {.name = "type",            .kind = SETTING_TEXT,        .offset = AT_QUEUE(columns.type),        .help = "the event's type"},
+     .help = "what is ordered: bigint, integer, text or uuid; events without a key have no order"},
+    {.name = "type", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.type), .help = "the event's type"},
     {.name = "payload",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.payload),
-     .help = "json, jsonb, text or bytea, sent byte for byte; not mapped: the row as JSON"                                                              },
-    {.name = "headers",            .kind = SETTING_TEXT,     .offset = AT_QUEUE(columns.headers),     .help = "a JSON object of headers"},
+     .help = "json, jsonb, text or bytea, sent byte for byte; not mapped: the row as JSON"},
+    {.name = "headers", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.headers), .help = "a JSON object of headers"},
     {.name = "event_id",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.event_id),
-     .help = "the application's own identifier of the event"                                                             },
-    {.name = "traceparent",            .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.traceparent), .help = "W3C trace context"},
+     .help = "the application's own identifier of the event"},
+    {.name = "traceparent", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.traceparent), .help = "W3C trace context"},
     {.name = "created_at",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.created_at),
-     .help = "when the event was made; latency is measured from it"                                                           },
-    LAST_ROW,
+     .help = "when the event was made; latency is measured from it"},
+    {.name = NULL},
 };
 
 static const struct setting retry_settings[] = {
@@ -223,7 +218,7 @@ static const struct setting retry_settings[] = {
      .choices = on_exhausted_names,
      .help = "then: `dead_letter` takes the event out and goes on with its key, `park` closes the key until `pgcourier "
              "dead retry`"},
-    LAST_ROW,
+    {.name = NULL},
 };
 
 static const struct setting poll_settings[] = {
@@ -233,7 +228,7 @@ static const struct setting poll_settings[] = {
      .fallback = "2ms",
      .min = 100,
      .max = HOUR_US,
-     .help = "wait between polls while there is work"        },
+     .help = "wait between polls while there is work"},
     {.name = "max",
      .kind = SETTING_DURATION,
      .offset = AT_QUEUE(poll_max_us),
@@ -241,26 +236,26 @@ static const struct setting poll_settings[] = {
      .min = MS_US,
      .max = HOUR_US,
      .help = "wait when the table has been empty for a while"},
-    LAST_ROW,
+    {.name = NULL},
 };
 
 const struct config_group queue_groups[] = {
     {"columns", columns_settings, "which column of `table` is what; what is not mapped is not sent"},
-    {"retry",   retry_settings,   "what happens to an event that its sink refuses"                 },
-    {"poll",    poll_settings,    "how often the table is looked at"                               },
-    {NULL,      NULL,             NULL                                                             },
+    {"retry", retry_settings, "what happens to an event that its sink refuses"},
+    {"poll", poll_settings, "how often the table is looked at"},
+    {NULL, NULL, NULL},
 };
 
 const char outbox_table[] = "outbox.events";
 
 const struct setting outbox_columns[] = {
-    {.name = "id",          .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.id),          .fallback = "id"         },
-    {.name = "key",         .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.key),         .fallback = "aggregateid"},
-    {.name = "type",        .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.type),        .fallback = "type"       },
-    {.name = "payload",     .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.payload),     .fallback = "payload"    },
-    {.name = "headers",     .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.headers),     .fallback = "headers"    },
-    {.name = "event_id",    .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.event_id),    .fallback = "event_id"   },
+    {.name = "id", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.id), .fallback = "id"},
+    {.name = "key", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.key), .fallback = "aggregateid"},
+    {.name = "type", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.type), .fallback = "type"},
+    {.name = "payload", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.payload), .fallback = "payload"},
+    {.name = "headers", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.headers), .fallback = "headers"},
+    {.name = "event_id", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.event_id), .fallback = "event_id"},
     {.name = "traceparent", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.traceparent), .fallback = "traceparent"},
-    {.name = "created_at",  .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.created_at),  .fallback = "created_at" },
-    LAST_ROW,
+    {.name = "created_at", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.created_at), .fallback = "created_at"},
+    {.name = NULL},
 };

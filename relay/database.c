@@ -3,11 +3,9 @@
 #include "relay/command.h"
 #include "relay/config.h"
 
-static const struct argp_option options[] = {
-    {"config",                               'c', "FILE", 0, "the configuration, for its database", 0},
-    {"database",                                'd', "CONNINFO", 0, "a libpq connection string or URI", 0},
-    {0}
-};
+static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration, for its database", 0},
+                                             {"database", 'd', "CONNINFO", 0, "a libpq connection string or URI", 0},
+                                             {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

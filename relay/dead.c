@@ -25,30 +25,23 @@ struct dead_work {
 
 /* The parameter $N as a value of the key column's type. */
 static const char *const key_values[][2] = {
-    [KEY_NONE] = {"$1::text",         "$2::text"        },
+    [KEY_NONE] = {"$1::text", "$2::text"},
     [KEY_BIGINT] = {"$1::text::bigint", "$2::text::bigint"},
-    [KEY_INTEGER] = {"$1::text::int",    "$2::text::int"   },
-    [KEY_TEXT] = {"$1::text",         "$2::text"        },
-    [KEY_UUID] = {"$1::text::uuid",   "$2::text::uuid"  },
+    [KEY_INTEGER] = {"$1::text::int", "$2::text::int"},
+    [KEY_TEXT] = {"$1::text", "$2::text"},
+    [KEY_UUID] = {"$1::text::uuid", "$2::text::uuid"},
 };
 
 static char *render_lock(const struct table *table, bool keyless, struct error *err)
 {
     const struct sql_variable values[] = {
-        {"key", key_values[table->key_type][0]},
-        {"id",  "$1::text::bigint"            },
-        {NULL,  NULL                          }
-    };
+        {"key", key_values[table->key_type][0]}, {"id", "$1::text::bigint"}, {NULL, NULL}};
     char *hash = sql_render(keyless ? table_lock_hash_keyless() : table_lock_hash(table), values, err);
     if (!hash)
         return NULL;
     char class[16];
     snprintf(class, sizeof class, "(%d)", (int)table->lock_class);
-    const struct sql_variable variables[] = {
-        {"class", class},
-        {"hash",  hash },
-        {NULL,    NULL }
-    };
+    const struct sql_variable variables[] = {{"class", class}, {"hash", hash}, {NULL, NULL}};
     char *sql = sql_render(sql_dead_lock, variables, err);
     free(hash);
     return sql;
@@ -58,9 +51,9 @@ static char *render_lock(const struct table *table, bool keyless, struct error *
 static const struct {
     const char *match, *closed, *conflict, *keyless;
 } kinds[2] = {
-    {"d.key = $2::text",                                "p.key = $2::text and not p.keyless",          "(queue, key) where not keyless", "false"},
+    {"d.key = $2::text", "p.key = $2::text and not p.keyless", "(queue, key) where not keyless", "false"},
     {"d.key is null and d.event_id = $2::text::bigint", "p.keyless and p.event_id = $2::text::bigint",
-     "(queue, event_id)",                                                                                                                "true" },
+     "(queue, event_id)", "true"},
 };
 
 static bool render(struct dead_work *work, enum dead_action action, bool keyless, struct error *err)
@@ -70,18 +63,16 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
     char key_is[256] = "false";
     if (!keyless && table->key_sql)
         snprintf(key_is, sizeof key_is, "e.%s = %s", table->key_sql, key_values[table->key_type][1]);
-    const struct sql_variable variables[] = {
-        {"table",                   table->name_sql         },
-        {"id",                      table->id_sql           },
-        {"columns",                 query_text(work->columns, 0, 0)},
-        {"fields",                       query_text(work->columns,                                               0, 1)},
-        {"key_is",key_is},
-        {"match",                         kinds[keyless].match                                         },
-        {"closed",                         kinds[keyless].closed                                                                                       },
-        {"conflict",                         kinds[keyless].conflict},
-        {"keyless",                         kinds[keyless].keyless},
-        {NULL,                         NULL                                        }
-    };
+    const struct sql_variable variables[] = {{"table", table->name_sql},
+                                             {"id", table->id_sql},
+                                             {"columns", query_text(work->columns, 0, 0)},
+                                             {"fields", query_text(work->columns, 0, 1)},
+                                             {"key_is", key_is},
+                                             {"match", kinds[keyless].match},
+                                             {"closed", kinds[keyless].closed},
+                                             {"conflict", kinds[keyless].conflict},
+                                             {"keyless", kinds[keyless].keyless},
+                                             {NULL, NULL}};
     st->lock = render_lock(table, keyless, err);
     st->letters = st->lock ? sql_render(action == DEAD_RETRY ? sql_dead_retry : sql_dead_drop, variables, err) : NULL;
     st->closed =

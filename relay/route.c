@@ -38,11 +38,7 @@ static bool name_part(struct route *route, struct part *part, const char *const 
     static const struct {
         const char *name;
         enum part_kind kind;
-    } fixed[] = {
-        {"key",  PART_KEY },
-        {"type", PART_TYPE},
-        {"id",   PART_ID  }
-    };
+    } fixed[] = {{"key", PART_KEY}, {"type", PART_TYPE}, {"id", PART_ID}};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (span_equal(part->text, span_of(fixed[i].name))) {
             part->kind = fixed[i].kind;
@@ -67,9 +63,7 @@ static const char *part_read(const char *p, struct part *ret, struct error *err)
             error_set(err, ERROR_CONFIG, "destination: \"%s\" has no closing brace; write {{ for a brace", p);
             return NULL;
         }
-        *ret = (struct part){
-            .kind = PART_COLUMN, .text = {p + 1, size}
-        };
+        *ret = (struct part){.kind = PART_COLUMN, .text = {p + 1, size}};
         return p + size + 2;
     }
     if (*p == '}' && p[1] != '}') {
@@ -78,9 +72,7 @@ static const char *part_read(const char *p, struct part *ret, struct error *err)
     }
     size_t doubled = *p == '{' || *p == '}' ? 1 : 0;
     size_t size = doubled ? 1 : strcspn(p, "{}");
-    *ret = (struct part){
-        .kind = PART_TEXT, .text = {p, size}
-    };
+    *ret = (struct part){.kind = PART_TEXT, .text = {p, size}};
     return p + size + doubled;
 }
 

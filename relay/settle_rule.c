@@ -25,12 +25,14 @@ static const struct rule {
     enum lane_outcome outcome;
     const char *why;
 } rules[] = {
-    {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "can never succeed"                    },
-    {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_PARK,        LANE_CLOSED,   "can never succeed"                    },
-    {ANY,              BLAME_DESTINATION, ANY,   ANY,                      LANE_RELEASED, "not the event's fault"                },
+    /* clang-format off */
+    {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "can never succeed"},
+    {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_PARK,        LANE_CLOSED,   "can never succeed"},
+    {ANY,              BLAME_DESTINATION, ANY,   ANY,                      LANE_RELEASED, "not the event's fault"},
     {ANY,              BLAME_EVENT,       false, ANY,                      LANE_RETRY,    "may succeed; a duplicate beats a loss"},
-    {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "attempts exhausted"                   },
-    {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_PARK,        LANE_CLOSED,   "attempts exhausted"                   },
+    {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "attempts exhausted"},
+    {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_PARK,        LANE_CLOSED,   "attempts exhausted"},
+    /* clang-format on */
 };
 
 static bool matches(int wanted, int value)

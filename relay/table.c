@@ -19,25 +19,25 @@ static const struct {
     const char *type;
     int value;
 } type_rules[] = {
-    {USE_ID,      "bigint",                      0            },
-    {USE_ID,      "integer",                     0            },
-    {USE_ID,      "smallint",                    0            },
-    {USE_KEY,     "bigint",                      KEY_BIGINT   },
-    {USE_KEY,     "integer",                     KEY_INTEGER  },
-    {USE_KEY,     "smallint",                    KEY_INTEGER  },
-    {USE_KEY,     "text",                        KEY_TEXT     },
-    {USE_KEY,     "character varying",           KEY_TEXT     },
-    {USE_KEY,     "uuid",                        KEY_UUID     },
-    {USE_PAYLOAD, "json",                        PAYLOAD_JSON },
-    {USE_PAYLOAD, "jsonb",                       PAYLOAD_JSON },
-    {USE_PAYLOAD, "text",                        PAYLOAD_TEXT },
-    {USE_PAYLOAD, "character varying",           PAYLOAD_TEXT },
-    {USE_PAYLOAD, "bytea",                       PAYLOAD_BYTES},
-    {USE_HEADERS, "json",                        0            },
-    {USE_HEADERS, "jsonb",                       0            },
-    {USE_HEADERS, "text",                        0            },
-    {USE_TIME,    "timestamp with time zone",    0            },
-    {USE_TIME,    "timestamp without time zone", 0            },
+    {USE_ID, "bigint", 0},
+    {USE_ID, "integer", 0},
+    {USE_ID, "smallint", 0},
+    {USE_KEY, "bigint", KEY_BIGINT},
+    {USE_KEY, "integer", KEY_INTEGER},
+    {USE_KEY, "smallint", KEY_INTEGER},
+    {USE_KEY, "text", KEY_TEXT},
+    {USE_KEY, "character varying", KEY_TEXT},
+    {USE_KEY, "uuid", KEY_UUID},
+    {USE_PAYLOAD, "json", PAYLOAD_JSON},
+    {USE_PAYLOAD, "jsonb", PAYLOAD_JSON},
+    {USE_PAYLOAD, "text", PAYLOAD_TEXT},
+    {USE_PAYLOAD, "character varying", PAYLOAD_TEXT},
+    {USE_PAYLOAD, "bytea", PAYLOAD_BYTES},
+    {USE_HEADERS, "json", 0},
+    {USE_HEADERS, "jsonb", 0},
+    {USE_HEADERS, "text", 0},
+    {USE_TIME, "timestamp with time zone", 0},
+    {USE_TIME, "timestamp without time zone", 0},
 };
 
 #define RULES (sizeof type_rules / sizeof type_rules[0])
@@ -48,14 +48,14 @@ static const struct mapping {
     size_t config_offset, table_offset;
     enum column_use use;
 } mappings[] = {
-    {"id",          offsetof(struct column_map, id),          offsetof(struct table, id_sql),          USE_ID     },
-    {"key",         offsetof(struct column_map, key),         offsetof(struct table, key_sql),         USE_KEY    },
-    {"type",        offsetof(struct column_map, type),        offsetof(struct table, type_sql),        USE_ANY    },
-    {"payload",     offsetof(struct column_map, payload),     offsetof(struct table, payload_sql),     USE_PAYLOAD},
-    {"headers",     offsetof(struct column_map, headers),     offsetof(struct table, headers_sql),     USE_HEADERS},
-    {"event_id",    offsetof(struct column_map, event_id),    offsetof(struct table, event_id_sql),    USE_ANY    },
-    {"traceparent", offsetof(struct column_map, traceparent), offsetof(struct table, traceparent_sql), USE_ANY    },
-    {"created_at",  offsetof(struct column_map, created_at),  offsetof(struct table, created_at_sql),  USE_TIME   },
+    {"id", offsetof(struct column_map, id), offsetof(struct table, id_sql), USE_ID},
+    {"key", offsetof(struct column_map, key), offsetof(struct table, key_sql), USE_KEY},
+    {"type", offsetof(struct column_map, type), offsetof(struct table, type_sql), USE_ANY},
+    {"payload", offsetof(struct column_map, payload), offsetof(struct table, payload_sql), USE_PAYLOAD},
+    {"headers", offsetof(struct column_map, headers), offsetof(struct table, headers_sql), USE_HEADERS},
+    {"event_id", offsetof(struct column_map, event_id), offsetof(struct table, event_id_sql), USE_ANY},
+    {"traceparent", offsetof(struct column_map, traceparent), offsetof(struct table, traceparent_sql), USE_ANY},
+    {"created_at", offsetof(struct column_map, created_at), offsetof(struct table, created_at_sql), USE_TIME},
 };
 
 #define MAPPINGS (sizeof mappings / sizeof mappings[0])

@@ -228,10 +228,7 @@ static bool check_filter(struct check *check, struct error *err)
     if (!check->queue->where)
         return true;
     const struct sql_variable variables[] = {
-        {"table", check->table->name_sql},
-        {"where", check->queue->where   },
-        {NULL,    NULL                  }
-    };
+        {"table", check->table->name_sql}, {"where", check->queue->where}, {NULL, NULL}};
     char *sql = sql_render(sql_table_filter, variables, err);
     if (!sql)
         return false;

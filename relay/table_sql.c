@@ -89,11 +89,7 @@ static void key_range(const struct table *table, struct arena *arena, const char
 /* The shared rule is written over :key and :id; in the claim these are the chosen key's. */
 static const char *lock_hash(const struct table *table, struct arena *arena, struct error *err)
 {
-    const struct sql_variable chosen[] = {
-        {"key", "k.key" },
-        {"id",  "k.solo"},
-        {NULL,  NULL    }
-    };
+    const struct sql_variable chosen[] = {{"key", "k.key"}, {"id", "k.solo"}, {NULL, NULL}};
     char *keyed = sql_render(table_lock_hash(table), chosen, err);
     char *solo = sql_render(table_lock_hash_keyless(), chosen, err);
     const char *out = arena_printf(arena, "case when k.solo is null then %s else %s end", keyed, solo);
@@ -112,22 +108,22 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
     struct error err;
     const struct sql_variable variables[] = {
-        {"table",                         table->name_sql    },
-        {"table_name",                    literal(arena,       table->plain_name)},
-        {"where",                               queue->where ? queue->where : "true"                                           },
-        {"id",                               id   },
-        {"key",                               key                                          },
-        {"type",                               column(arena,   table->type_sql, "null")},
-        {"created_at",                column(arena,                          table->created_at_sql, "null")},
-        {"key_type",                    key_type_name(table->key_type)           },
-        {"lock_hash",                        lock_hash(table,                                           arena, &err)},
-        {"columns",event_columns(table,queue, arena)},
-        {"key_range",range},
-        {"key_order",                               order                                         },
-        {"sequence",                          feeds                                                 },
-        {"sequence_name",                     literal(arena,                                           feeds)},
-        {"holders_of",                     literal(arena,     feeds)},
-        {NULL,                      NULL          },
+        {"table", table->name_sql},
+        {"table_name", literal(arena, table->plain_name)},
+        {"where", queue->where ? queue->where : "true"},
+        {"id", id},
+        {"key", key},
+        {"type", column(arena, table->type_sql, "null")},
+        {"created_at", column(arena, table->created_at_sql, "null")},
+        {"key_type", key_type_name(table->key_type)},
+        {"lock_hash", lock_hash(table, arena, &err)},
+        {"columns", event_columns(table, queue, arena)},
+        {"key_range", range},
+        {"key_order", order},
+        {"sequence", feeds},
+        {"sequence_name", literal(arena, feeds)},
+        {"holders_of", literal(arena, feeds)},
+        {NULL, NULL},
     };
     struct sql_variable *out = arena_alloc(arena, sizeof variables);
     memcpy(out, variables, sizeof variables);

@@ -45,8 +45,7 @@ static const struct setting file_settings[] = {
      .offset = offsetof(struct file_settings, mode),
      .fallback = "0640",
      .help = "permissions of a file that is created, octal, before the umask"},
-    {.name = NULL                                      }
-};
+    {.name = NULL}};
 
 static bool mode_parse(const char *text, mode_t *ret_mode, struct error *err)
 {

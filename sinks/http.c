@@ -79,7 +79,7 @@ static const struct setting http_settings[] = {
      .offset = offsetof(struct http_settings, proxy),
      .choices = proxy_schemes,
      .help = "proxy to go through; proxies of the environment are ignored"},
-    {.name = NULL                                                               },
+    {.name = NULL},
 };
 
 struct http {

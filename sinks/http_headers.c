@@ -17,29 +17,29 @@ static const struct reserved_name {
     const char *name; /* lower case; a '-' at the end: every name that starts so */
     bool configurable;
 } reserved_names[] = {
-  /* they frame the message: a wrong one smuggles a second request */
-    {"content-length",    false},
+    /* they frame the message: a wrong one smuggles a second request */
+    {"content-length", false},
     {"transfer-encoding", false},
-    {"trailer",           false},
-    {"te",                false},
-    {"expect",            false},
- /* they belong to the connection */
-    {"connection",        false},
-    {"keep-alive",        false},
-    {"upgrade",           false},
-    {"http2-settings",    false},
-    {"proxy-",            false},
- /* where the request goes and who sends it come from the configuration only */
-    {"host",              true },
-    {"authorization",     true },
-    {"cookie",            true },
-    {"user-agent",        true },
- /* what receivers trust to be ours */
-    {"webhook-",          false},
-    {"event-id",          false},
-    {"event-key",         false},
-    {"event-type",        false},
-    {"event-tombstone",   false},
+    {"trailer", false},
+    {"te", false},
+    {"expect", false},
+    /* they belong to the connection */
+    {"connection", false},
+    {"keep-alive", false},
+    {"upgrade", false},
+    {"http2-settings", false},
+    {"proxy-", false},
+    /* where the request goes and who sends it come from the configuration only */
+    {"host", true},
+    {"authorization", true},
+    {"cookie", true},
+    {"user-agent", true},
+    /* what receivers trust to be ours */
+    {"webhook-", false},
+    {"event-id", false},
+    {"event-key", false},
+    {"event-type", false},
+    {"event-tombstone", false},
 };
 
 static const struct reserved_name *reserved(const char *name)

@@ -11,33 +11,33 @@ static const struct status_rule {
     bool path; /* REJECTED instead, when the path came from the event */
     struct http_outcome outcome;
 } status_rules[] = {
-    {100, 199, false, {VERDICT_UNKNOWN, ERROR_ROUTE, "not a final answer: is this an HTTP API?"}                      },
-    {200, 299, false, {VERDICT_ACKED, ERROR_NONE, "accepted"}                                                         },
-    {300, 399, false, {VERDICT_RETRY, ERROR_ROUTE, "redirects are not followed: set `url` to the final address"}      },
-    {401, 401, false, {VERDICT_RETRY, ERROR_ROUTE, "credentials missing or refused: check bearer_token or headers"}   },
+    {100, 199, false, {VERDICT_UNKNOWN, ERROR_ROUTE, "not a final answer: is this an HTTP API?"}},
+    {200, 299, false, {VERDICT_ACKED, ERROR_NONE, "accepted"}},
+    {300, 399, false, {VERDICT_RETRY, ERROR_ROUTE, "redirects are not followed: set `url` to the final address"}},
+    {401, 401, false, {VERDICT_RETRY, ERROR_ROUTE, "credentials missing or refused: check bearer_token or headers"}},
     {403, 403, false, {VERDICT_RETRY, ERROR_OVERLOADED, "forbidden: check the credentials and the receiver's filters"}},
-    {404, 404, true,  {VERDICT_RETRY, ERROR_ROUTE, "no such path: check `url`"}                                       },
-    {405, 405, true,  {VERDICT_RETRY, ERROR_ROUTE, "the path does not take POST: check `url`"}                        },
-    {407, 407, false, {VERDICT_RETRY, ERROR_ROUTE, "the proxy wants credentials: put them into `proxy`"}              },
-    {408, 408, false, {VERDICT_RETRY, ERROR_OVERLOADED, "the receiver gave up waiting for the request"}               },
-    {409, 409, false, {VERDICT_RETRY, ERROR_REFUSED, "conflict"}                                                      },
-    {410, 410, true,  {VERDICT_RETRY, ERROR_ROUTE, "gone for good: check `url`"}                                      },
-    {421, 421, false, {VERDICT_RETRY, ERROR_ROUTE, "the server is not responsible for this host: check `url`"}        },
-    {423, 423, false, {VERDICT_RETRY, ERROR_REFUSED, "locked"}                                                        },
-    {425, 425, false, {VERDICT_RETRY, ERROR_OVERLOADED, "too early"}                                                  },
-    {426, 426, false, {VERDICT_RETRY, ERROR_ROUTE, "another protocol wanted: check `url` and http_version"}           },
-    {429, 429, false, {VERDICT_RETRY, ERROR_OVERLOADED, "too many requests"}                                          },
-    {400, 499, false, {VERDICT_REJECTED, ERROR_REFUSED, "the receiver refuses this event"}                            },
-    {502, 502, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "bad gateway"}                                              },
-    {503, 503, false, {VERDICT_RETRY, ERROR_OVERLOADED, "unavailable"}                                                },
-    {504, 504, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "gateway timeout"}                                          },
-    {507, 507, false, {VERDICT_RETRY, ERROR_OVERLOADED, "insufficient storage"}                                       },
-    {511, 511, false, {VERDICT_RETRY, ERROR_ROUTE, "the network wants a login"}                                       },
-    {520, 520, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "the gateway did not understand the origin"}                },
-    {521, 523, false, {VERDICT_RETRY, ERROR_OVERLOADED, "the gateway does not reach the origin"}                      },
-    {524, 524, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "the gateway gave up waiting for the origin"}               },
-    {529, 529, false, {VERDICT_RETRY, ERROR_OVERLOADED, "overloaded"}                                                 },
-    {500, 599, false, {VERDICT_RETRY, ERROR_REFUSED, "the receiver failed on this event"}                             },
+    {404, 404, true, {VERDICT_RETRY, ERROR_ROUTE, "no such path: check `url`"}},
+    {405, 405, true, {VERDICT_RETRY, ERROR_ROUTE, "the path does not take POST: check `url`"}},
+    {407, 407, false, {VERDICT_RETRY, ERROR_ROUTE, "the proxy wants credentials: put them into `proxy`"}},
+    {408, 408, false, {VERDICT_RETRY, ERROR_OVERLOADED, "the receiver gave up waiting for the request"}},
+    {409, 409, false, {VERDICT_RETRY, ERROR_REFUSED, "conflict"}},
+    {410, 410, true, {VERDICT_RETRY, ERROR_ROUTE, "gone for good: check `url`"}},
+    {421, 421, false, {VERDICT_RETRY, ERROR_ROUTE, "the server is not responsible for this host: check `url`"}},
+    {423, 423, false, {VERDICT_RETRY, ERROR_REFUSED, "locked"}},
+    {425, 425, false, {VERDICT_RETRY, ERROR_OVERLOADED, "too early"}},
+    {426, 426, false, {VERDICT_RETRY, ERROR_ROUTE, "another protocol wanted: check `url` and http_version"}},
+    {429, 429, false, {VERDICT_RETRY, ERROR_OVERLOADED, "too many requests"}},
+    {400, 499, false, {VERDICT_REJECTED, ERROR_REFUSED, "the receiver refuses this event"}},
+    {502, 502, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "bad gateway"}},
+    {503, 503, false, {VERDICT_RETRY, ERROR_OVERLOADED, "unavailable"}},
+    {504, 504, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "gateway timeout"}},
+    {507, 507, false, {VERDICT_RETRY, ERROR_OVERLOADED, "insufficient storage"}},
+    {511, 511, false, {VERDICT_RETRY, ERROR_ROUTE, "the network wants a login"}},
+    {520, 520, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "the gateway did not understand the origin"}},
+    {521, 523, false, {VERDICT_RETRY, ERROR_OVERLOADED, "the gateway does not reach the origin"}},
+    {524, 524, false, {VERDICT_UNKNOWN, ERROR_OVERLOADED, "the gateway gave up waiting for the origin"}},
+    {529, 529, false, {VERDICT_RETRY, ERROR_OVERLOADED, "overloaded"}},
+    {500, 599, false, {VERDICT_RETRY, ERROR_REFUSED, "the receiver failed on this event"}},
 };
 
 struct http_outcome http_verdict_status(long status, bool path_from_event)
@@ -59,16 +59,18 @@ static const struct {
     enum error_kind kind;
     const char *reason;
 } unsent_rules[] = {
+    /* clang-format off */
     {CURLE_PEER_FAILED_VERIFICATION, ERROR_ROUTE,       "the certificate is not trusted: set ca_file or mend the server"},
-    {CURLE_SSL_CACERT_BADFILE,       ERROR_ROUTE,       "ca_file cannot be read"                                        },
-    {CURLE_SSL_ISSUER_ERROR,         ERROR_ROUTE,       "the certificate is not trusted"                                },
-    {CURLE_SSL_INVALIDCERTSTATUS,    ERROR_ROUTE,       "the certificate is not trusted"                                },
-    {CURLE_URL_MALFORMAT,            ERROR_ROUTE,       "the URL cannot be used"                                        },
-    {CURLE_UNSUPPORTED_PROTOCOL,     ERROR_ROUTE,       "the URL's scheme cannot be used"                               },
-    {CURLE_COULDNT_RESOLVE_HOST,     ERROR_UNREACHABLE, "no such host"                                                  },
-    {CURLE_COULDNT_RESOLVE_PROXY,    ERROR_UNREACHABLE, "no such proxy"                                                 },
-    {CURLE_SSL_CONNECT_ERROR,        ERROR_UNREACHABLE, "no TLS connection"                                             },
-    {CURLE_OPERATION_TIMEDOUT,       ERROR_UNREACHABLE, "no connection in time"                                         },
+    {CURLE_SSL_CACERT_BADFILE,       ERROR_ROUTE,       "ca_file cannot be read"},
+    {CURLE_SSL_ISSUER_ERROR,         ERROR_ROUTE,       "the certificate is not trusted"},
+    {CURLE_SSL_INVALIDCERTSTATUS,    ERROR_ROUTE,       "the certificate is not trusted"},
+    {CURLE_URL_MALFORMAT,            ERROR_ROUTE,       "the URL cannot be used"},
+    {CURLE_UNSUPPORTED_PROTOCOL,     ERROR_ROUTE,       "the URL's scheme cannot be used"},
+    {CURLE_COULDNT_RESOLVE_HOST,     ERROR_UNREACHABLE, "no such host"},
+    {CURLE_COULDNT_RESOLVE_PROXY,    ERROR_UNREACHABLE, "no such proxy"},
+    {CURLE_SSL_CONNECT_ERROR,        ERROR_UNREACHABLE, "no TLS connection"},
+    {CURLE_OPERATION_TIMEDOUT,       ERROR_UNREACHABLE, "no connection in time"},
+    /* clang-format on */
 };
 
 /* Sent, and then no whole answer. Anything not listed: the connection broke. */
@@ -77,11 +79,13 @@ static const struct {
     enum error_kind kind;
     const char *reason;
 } sent_rules[] = {
-    {CURLE_OPERATION_TIMEDOUT,   ERROR_TIMEOUT,    "no answer in time"               },
- /* Bytes that are not HTTP. One event may bring a receiver to say such things; a wrong port says it to all. */
-    {CURLE_WEIRD_SERVER_REPLY,   ERROR_OVERLOADED, "the answer is not HTTP"          },
-    {CURLE_UNSUPPORTED_PROTOCOL, ERROR_OVERLOADED, "the answer is not HTTP"          },
+    /* clang-format off */
+    {CURLE_OPERATION_TIMEDOUT,   ERROR_TIMEOUT,    "no answer in time"},
+    /* Bytes that are not HTTP. One event may bring a receiver to say such things; a wrong port says it to all. */
+    {CURLE_WEIRD_SERVER_REPLY,   ERROR_OVERLOADED, "the answer is not HTTP"},
+    {CURLE_UNSUPPORTED_PROTOCOL, ERROR_OVERLOADED, "the answer is not HTTP"},
     {CURLE_WRITE_ERROR,          ERROR_OVERLOADED, "the answer's header is too large"},
+    /* clang-format on */
 };
 
 struct http_outcome http_verdict_transfer(CURLcode code, bool sent)

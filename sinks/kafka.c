@@ -35,7 +35,7 @@ static const struct setting kafka_setting_rows[] = {
      .min = 100 * MS_US,
      .max = 60 * SECOND_US,
      .help = "with no broker reachable, give back unacknowledged events after this long without an ack"},
-    {.name = NULL                  },
+    {.name = NULL},
 };
 
 struct kafka {

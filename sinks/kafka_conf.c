@@ -9,31 +9,31 @@ struct property {
 
 /* Where we differ from librdkafka's own defaults. docs/sinks/kafka.md says why in more words. */
 static const struct property defaults[] = {
-    {"enable.idempotence",                 "true"          }, /* its own retries neither duplicate nor reorder */
-    {"partitioner",                        "murmur2_random"}, /* the same partition as Java, Debezium and Kafka Streams */
-    {"message.timeout.ms",                 "30000"         }, /* an event must not hold its claim for five minutes */
-    {"linger.ms",                          "5"             }, /* one event of a key at a time: waiting costs latency twice */
-    {"compression.codec",                  "lz4"           }, /* built in everywhere, cheap */
-    {"allow.auto.create.topics",           "false"         }, /* a wrong destination is an error, not a new topic */
-    {"topic.metadata.propagation.max.ms",  "2000"          },
-    {"topic.metadata.refresh.interval.ms", "30000"         },
-    {"queue.buffering.max.messages",       "100000"        }, /* beyond any max_in_flight; the engine bounds the bytes */
-    {"queue.buffering.max.kbytes",         "262144"        },
-    {"socket.keepalive.enable",            "true"          },
-    {"socket.nagle.disable",               "true"          }, /* default only since 2.10 */
-    {"reconnect.backoff.ms",               "100"           },
-    {"reconnect.backoff.max.ms",           "1000"          }, /* back within seconds of the broker's return */
-    {"client.id",                          "pgcourier"     },
-    {"log.queue",                          "true"          }, /* the log comes to our queue, not to stderr */
+    {"enable.idempotence", "true"},        /* its own retries neither duplicate nor reorder */
+    {"partitioner", "murmur2_random"},     /* the same partition as Java, Debezium and Kafka Streams */
+    {"message.timeout.ms", "30000"},       /* an event must not hold its claim for five minutes */
+    {"linger.ms", "5"},                    /* one event of a key at a time: waiting costs latency twice */
+    {"compression.codec", "lz4"},          /* built in everywhere, cheap */
+    {"allow.auto.create.topics", "false"}, /* a wrong destination is an error, not a new topic */
+    {"topic.metadata.propagation.max.ms", "2000"},
+    {"topic.metadata.refresh.interval.ms", "30000"},
+    {"queue.buffering.max.messages", "100000"}, /* beyond any max_in_flight; the engine bounds the bytes */
+    {"queue.buffering.max.kbytes", "262144"},
+    {"socket.keepalive.enable", "true"},
+    {"socket.nagle.disable", "true"}, /* default only since 2.10 */
+    {"reconnect.backoff.ms", "100"},
+    {"reconnect.backoff.max.ms", "1000"}, /* back within seconds of the broker's return */
+    {"client.id", "pgcourier"},
+    {"log.queue", "true"}, /* the log comes to our queue, not to stderr */
 };
 
 /* What a property must be in the end, whatever was given. */
 static const struct {
     const char *name, *value, *why;
 } musts[] = {
-    {"enable.idempotence",         "true",  "without it a retry of librdkafka can reorder and duplicate events"},
-    {"delivery.report.only.error", "false", "without delivery reports nothing is ever acknowledged"            },
-    {"log.queue",                  "true",  "the log of librdkafka would go to stderr"                         },
+    {"enable.idempotence", "true", "without it a retry of librdkafka can reorder and duplicate events"},
+    {"delivery.report.only.error", "false", "without delivery reports nothing is ever acknowledged"},
+    {"log.queue", "true", "the log of librdkafka would go to stderr"},
 };
 
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct error *err)

@@ -11,16 +11,17 @@ struct row {
  * and reports _MSG_TIMED_OUT in the end. A code that is not here counts against the event, so that it cannot circle
  * for ever. */
 static const struct row rows[] = {
-  /* The record itself. */
-    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,               VERDICT_REJECTED, ERROR_REFUSED,     true },
-    {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,                 VERDICT_REJECTED, ERROR_REFUSED,     true },
-    {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE,            VERDICT_REJECTED, ERROR_REFUSED,     true },
-    {RD_KAFKA_RESP_ERR_INVALID_RECORD,                   VERDICT_REJECTED, ERROR_REFUSED,     true }, /* no key in a compacted topic */
-    {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,                VERDICT_REJECTED, ERROR_REFUSED,     true },
-    {RD_KAFKA_RESP_ERR_INVALID_MSG,                      VERDICT_REJECTED, ERROR_REFUSED,     true },
+    /* clang-format off */
+    /* The record itself. */
+    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,               VERDICT_REJECTED, ERROR_REFUSED,     true},
+    {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,                 VERDICT_REJECTED, ERROR_REFUSED,     true},
+    {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE,            VERDICT_REJECTED, ERROR_REFUSED,     true},
+    {RD_KAFKA_RESP_ERR_INVALID_RECORD,                   VERDICT_REJECTED, ERROR_REFUSED,     true}, /* no key in a compacted topic */
+    {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,                VERDICT_REJECTED, ERROR_REFUSED,     true},
+    {RD_KAFKA_RESP_ERR_INVALID_MSG,                      VERDICT_REJECTED, ERROR_REFUSED,     true},
     {RD_KAFKA_RESP_ERR__INVALID_ARG,                     VERDICT_REJECTED, ERROR_REFUSED,     false},
 
- /* The topic, for every event that goes there. */
+    /* The topic, for every event that goes there. */
     {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,            VERDICT_RETRY,    ERROR_ROUTE,       false},
     {RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,                   VERDICT_RETRY,    ERROR_ROUTE,       false},
     {RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,               VERDICT_RETRY,    ERROR_ROUTE,       false},
@@ -33,7 +34,7 @@ static const struct row rows[] = {
     {RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS,            VERDICT_RETRY,    ERROR_ROUTE,       false},
     {RD_KAFKA_RESP_ERR_POLICY_VIOLATION,                 VERDICT_RETRY,    ERROR_ROUTE,       false},
 
- /* The cluster, or our way to it. Purged: we gave up waiting. */
+    /* The cluster, or our way to it. Purged: we gave up waiting. */
     {RD_KAFKA_RESP_ERR__TRANSPORT,                       VERDICT_RETRY,    ERROR_UNREACHABLE, false},
     {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,                VERDICT_RETRY,    ERROR_UNREACHABLE, false},
     {RD_KAFKA_RESP_ERR__RESOLVE,                         VERDICT_RETRY,    ERROR_UNREACHABLE, false},
@@ -44,7 +45,7 @@ static const struct row rows[] = {
     {RD_KAFKA_RESP_ERR__PURGE_INFLIGHT,                  VERDICT_RETRY,    ERROR_UNREACHABLE, false},
     {RD_KAFKA_RESP_ERR__DESTROY,                         VERDICT_RETRY,    ERROR_UNREACHABLE, false},
 
- /* This producer is finished and a new one takes over. */
+    /* This producer is finished and a new one takes over. */
     {RD_KAFKA_RESP_ERR__FATAL,                           VERDICT_RETRY,    ERROR_UNREACHABLE, false},
     {RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE,               VERDICT_RETRY,    ERROR_UNREACHABLE, false},
     {RD_KAFKA_RESP_ERR__FENCED,                          VERDICT_RETRY,    ERROR_UNREACHABLE, false},
@@ -52,7 +53,7 @@ static const struct row rows[] = {
     {RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID,              VERDICT_RETRY,    ERROR_UNREACHABLE, false},
     {RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,           VERDICT_RETRY,    ERROR_UNREACHABLE, false},
 
- /* One partition can be without a leader while the others take everything, so the engine has to look around. */
+    /* One partition can be without a leader while the others take everything, so the engine has to look around. */
     {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,                   VERDICT_RETRY,    ERROR_TIMEOUT,     false},
     {RD_KAFKA_RESP_ERR__TIMED_OUT,                       VERDICT_RETRY,    ERROR_TIMEOUT,     false},
     {RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,                VERDICT_RETRY,    ERROR_TIMEOUT,     false},
@@ -60,6 +61,7 @@ static const struct row rows[] = {
     {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, VERDICT_RETRY,    ERROR_OVERLOADED,  false},
     {RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED,        VERDICT_RETRY,    ERROR_OVERLOADED,  false},
     {RD_KAFKA_RESP_ERR__QUEUE_FULL,                      VERDICT_RETRY,    ERROR_OVERLOADED,  false},
+    /* clang-format on */
 };
 
 struct kafka_verdict kafka_verdict_of(rd_kafka_resp_err_t code, rd_kafka_msg_status_t status)

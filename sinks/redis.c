@@ -86,8 +86,7 @@ static const struct setting redis_settings[] = {
      .kind = SETTING_TEXT,
      .offset = offsetof(struct redis_settings, tls_ca),
      .help = "PEM file with the certificate authorities to trust for rediss://; default: the system's"},
-    {.name = NULL                                         }
-};
+    {.name = NULL}};
 
 /* ---- opening and closing ---- */
 

@@ -54,15 +54,9 @@ static void write_escape(struct json_writer *json, unsigned char c)
     static const char short_form[' '] = {['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
     char letter = c < ' ' ? short_form[c] : (char)c;
     if (letter)
-        json_write_raw(json, (struct span){
-                                 (char[]){'\\', letter},
-                                 2
-        });
+        json_write_raw(json, (struct span){(char[]){'\\', letter}, 2});
     else
-        json_write_raw(json, (struct span){
-                                 (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]},
-                                 6
-        });
+        json_write_raw(json, (struct span){(char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6});
 }
 
 void json_write_text(struct json_writer *json, struct span text)

@@ -151,8 +151,8 @@ static const struct {
     int priority; /* syslog(3) */
 } levels[] = {
     [LOG_ERROR] = {"error", 3},
-    [LOG_WARN] = {"warn",  4},
-    [LOG_INFO] = {"info",  6},
+    [LOG_WARN] = {"warn", 4},
+    [LOG_INFO] = {"info", 6},
     [LOG_DEBUG] = {"debug", 7},
 };
 

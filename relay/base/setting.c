@@ -17,24 +17,18 @@ struct unit {
 
 /* Smallest first. The second spelling of a size is for reading only. */
 static const struct unit duration_units[] = {
-    {"us", 1                       },
-    {"ms", INT64_C(1000)           },
-    {"s",  INT64_C(1000000)        },
-    {"m",  INT64_C(60) * 1000000   },
-    {"h",  INT64_C(3600) * 1000000 },
-    {"d",  INT64_C(86400) * 1000000},
-    {NULL, 0                       },
+    {"us", 1},
+    {"ms", INT64_C(1000)},
+    {"s", INT64_C(1000000)},
+    {"m", INT64_C(60) * 1000000},
+    {"h", INT64_C(3600) * 1000000},
+    {"d", INT64_C(86400) * 1000000},
+    {NULL, 0},
 };
 static const struct unit size_units[] = {
-    {"B",  1      },
-    {"kB", 1 << 10},
-    {"MB", 1 << 20},
-    {"GB", 1 << 30},
-    {NULL, 0      },
+    {"B", 1}, {"kB", 1 << 10}, {"MB", 1 << 20}, {"GB", 1 << 30}, {NULL, 0},
 };
-static const struct unit no_units[] = {
-    {NULL, 0}
-};
+static const struct unit no_units[] = {{NULL, 0}};
 
 /* What a number of each kind is called and how it is written. */
 static const struct number_kind {
@@ -43,9 +37,9 @@ static const struct number_kind {
     const struct unit *units;
     bool unit_needed; /* "10" seconds or milliseconds? Never guess. */
 } number_kinds[] = {
-    {SETTING_COUNT,    "a whole number", "12",             no_units,       false},
-    {SETTING_SIZE,     "a size",         "64kB, 1MB, 1GB", size_units,     false},
-    {SETTING_DURATION, "a duration",     "250ms, 10s, 5m", duration_units, true },
+    {SETTING_COUNT, "a whole number", "12", no_units, false},
+    {SETTING_SIZE, "a size", "64kB, 1MB, 1GB", size_units, false},
+    {SETTING_DURATION, "a duration", "250ms, 10s, 5m", duration_units, true},
 };
 
 static const struct number_kind *number_kind_of(enum setting_kind kind)
@@ -144,12 +138,7 @@ static const struct {
     const char *text;
     bool value;
 } bool_words[] = {
-    {"true",  true },
-    {"false", false},
-    {"yes",   true },
-    {"no",    false},
-    {"on",    true },
-    {"off",   false},
+    {"true", true}, {"false", false}, {"yes", true}, {"no", false}, {"on", true}, {"off", false},
 };
 
 static bool parse_bool(const struct setting *setting, const char *text, void *values, struct error *err)
@@ -289,15 +278,15 @@ static const struct kind_row {
     void (*free)(const struct setting *setting, void *values); /* NULL: owns nothing */
     const char *name;                                          /* NULL: depends on the row */
 } kinds[] = {
-    [SETTING_TEXT] = {parse_text,   free_text, "text"             },
-    [SETTING_SECRET] = {parse_text,   free_text, "text, secret"     },
-    [SETTING_BOOL] = {parse_bool,   NULL,      "yes or no"        },
-    [SETTING_COUNT] = {parse_number, NULL,      NULL               },
-    [SETTING_SIZE] = {parse_number, NULL,      NULL               },
-    [SETTING_DURATION] = {parse_number, NULL,      NULL               },
-    [SETTING_CHOICE] = {parse_choice, NULL,      NULL               },
-    [SETTING_URL] = {parse_url,    free_text, "a URL"            },
-    [SETTING_MAP] = {parse_map,    free_map,  "names with values"},
+    [SETTING_TEXT] = {parse_text, free_text, "text"},
+    [SETTING_SECRET] = {parse_text, free_text, "text, secret"},
+    [SETTING_BOOL] = {parse_bool, NULL, "yes or no"},
+    [SETTING_COUNT] = {parse_number, NULL, NULL},
+    [SETTING_SIZE] = {parse_number, NULL, NULL},
+    [SETTING_DURATION] = {parse_number, NULL, NULL},
+    [SETTING_CHOICE] = {parse_choice, NULL, NULL},
+    [SETTING_URL] = {parse_url, free_text, "a URL"},
+    [SETTING_MAP] = {parse_map, free_map, "names with values"},
 };
 
 bool setting_parse(const struct setting *setting, const char *text, void *values, struct error *err)

@@ -399,14 +399,14 @@ static const struct {
     const char *path, *mode, *wanted;
 } broken[] = {
     {"/nonexistent/dir/x", "0640",
-     "sink file: cannot open /nonexistent/dir/x to append: No such file or directory; create its directory"    },
-    {"/tmp",               "0640",   "sink file: cannot open /tmp to append: Is a directory; name a file in it"},
-    {"/dev/null",          "rw-r--",
+     "sink file: cannot open /nonexistent/dir/x to append: No such file or directory; create its directory"},
+    {"/tmp", "0640", "sink file: cannot open /tmp to append: Is a directory; name a file in it"},
+    {"/dev/null", "rw-r--",
      "sink file: mode `rw-r--` is not a file permission; write an octal number such as 0640 that lets the owner read "
-     "and write"                                                                                               },
-    {"/dev/null",          "0440",
+     "and write"},
+    {"/dev/null", "0440",
      "sink file: mode `0440` is not a file permission; write an octal number such as 0640 that lets the owner read "
-     "and write"                                                                                               },
+     "and write"},
 };
 
 START_TEST(settings_that_cannot_work_are_refused_in_one_line)

@@ -30,10 +30,7 @@ void kafka_mock_start(struct contract_setup *setup, int brokers)
     kafka_mock = rd_kafka_mock_cluster_new(host, brokers);
     ck_assert_ptr_nonnull(kafka_mock);
     ck_assert_int_eq(rd_kafka_mock_topic_create(kafka_mock, TOPIC, 4, 1), RD_KAFKA_RESP_ERR_NO_ERROR);
-    settings = (struct kafka_settings){
-        .properties = {pairs, 0},
-          .down_after_us = SECOND_US
-    };
+    settings = (struct kafka_settings){.properties = {pairs, 0}, .down_after_us = SECOND_US};
     kafka_property("bootstrap.servers", rd_kafka_mock_cluster_bootstraps(kafka_mock));
     setup->settings = &settings;
     setup->destination = TOPIC;

@@ -62,12 +62,7 @@ START_TEST(topic_name_that_cannot_be_is_the_events_fault)
 {
     static const struct {
         const char *topic, *text;
-    } cases[] = {
-        {"",            "empty"               },
-        {"a b",         "byte 0x20 at place 2"},
-        {"..",          "\"..\""              },
-        {"caf\xc3\xa9", "byte 0xc3"           }
-    };
+    } cases[] = {{"", "empty"}, {"a b", "byte 0x20 at place 2"}, {"..", "\"..\""}, {"caf\xc3\xa9", "byte 0xc3"}};
     struct contract *c = kafka_begin();
     struct delivery *ds[4];
     for (size_t i = 0; i < 4; i++) {
@@ -210,17 +205,17 @@ END_TEST
 static const struct {
     const char *name, *value, *text;
 } bad_properties[] = {
-    {"enable.idempotence",         "false",
+    {"enable.idempotence", "false",
      "sink kafka: kafka properties: enable.idempotence must be true: without it a retry of librdkafka can reorder and "
-     "duplicate events"                                                                     },
-    {"delivery.report.only.error", "true",  "delivery.report.only.error must be false"      },
-    {"transactional.id",           "x",     "transactional.id is not supported"             },
-    {"message.timeout.ms",         "0",     "message.timeout.ms must not be 0"              },
-    {"delivery.timeout.ms",        "0",     "message.timeout.ms must not be 0"              },
-    {"bootstrap.server",           "x",     "\"bootstrap.server\""                          },
-    {"linger.ms",                  "soon",  "sink kafka: kafka properties: linger.ms: "     },
-    {"acks",                       "1",     "acks"                                          },
-    {"bootstrap.servers",          "",      "bootstrap.servers is missing; give the brokers"},
+     "duplicate events"},
+    {"delivery.report.only.error", "true", "delivery.report.only.error must be false"},
+    {"transactional.id", "x", "transactional.id is not supported"},
+    {"message.timeout.ms", "0", "message.timeout.ms must not be 0"},
+    {"delivery.timeout.ms", "0", "message.timeout.ms must not be 0"},
+    {"bootstrap.server", "x", "\"bootstrap.server\""},
+    {"linger.ms", "soon", "sink kafka: kafka properties: linger.ms: "},
+    {"acks", "1", "acks"},
+    {"bootstrap.servers", "", "bootstrap.servers is missing; give the brokers"},
 };
 
 START_TEST(wrong_property_is_named)
@@ -251,16 +246,14 @@ END_TEST
 
 /* ---- a real cluster ---- */
 
-static struct setting_pair real_pair;
-static struct kafka_settings real_settings = {
-    .properties = {&real_pair, 1},
-      .down_after_us = 2 * SECOND_US
-};
+static char real_name[] = "bootstrap.servers";
+static struct setting_pair real_pair = {.name = real_name};
+static struct kafka_settings real_settings = {.properties = {&real_pair, 1}, .down_after_us = 2 * SECOND_US};
 static struct contract_setup real_setup = {.name = "kafka_real", .type = &sink_kafka, .settings = &real_settings};
 
 static bool real_cluster(void)
 {
-    real_pair = (struct setting_pair){(char *)(uintptr_t) "bootstrap.servers", getenv("KAFKA_BOOTSTRAP")};
+    real_pair.value = getenv("KAFKA_BOOTSTRAP");
     real_setup.destination = getenv("KAFKA_TOPIC") ? getenv("KAFKA_TOPIC") : "contract";
     return real_pair.value != NULL;
 }

@@ -189,13 +189,13 @@ static const struct {
     enum verdict verdict;
     enum error_kind kind;
 } answers[] = {
-    {"-LOADING Redis is loading the dataset in memory\r\n", VERDICT_RETRY,    ERROR_OVERLOADED},
-    {"-MASTERDOWN Link with MASTER is down\r\n",            VERDICT_RETRY,    ERROR_OVERLOADED},
-    {"-OOM command not allowed\r\n",                        VERDICT_RETRY,    ERROR_OVERLOADED},
-    {"-MOVED 1 127.0.0.1:1\r\n",                            VERDICT_RETRY,    ERROR_ROUTE     },
-    {"-NOPERM no\r\n",                                      VERDICT_RETRY,    ERROR_ROUTE     },
-    {"-ERR unknown command 'XADD'\r\n",                     VERDICT_RETRY,    ERROR_ROUTE     },
-    {"-ERR something else\r\n",                             VERDICT_REJECTED, ERROR_REFUSED   },
+    {"-LOADING Redis is loading the dataset in memory\r\n", VERDICT_RETRY, ERROR_OVERLOADED},
+    {"-MASTERDOWN Link with MASTER is down\r\n", VERDICT_RETRY, ERROR_OVERLOADED},
+    {"-OOM command not allowed\r\n", VERDICT_RETRY, ERROR_OVERLOADED},
+    {"-MOVED 1 127.0.0.1:1\r\n", VERDICT_RETRY, ERROR_ROUTE},
+    {"-NOPERM no\r\n", VERDICT_RETRY, ERROR_ROUTE},
+    {"-ERR unknown command 'XADD'\r\n", VERDICT_RETRY, ERROR_ROUTE},
+    {"-ERR something else\r\n", VERDICT_REJECTED, ERROR_REFUSED},
 };
 
 START_TEST(error_reply_concerns_its_own_event_only)
@@ -338,12 +338,12 @@ static const struct {
     enum error_kind kind;
     const char *text;
 } hellos[] = {
-    {"-LOADING Redis is loading\r\n",                     ERROR_OVERLOADED,  ": LOADING Redis is loading"},
-    {"-NOAUTH Authentication required.\r\n",              ERROR_ROUTE,       "; set password"            },
-    {"-ERR Client sent AUTH, but no password is set\r\n", ERROR_ROUTE,       "no password is set"        },
-    {"-ERR max number of clients reached\r\n",            ERROR_OVERLOADED,  "; raise maxclients"        },
-    {"HTTP/1.1 400 Bad Request\r\n\r\n",                  ERROR_UNREACHABLE, "protocol error"            },
-    {"$4\r\nPONG\r\n",                                    ERROR_UNREACHABLE, "does not answer like Redis"},
+    {"-LOADING Redis is loading\r\n", ERROR_OVERLOADED, ": LOADING Redis is loading"},
+    {"-NOAUTH Authentication required.\r\n", ERROR_ROUTE, "; set password"},
+    {"-ERR Client sent AUTH, but no password is set\r\n", ERROR_ROUTE, "no password is set"},
+    {"-ERR max number of clients reached\r\n", ERROR_OVERLOADED, "; raise maxclients"},
+    {"HTTP/1.1 400 Bad Request\r\n\r\n", ERROR_UNREACHABLE, "protocol error"},
+    {"$4\r\nPONG\r\n", ERROR_UNREACHABLE, "does not answer like Redis"},
 };
 
 START_TEST(refusal_at_the_door_sends_no_event)

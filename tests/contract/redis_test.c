@@ -322,14 +322,14 @@ END_TEST
 static const struct {
     const char *url, *username, *wanted;
 } broken[] = {
-    {"http://h",                       NULL,
+    {"http://h", NULL,
      "sink redis stream: url is not a Redis address; write redis://[user[:password]@]host[:port][/database], rediss:// "
-     "for TLS or unix:///path[?db=N], with special characters of the password as %XX"                         },
-    {"redis://h",                      "relay", "sink redis stream: username without a password; set password"},
+     "for TLS or unix:///path[?db=N], with special characters of the password as %XX"},
+    {"redis://h", "relay", "sink redis stream: username without a password; set password"},
 #ifndef HAVE_HIREDIS_SSL
     {"rediss://:p@cache.example:6380", NULL,
      "sink redis stream: rediss:// needs TLS and this pgcourier was built with a hiredis that has none (before 1.0); "
-     "run stunnel towards cache.example and give its address as redis://127.0.0.1:PORT"                       },
+     "run stunnel towards cache.example and give its address as redis://127.0.0.1:PORT"},
 #endif
 };
 

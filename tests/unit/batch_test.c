@@ -18,9 +18,7 @@ static bool add(int64_t id, const char *key, size_t payload_bytes)
 {
     static const char bytes[8192];
     struct error err;
-    struct event event = {
-        .id = id, .key = span_of(key), .payload = {bytes, payload_bytes}
-    };
+    struct event event = {.id = id, .key = span_of(key), .payload = {bytes, payload_bytes}};
     return batch_add(batch, &event, 0, &err);
 }
 
@@ -80,15 +78,8 @@ END_TEST
 START_TEST(events_are_copied_with_their_columns)
 {
     char key[] = "key", payload[] = "pay\0load", column[] = "col";
-    struct span columns[] = {
-        {column, 3},
-        {NULL,   0}
-    };
-    struct event event = {
-        .id = 1, .key = {key,     3},
-             .payload = {payload, 8},
-             .columns = columns
-    };
+    struct span columns[] = {{column, 3}, {NULL, 0}};
+    struct event event = {.id = 1, .key = {key, 3}, .payload = {payload, 8}, .columns = columns};
     struct error err;
     ck_assert(batch_add(batch, &event, 2, &err));
     memset(key, 'x', 3);

@@ -7,18 +7,9 @@ static const struct {
     enum error_kind kind;
     int code;
 } codes[] = {
-    {ERROR_NONE,        0 },
-    {ERROR_USAGE,       64},
-    {ERROR_CONFIG,      78},
-    {ERROR_ROUTE,       78},
-    {ERROR_PERMISSION,  77},
-    {ERROR_UNREACHABLE, 69},
-    {ERROR_OVERLOADED,  75},
-    {ERROR_TIMEOUT,     75},
-    {ERROR_CONFLICT,    75},
-    {ERROR_RESOURCE,    75},
-    {ERROR_PROTOCOL,    70},
-    {ERROR_INTERNAL,    70},
+    {ERROR_NONE, 0},        {ERROR_USAGE, 64},       {ERROR_CONFIG, 78},     {ERROR_ROUTE, 78},
+    {ERROR_PERMISSION, 77}, {ERROR_UNREACHABLE, 69}, {ERROR_OVERLOADED, 75}, {ERROR_TIMEOUT, 75},
+    {ERROR_CONFLICT, 75},   {ERROR_RESOURCE, 75},    {ERROR_PROTOCOL, 70},   {ERROR_INTERNAL, 70},
 };
 
 START_TEST(exit_code_follows_the_kind_of_error)

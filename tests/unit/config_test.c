@@ -163,10 +163,8 @@ END_TEST
 static const struct {
     const char *file, *secret;
 } secret_files[] = {
-    {"host=db password=a$b",      "host=db password=a$b"   },
-    {"host=db password=a\n",      "host=db password=a"     },
-    {"host=db password=a\r\n",    "host=db password=a"     },
-    {"host=db password='a \n'\n", "host=db password='a \n'"},
+    {"host=db password=a$b", "host=db password=a$b"},         {"host=db password=a\n", "host=db password=a"},
+    {"host=db password=a\r\n", "host=db password=a"},         {"host=db password='a \n'\n", "host=db password='a \n'"},
     {"host=db password=' a'\n\n", "host=db password=' a'\n"},
 };
 

@@ -37,9 +37,7 @@ static const struct ordering_type noting_type = {.name = "noting", .released = n
 static inline void stage_init(struct stage *stage, const char *destination)
 {
     struct error err;
-    *stage = (struct stage){
-        .log = {.level = LOG_ERROR, .fd = -1}
-    };
+    *stage = (struct stage){.log = {.level = LOG_ERROR, .fd = -1}};
     stage->config = (struct queue_config){.retry_base_us = SECOND_US,
                                           .retry_max_us = 60 * SECOND_US,
                                           .retry_attempts = 3,

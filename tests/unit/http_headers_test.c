@@ -189,16 +189,16 @@ START_TEST(headers_that_cannot_be_sent_refuse_the_event)
     static const struct {
         const char *json, *part;
     } cases[] = {
-        {"{\"a b\": \"1\"}",                 "the name of entry 1 cannot be an HTTP header's"},
-        {"{\"\": \"1\"}",                    "the name of entry 1"                           },
-        {"{\"a:\": \"1\"}",                  "the name of entry 1"                           },
-        {"{\"ok\": 1, \"a\\r\\nb\": \"1\"}", "the name of entry 2"                           },
-        {"{\"\xc3\xbc\": \"1\"}",            "the name of entry 1"                           },
-        {"{\"a\": ",                         "not a JSON object"                             },
-        {"[]",                               "not an object"                                 },
-        {"7",                                "not a"                                         },
-        {"{\"a\": \"\xff\"}",                "not a JSON object"                             },
-        {"{\"a\\u0000b\": 1}",               "not a JSON object"                             },
+        {"{\"a b\": \"1\"}", "the name of entry 1 cannot be an HTTP header's"},
+        {"{\"\": \"1\"}", "the name of entry 1"},
+        {"{\"a:\": \"1\"}", "the name of entry 1"},
+        {"{\"ok\": 1, \"a\\r\\nb\": \"1\"}", "the name of entry 2"},
+        {"{\"\xc3\xbc\": \"1\"}", "the name of entry 1"},
+        {"{\"a\": ", "not a JSON object"},
+        {"[]", "not an object"},
+        {"7", "not a"},
+        {"{\"a\": \"\xff\"}", "not a JSON object"},
+        {"{\"a\\u0000b\": 1}", "not a JSON object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         event.headers = span_of(cases[i].json);

@@ -131,15 +131,13 @@ START_TEST(bytes_are_base64)
 {
     static const struct {
         const char *bytes, *wanted;
-    } cases[] = {
-        {"",             ""        },
-        {"f",            "Zg=="    },
-        {"fo",           "Zm8="    },
-        {"foo",          "Zm9v"    },
-        {"foob",         "Zm9vYg=="},
-        {"\xff\xfe\xfd", "//79"    },
-        {"\xfb\xef\xbe", "++++"    }
-    };
+    } cases[] = {{"", ""},
+                 {"f", "Zg=="},
+                 {"fo", "Zm8="},
+                 {"foo", "Zm9v"},
+                 {"foob", "Zm9vYg=="},
+                 {"\xff\xfe\xfd", "//79"},
+                 {"\xfb\xef\xbe", "++++"}};
     event.payload_kind = PAYLOAD_BYTES;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         event.payload = span_of(cases[i].bytes);
@@ -171,13 +169,11 @@ START_TEST(instants_of_any_year_are_written)
     static const struct {
         int64_t wall_us;
         const char *wanted;
-    } cases[] = {
-        {1,                           "1970-01-01T00:00:00.000001Z" },
-        {-1,                          "1969-12-31T23:59:59.999999Z" },
-        {INT64_C(951782400000000),    "2000-02-29T00:00:00.000000Z" },
-        {INT64_C(253402300800000000), "10000-01-01T00:00:00.000000Z"},
-        {INT64_C(-62135596800000000), "0001-01-01T00:00:00.000000Z" }
-    };
+    } cases[] = {{1, "1970-01-01T00:00:00.000001Z"},
+                 {-1, "1969-12-31T23:59:59.999999Z"},
+                 {INT64_C(951782400000000), "2000-02-29T00:00:00.000000Z"},
+                 {INT64_C(253402300800000000), "10000-01-01T00:00:00.000000Z"},
+                 {INT64_C(-62135596800000000), "0001-01-01T00:00:00.000000Z"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         event.created_at_us = cases[i].wall_us;
         json_t *parsed = line_parse();

@@ -71,16 +71,16 @@ static const struct {
     size_t size;
     const char *logfmt;
 } texts[] = {
-    {BYTES("plain-1.2:3/4"), "plain-1.2:3/4"                  },
-    {BYTES(""),              "\"\""                           },
-    {BYTES("a b"),           "\"a b\""                        },
-    {BYTES("a=b"),           "\"a=b\""                        },
-    {BYTES("say \"hi\" \\"), "\"say \\\"hi\\\" \\\\\""        },
-    {BYTES("one\ntwo\r\t"),  "\"one\\ntwo\\r\\t\""            },
-    {BYTES("nul\0 esc\x1b"), "\"nul\\u0000 esc\\u001b\""      },
-    {BYTES("del\x7f"),       "\"del\\u007f\""                 },
-    {BYTES("caf\xc3\xa9"),   "\"caf\xc3\xa9\""                },
-    {BYTES("bad\xff\xc3"),   "\"bad\xEF\xBF\xBD\xEF\xBF\xBD\""},
+    {BYTES("plain-1.2:3/4"), "plain-1.2:3/4"},
+    {BYTES(""), "\"\""},
+    {BYTES("a b"), "\"a b\""},
+    {BYTES("a=b"), "\"a=b\""},
+    {BYTES("say \"hi\" \\"), "\"say \\\"hi\\\" \\\\\""},
+    {BYTES("one\ntwo\r\t"), "\"one\\ntwo\\r\\t\""},
+    {BYTES("nul\0 esc\x1b"), "\"nul\\u0000 esc\\u001b\""},
+    {BYTES("del\x7f"), "\"del\\u007f\""},
+    {BYTES("caf\xc3\xa9"), "\"caf\xc3\xa9\""},
+    {BYTES("bad\xff\xc3"), "\"bad\xEF\xBF\xBD\xEF\xBF\xBD\""},
 };
 
 START_TEST(text_is_escaped_so_that_a_line_stays_a_line)

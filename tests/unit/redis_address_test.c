@@ -13,19 +13,19 @@ static const struct {
     int64_t database;
     const char *text;
 } good[] = {
-    {"redis://h",                    false, NULL,              "h",         6379, NULL, NULL,     0, "redis at h:6379"         },
-    {"redis://h/",                   false, NULL,              "h",         6379, NULL, NULL,     0, "redis at h:6379"         },
-    {"redis://127.0.0.1:6380/3",     false, NULL,              "127.0.0.1", 6380, NULL, NULL,     3, "redis at 127.0.0.1:6380" },
-    {"rediss://h:1",                 true,  NULL,              "h",         1,    NULL, NULL,     0, "redis at h:1"            },
-    {"redis://u:p@h",                false, NULL,              "h",         6379, "u",  "p",      0, "redis at h:6379"         },
-    {"redis://:p@h",                 false, NULL,              "h",         6379, NULL, "p",      0, "redis at h:6379"         },
-    {"redis://u@h",                  false, NULL,              "h",         6379, "u",  NULL,     0, "redis at h:6379"         },
-    {"redis://u:p%40%3a%2F:x@h:7/1", false, NULL,              "h",         7,    "u",  "p@:/:x", 1, "redis at h:7"            },
-    {"redis://u:a@b@h",              false, NULL,              "h",         6379, "u",  "a@b",    0, "redis at h:6379"         },
-    {"redis://[::1]:6380/2",         false, NULL,              "::1",       6380, NULL, NULL,     2, "redis at [::1]:6380"     },
-    {"redis://[::1]",                false, NULL,              "::1",       6379, NULL, NULL,     0, "redis at [::1]:6379"     },
-    {"unix:///run/redis.sock",       false, "/run/redis.sock", NULL,        0,    NULL, NULL,     0, "redis at /run/redis.sock"},
-    {"unix:///run/a%20b?db=4",       false, "/run/a b",        NULL,        0,    NULL, NULL,     4, "redis at /run/a b"       },
+    {"redis://h", false, NULL, "h", 6379, NULL, NULL, 0, "redis at h:6379"},
+    {"redis://h/", false, NULL, "h", 6379, NULL, NULL, 0, "redis at h:6379"},
+    {"redis://127.0.0.1:6380/3", false, NULL, "127.0.0.1", 6380, NULL, NULL, 3, "redis at 127.0.0.1:6380"},
+    {"rediss://h:1", true, NULL, "h", 1, NULL, NULL, 0, "redis at h:1"},
+    {"redis://u:p@h", false, NULL, "h", 6379, "u", "p", 0, "redis at h:6379"},
+    {"redis://:p@h", false, NULL, "h", 6379, NULL, "p", 0, "redis at h:6379"},
+    {"redis://u@h", false, NULL, "h", 6379, "u", NULL, 0, "redis at h:6379"},
+    {"redis://u:p%40%3a%2F:x@h:7/1", false, NULL, "h", 7, "u", "p@:/:x", 1, "redis at h:7"},
+    {"redis://u:a@b@h", false, NULL, "h", 6379, "u", "a@b", 0, "redis at h:6379"},
+    {"redis://[::1]:6380/2", false, NULL, "::1", 6380, NULL, NULL, 2, "redis at [::1]:6380"},
+    {"redis://[::1]", false, NULL, "::1", 6379, NULL, NULL, 0, "redis at [::1]:6379"},
+    {"unix:///run/redis.sock", false, "/run/redis.sock", NULL, 0, NULL, NULL, 0, "redis at /run/redis.sock"},
+    {"unix:///run/a%20b?db=4", false, "/run/a b", NULL, 0, NULL, NULL, 4, "redis at /run/a b"},
 };
 
 static void same(const char *got, const char *wanted)

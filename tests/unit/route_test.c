@@ -15,17 +15,11 @@ static void tear_down(void)
     arena_free(arena);
 }
 
-static struct span columns[] = {
-    {"eu", 2},
-    {NULL, 0}
-};
+static struct span columns[] = {{"eu", 2}, {NULL, 0}};
 
 static struct span route_one(const char *template, struct error *err)
 {
-    struct event event = {
-        .id = -42, .key = SPAN_LITERAL("k"), .type = {NULL, 0},
-                .columns = columns
-    };
+    struct event event = {.id = -42, .key = SPAN_LITERAL("k"), .type = {NULL, 0}, .columns = columns};
     struct span destination = {NULL, 0};
     struct route *route = route_new(template, extra, 2, err);
     ck_assert_msg(route != NULL, "%s", template);
@@ -40,13 +34,13 @@ static struct span route_one(const char *template, struct error *err)
 START_TEST(template_becomes_the_destination)
 {
     static const char *const rows[][2] = {
-        {"",                     ""      },
-        {"orders",               "orders"},
-        {"o.{key}",              "o.k"   },
-        {"{id}",                 "-42"   },
+        {"", ""},
+        {"orders", "orders"},
+        {"o.{key}", "o.k"},
+        {"{id}", "-42"},
         {"{region}/{key}/{key}", "eu/k/k"},
-        {"{{{key}}}",            "{k}"   },
-        {"a{{b}}c",              "a{b}c" },
+        {"{{{key}}}", "{k}"},
+        {"a{{b}}c", "a{b}c"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct error err;
@@ -72,10 +66,10 @@ END_TEST
 START_TEST(broken_templates_are_refused_with_the_place)
 {
     static const char *const rows[][2] = {
-        {"a{key",    "has no closing brace"            },
-        {"a{}b",     "has no closing brace"            },
-        {"a}b",      "has no opening brace"            },
-        {"{ke{y}",   "has no closing brace"            },
+        {"a{key", "has no closing brace"},
+        {"a{}b", "has no closing brace"},
+        {"a}b", "has no opening brace"},
+        {"{ke{y}", "has no closing brace"},
         {"{colour}", "is not key, type, id or a column"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -18,10 +18,7 @@ START_TEST(what_was_given_back_is_looked_at_although_new_work_never_ends)
         ck_assert_int_lt(now += 10 * MS_US, limit);
         scan_next(&scan, now, &plan);
         struct scan_report report = {
-            .newest_left = plan.newest, .oldest_left = {1, 0},
-                 .seen_max = 1000000, .missed = {1, 0},
-                 .found = true
-        };
+            .newest_left = plan.newest, .oldest_left = {1, 0}, .seen_max = 1000000, .missed = {1, 0}, .found = true};
         if (plan.oldest.lo > 6)
             report.oldest_left = plan.oldest;
         scan_seen(&scan, &plan, &report, MS_US, now);
@@ -100,11 +97,7 @@ START_TEST(long_transaction_does_not_make_every_claim_walk_all_that_came_after_i
 {
     struct scan scan;
     struct scan_plan plan;
-    struct scan_report report = {
-        .newest_left = {1, 0},
-          .oldest_left = {1, 0},
-          .missed = {1, 0}
-    };
+    struct scan_report report = {.newest_left = {1, 0}, .oldest_left = {1, 0}, .missed = {1, 0}};
     scan_init(&scan);
     horizon(&scan, 100, (const uint64_t[]){1}, 1);
     horizon(&scan, 1000000, (const uint64_t[]){1}, 1);
@@ -132,10 +125,7 @@ START_TEST(ends_of_the_id_range_do_not_overflow)
         struct scan_plan plan;
         scan_next(&scan, now, &plan);
         struct scan_report report = {
-            .newest_left = {1, 0},
-              .oldest_left = {1, 0},
-              .seen_max = SCAN_ID_MAX, .missed = {1, 0}
-        };
+            .newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MAX, .missed = {1, 0}};
         if (i % 3 == 0) {
             report.missed = (struct id_range){SCAN_ID_MIN, SCAN_ID_MIN};
             report.oldest_left = plan.oldest;
@@ -157,10 +147,7 @@ START_TEST(more_gaps_than_fit_are_merged_and_none_is_forgotten)
     struct scan scan;
     scan_init(&scan);
     horizon(&scan, 100000, NULL, 0);
-    struct scan_plan all = {
-        .oldest = {1, 0},
-          .newest = {1, 0}
-    };
+    struct scan_plan all = {.oldest = {1, 0}, .newest = {1, 0}};
     scan.gap_count = 0;
     struct rng rng = {.state = 11};
     for (int i = 0; i < 3 * SCAN_GAPS_MAX; i++) {

@@ -141,11 +141,8 @@ static void carry_out(int me, const struct scan_plan *plan, struct scan_report *
     if (above.lo < SCAN_ID_MAX)
         above.lo++;
     struct stretch fresh = fetch(above, true), newest = fetch(plan->newest, true), oldest = fetch(plan->oldest, false);
-    *report = (struct scan_report){
-        .newest_left = {1, 0},
-          .oldest_left = {1, 0},
-          .seen_max = SCAN_ID_MIN, .missed = {1, 0}
-    };
+    *report =
+        (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
     see(report, &fresh);
     see(report, &newest);
     see(report, &oldest);

@@ -21,24 +21,24 @@ static const char *const schemes[] = {"http", "https", NULL};
 #define AT(member) offsetof(struct values, member)
 
 static const struct setting table[] = {
-    {.name = "text",          .kind = SETTING_TEXT, .offset = AT(text), .fallback = "fall"},
-    {.name = "secret",     .kind = SETTING_SECRET, .offset = AT(secret), .fallback = ""},
-    {.name = "url",                       .kind = SETTING_URL, .offset = AT(url), .choices = schemes},
-    {.name = "word",.kind = SETTING_TEXT, .offset = AT(word), .choices = colours},
-    {.name = "flag",         .kind = SETTING_BOOL, .offset = AT(flag), .fallback = "on"},
-    {.name = "choice",           .kind = SETTING_CHOICE, .offset = AT(choice), .fallback = "green", .choices = colours},
-    {.name = "count",      .kind = SETTING_COUNT, .offset = AT(count), .fallback = "3", .min = 1, .max = 64},
-    {.name = "any_count",                       .kind = SETTING_COUNT, .offset = AT(any_count)},
-    {.name = "size",       .kind = SETTING_SIZE, .offset = AT(size), .fallback = "1MB", .max = INT64_C(1) << 40},
+    {.name = "text", .kind = SETTING_TEXT, .offset = AT(text), .fallback = "fall"},
+    {.name = "secret", .kind = SETTING_SECRET, .offset = AT(secret), .fallback = ""},
+    {.name = "url", .kind = SETTING_URL, .offset = AT(url), .choices = schemes},
+    {.name = "word", .kind = SETTING_TEXT, .offset = AT(word), .choices = colours},
+    {.name = "flag", .kind = SETTING_BOOL, .offset = AT(flag), .fallback = "on"},
+    {.name = "choice", .kind = SETTING_CHOICE, .offset = AT(choice), .fallback = "green", .choices = colours},
+    {.name = "count", .kind = SETTING_COUNT, .offset = AT(count), .fallback = "3", .min = 1, .max = 64},
+    {.name = "any_count", .kind = SETTING_COUNT, .offset = AT(any_count)},
+    {.name = "size", .kind = SETTING_SIZE, .offset = AT(size), .fallback = "1MB", .max = INT64_C(1) << 40},
     {.name = "duration",
      .kind = SETTING_DURATION,
      .offset = AT(duration),
      .fallback = "250us",
      .min = 100,
      .max = INT64_C(3600000000)},
-    {.name = "any_duration",          .kind = SETTING_DURATION, .offset = AT(any_duration)},
-    {.name = "map",     .kind = SETTING_MAP, .offset = AT(map)},
-    {.name = NULL                      },
+    {.name = "any_duration", .kind = SETTING_DURATION, .offset = AT(any_duration)},
+    {.name = "map", .kind = SETTING_MAP, .offset = AT(map)},
+    {.name = NULL},
 };
 
 static struct values values;
@@ -87,28 +87,28 @@ static const struct {
     size_t offset;
     int64_t value;
 } numbers[] = {
-    {"duration",     "250us",               AT(duration),     250                             },
-    {"duration",     "10ms",                AT(duration),     10000                           },
-    {"duration",     "1s",                  AT(duration),     1000000                         },
-    {"duration",     "5m",                  AT(duration),     300000000                       },
-    {"duration",     "1h",                  AT(duration),     3600000000                      },
-    {"duration",     "100us",               AT(duration),     100                             },
-    {"any_duration", "0",                   AT(any_duration), 0                               },
-    {"any_duration", "0s",                  AT(any_duration), 0                               },
-    {"any_duration", "2h",                  AT(any_duration), 7200000000                      },
-    {"any_duration", "1d",                  AT(any_duration), 86400000000                     },
-    {"any_duration", "106751991d",          AT(any_duration), INT64_C(106751991) * 86400000000},
-    {"size",         "0",                   AT(size),         0                               },
-    {"size",         "17",                  AT(size),         17                              },
-    {"size",         "17B",                 AT(size),         17                              },
-    {"size",         "64kB",                AT(size),         65536                           },
-    {"size",         "64KB",                AT(size),         65536                           },
-    {"size",         "1MB",                 AT(size),         1 << 20                         },
-    {"size",         "1GB",                 AT(size),         1 << 30                         },
-    {"count",        "1",                   AT(count),        1                               },
-    {"count",        "64",                  AT(count),        64                              },
-    {"count",        "007",                 AT(count),        7                               },
-    {"any_count",    "9223372036854775806", AT(any_count),    INT64_MAX - 1                   },
+    {"duration", "250us", AT(duration), 250},
+    {"duration", "10ms", AT(duration), 10000},
+    {"duration", "1s", AT(duration), 1000000},
+    {"duration", "5m", AT(duration), 300000000},
+    {"duration", "1h", AT(duration), 3600000000},
+    {"duration", "100us", AT(duration), 100},
+    {"any_duration", "0", AT(any_duration), 0},
+    {"any_duration", "0s", AT(any_duration), 0},
+    {"any_duration", "2h", AT(any_duration), 7200000000},
+    {"any_duration", "1d", AT(any_duration), 86400000000},
+    {"any_duration", "106751991d", AT(any_duration), INT64_C(106751991) * 86400000000},
+    {"size", "0", AT(size), 0},
+    {"size", "17", AT(size), 17},
+    {"size", "17B", AT(size), 17},
+    {"size", "64kB", AT(size), 65536},
+    {"size", "64KB", AT(size), 65536},
+    {"size", "1MB", AT(size), 1 << 20},
+    {"size", "1GB", AT(size), 1 << 30},
+    {"count", "1", AT(count), 1},
+    {"count", "64", AT(count), 64},
+    {"count", "007", AT(count), 7},
+    {"any_count", "9223372036854775806", AT(any_count), INT64_MAX - 1},
 };
 
 START_TEST(numbers_carry_their_units)
@@ -123,37 +123,37 @@ END_TEST
 static const struct {
     const char *name, *text, *message;
 } refused[] = {
-    {"duration",     "5x",                    "\"5x\" is not a duration; write e.g. 250ms, 10s, 5m"                      },
-    {"duration",     "",                      "\"\" is not a duration; write e.g. 250ms, 10s, 5m"                        },
-    {"duration",     " 5s",                   "\" 5s\" is not a duration; write e.g. 250ms, 10s, 5m"                     },
-    {"duration",     "5s ",                   "\"5s \" is not a duration; write e.g. 250ms, 10s, 5m"                     },
-    {"duration",     "5",                     "\"5\" has no unit; write e.g. 250ms, 10s, 5m"                             },
-    {"duration",     "99us",                  "\"99us\" is out of range; write 100us to 1h"                              },
-    {"duration",     "61m",                   "\"61m\" is out of range; write 100us to 1h"                               },
-    {"duration",     "0",                     "\"0\" is out of range; write 100us to 1h"                                 },
-    {"any_duration", "-1s",                   "\"-1s\" is out of range; write 0 or more"                                 },
-    {"any_duration", "106751992d",            "\"106751992d\" is out of range; write 0 or more"                          },
-    {"any_duration", "99999999999999999999s", "\"99999999999999999999s\" is out of range; write 0 or more"               },
-    {"count",        "0",                     "\"0\" is out of range; write 1 to 64"                                     },
-    {"count",        "65",                    "\"65\" is out of range; write 1 to 64"                                    },
-    {"count",        "-",                     "\"-\" is not a whole number; write e.g. 12"                               },
-    {"count",        "1e3",                   "\"1e3\" is not a whole number; write e.g. 12"                             },
-    {"count",        "0x10",                  "\"0x10\" is not a whole number; write e.g. 12"                            },
-    {"count",        "18446744073709551617",  "\"18446744073709551617\" is out of range; write 1 to 64"                  },
-    {"size",         "4 MB",                  "\"4 MB\" is not a size; write e.g. 64kB, 1MB, 1GB"                        },
-    {"size",         "1025GB",                "\"1025GB\" is out of range; write 0 to 1024GB"                            },
-    {"flag",         "1",                     "\"1\" is not true or false; write yes or no"                              },
-    {"choice",       "gren",                  "\"gren\" is not red, green or blue; did you mean \"green\"?"              },
-    {"choice",       "purple",                "\"purple\" is unknown; write red, green or blue"                          },
-    {"choice",       "",                      "\"\" is unknown; write red, green or blue"                                },
-    {"word",         "purple",                "\"purple\" is unknown; write red, green or blue"                          },
-    {"text",         "",                      "the value is empty; write one or leave the key out"                       },
-    {"url",          "db:80",                 "\"db:80\" is not a URL; write one that starts with http:// or https://"   },
-    {"url",          "://db",                 "\"://db\" is not a URL; write one that starts with http:// or https://"   },
-    {"url",          "ftp://me:pw@db/x",      "\"ftp://db/x\" has another scheme than http:// or https://"               },
-    {"url",          "http://",               "\"http://\" names no host; write e.g. http://127.0.0.1"                   },
-    {"url",          "http://me:pw@db/a b",   "\"http://db/a b\" has a space or control character in it; write it as %20"},
-    {"map",          "x",                     "a single value cannot stand here; write { name: value, ... }"             },
+    {"duration", "5x", "\"5x\" is not a duration; write e.g. 250ms, 10s, 5m"},
+    {"duration", "", "\"\" is not a duration; write e.g. 250ms, 10s, 5m"},
+    {"duration", " 5s", "\" 5s\" is not a duration; write e.g. 250ms, 10s, 5m"},
+    {"duration", "5s ", "\"5s \" is not a duration; write e.g. 250ms, 10s, 5m"},
+    {"duration", "5", "\"5\" has no unit; write e.g. 250ms, 10s, 5m"},
+    {"duration", "99us", "\"99us\" is out of range; write 100us to 1h"},
+    {"duration", "61m", "\"61m\" is out of range; write 100us to 1h"},
+    {"duration", "0", "\"0\" is out of range; write 100us to 1h"},
+    {"any_duration", "-1s", "\"-1s\" is out of range; write 0 or more"},
+    {"any_duration", "106751992d", "\"106751992d\" is out of range; write 0 or more"},
+    {"any_duration", "99999999999999999999s", "\"99999999999999999999s\" is out of range; write 0 or more"},
+    {"count", "0", "\"0\" is out of range; write 1 to 64"},
+    {"count", "65", "\"65\" is out of range; write 1 to 64"},
+    {"count", "-", "\"-\" is not a whole number; write e.g. 12"},
+    {"count", "1e3", "\"1e3\" is not a whole number; write e.g. 12"},
+    {"count", "0x10", "\"0x10\" is not a whole number; write e.g. 12"},
+    {"count", "18446744073709551617", "\"18446744073709551617\" is out of range; write 1 to 64"},
+    {"size", "4 MB", "\"4 MB\" is not a size; write e.g. 64kB, 1MB, 1GB"},
+    {"size", "1025GB", "\"1025GB\" is out of range; write 0 to 1024GB"},
+    {"flag", "1", "\"1\" is not true or false; write yes or no"},
+    {"choice", "gren", "\"gren\" is not red, green or blue; did you mean \"green\"?"},
+    {"choice", "purple", "\"purple\" is unknown; write red, green or blue"},
+    {"choice", "", "\"\" is unknown; write red, green or blue"},
+    {"word", "purple", "\"purple\" is unknown; write red, green or blue"},
+    {"text", "", "the value is empty; write one or leave the key out"},
+    {"url", "db:80", "\"db:80\" is not a URL; write one that starts with http:// or https://"},
+    {"url", "://db", "\"://db\" is not a URL; write one that starts with http:// or https://"},
+    {"url", "ftp://me:pw@db/x", "\"ftp://db/x\" has another scheme than http:// or https://"},
+    {"url", "http://", "\"http://\" names no host; write e.g. http://127.0.0.1"},
+    {"url", "http://me:pw@db/a b", "\"http://db/a b\" has a space or control character in it; write it as %20"},
+    {"map", "x", "a single value cannot stand here; write { name: value, ... }"},
 };
 
 START_TEST(wrong_value_is_named_with_what_is_allowed)
@@ -226,17 +226,17 @@ END_TEST
 static const struct {
     const char *url, *shown;
 } urls[] = {
-    {"http://db/x",              "http://db/x"           },
-    {"http://me:pw@db:80/x?y#z", "http://db:80/x?y#z"    },
-    {"redis://:pw@db",           "redis://db"            },
-    {"http://me:p@w@db/x",       "http://db/x"           },
-    {"redis://:p/w@db/0",        "redis://db/0"          },
-    {"redis://:p?w@db/0",        "redis://db/0"          },
-    {"http://db:80/users/@me",   "http://db:80/users/@me"},
-    {"http://db/users/@me",      "http://db/users/@me"   },
-    {"http://[::1]/@me",         "http://[::1]/@me"      },
-    {"me:pw@db",                 "db"                    },
-    {"",                         ""                      },
+    {"http://db/x", "http://db/x"},
+    {"http://me:pw@db:80/x?y#z", "http://db:80/x?y#z"},
+    {"redis://:pw@db", "redis://db"},
+    {"http://me:p@w@db/x", "http://db/x"},
+    {"redis://:p/w@db/0", "redis://db/0"},
+    {"redis://:p?w@db/0", "redis://db/0"},
+    {"http://db:80/users/@me", "http://db:80/users/@me"},
+    {"http://db/users/@me", "http://db/users/@me"},
+    {"http://[::1]/@me", "http://[::1]/@me"},
+    {"me:pw@db", "db"},
+    {"", ""},
 };
 
 START_TEST(url_is_shown_without_userinfo)
@@ -250,15 +250,15 @@ END_TEST
 static const struct {
     const char *name, *text;
 } descriptions[] = {
-    {"text",      "text"                      },
-    {"secret",    "text, secret"              },
-    {"url",       "a URL: http:// or https://"},
-    {"word",      "red, green or blue"        },
-    {"flag",      "yes or no"                 },
-    {"count",     "a whole number, 1 to 64"   },
-    {"any_count", "a whole number, 0 or more" },
-    {"duration",  "a duration, 100us to 1h"   },
-    {"map",       "names with values"         },
+    {"text", "text"},
+    {"secret", "text, secret"},
+    {"url", "a URL: http:// or https://"},
+    {"word", "red, green or blue"},
+    {"flag", "yes or no"},
+    {"count", "a whole number, 1 to 64"},
+    {"any_count", "a whole number, 0 or more"},
+    {"duration", "a duration, 100us to 1h"},
+    {"map", "names with values"},
 };
 
 START_TEST(what_may_be_written_is_described)
@@ -272,17 +272,12 @@ END_TEST
 static const struct {
     const char *word, *name;
 } slips[] = {
-    {"databse",   "database"}, /* missing */
+    {"databse", "database"},   /* missing */
     {"databasse", "database"}, /* too many */
-    {"databaze",  "database"}, /* wrong */
-    {"adtabase",  "database"}, /* swapped */
-    {"DATABASE",  "database"},
-    {"queue",     "queues"  },
-    {"snik",      "sink"    },
-    {"no",        NULL      },
-    {"xyz",       NULL      },
-    {"",          NULL      },
-    {"sinking",   NULL      },
+    {"databaze", "database"},  /* wrong */
+    {"adtabase", "database"},  /* swapped */
+    {"DATABASE", "database"},  {"queue", "queues"}, {"snik", "sink"}, {"no", NULL}, {"xyz", NULL}, {"", NULL},
+    {"sinking", NULL},
 };
 
 START_TEST(nearest_name_is_suggested)

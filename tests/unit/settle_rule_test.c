@@ -10,18 +10,18 @@ START_TEST(outcome_of_every_combination)
         bool last;
         enum lane_outcome dead_letter, park; /* by policy */
     } rows[] = {
-        {VERDICT_RETRY,    BLAME_EVENT,       false, LANE_RETRY,    LANE_RETRY   },
-        {VERDICT_RETRY,    BLAME_EVENT,       true,  LANE_DEAD,     LANE_CLOSED  },
-        {VERDICT_RETRY,    BLAME_DESTINATION, false, LANE_RELEASED, LANE_RELEASED},
-        {VERDICT_RETRY,    BLAME_DESTINATION, true,  LANE_RELEASED, LANE_RELEASED},
-        {VERDICT_UNKNOWN,  BLAME_EVENT,       false, LANE_RETRY,    LANE_RETRY   },
-        {VERDICT_UNKNOWN,  BLAME_EVENT,       true,  LANE_DEAD,     LANE_CLOSED  },
-        {VERDICT_UNKNOWN,  BLAME_DESTINATION, false, LANE_RELEASED, LANE_RELEASED},
-        {VERDICT_UNKNOWN,  BLAME_DESTINATION, true,  LANE_RELEASED, LANE_RELEASED},
-        {VERDICT_REJECTED, BLAME_EVENT,       false, LANE_DEAD,     LANE_CLOSED  },
-        {VERDICT_REJECTED, BLAME_EVENT,       true,  LANE_DEAD,     LANE_CLOSED  },
-        {VERDICT_REJECTED, BLAME_DESTINATION, false, LANE_DEAD,     LANE_CLOSED  },
-        {VERDICT_REJECTED, BLAME_DESTINATION, true,  LANE_DEAD,     LANE_CLOSED  },
+        {VERDICT_RETRY, BLAME_EVENT, false, LANE_RETRY, LANE_RETRY},
+        {VERDICT_RETRY, BLAME_EVENT, true, LANE_DEAD, LANE_CLOSED},
+        {VERDICT_RETRY, BLAME_DESTINATION, false, LANE_RELEASED, LANE_RELEASED},
+        {VERDICT_RETRY, BLAME_DESTINATION, true, LANE_RELEASED, LANE_RELEASED},
+        {VERDICT_UNKNOWN, BLAME_EVENT, false, LANE_RETRY, LANE_RETRY},
+        {VERDICT_UNKNOWN, BLAME_EVENT, true, LANE_DEAD, LANE_CLOSED},
+        {VERDICT_UNKNOWN, BLAME_DESTINATION, false, LANE_RELEASED, LANE_RELEASED},
+        {VERDICT_UNKNOWN, BLAME_DESTINATION, true, LANE_RELEASED, LANE_RELEASED},
+        {VERDICT_REJECTED, BLAME_EVENT, false, LANE_DEAD, LANE_CLOSED},
+        {VERDICT_REJECTED, BLAME_EVENT, true, LANE_DEAD, LANE_CLOSED},
+        {VERDICT_REJECTED, BLAME_DESTINATION, false, LANE_DEAD, LANE_CLOSED},
+        {VERDICT_REJECTED, BLAME_DESTINATION, true, LANE_DEAD, LANE_CLOSED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         ck_assert_msg(settle_rule(rows[i].verdict, rows[i].blame, rows[i].last, ON_EXHAUSTED_DEAD_LETTER) ==
@@ -40,13 +40,13 @@ START_TEST(blame_of_every_cause)
         enum blame serving, not_serving; /* the destination takes other events meanwhile, or does not */
     } rows[] = {
         {ERROR_UNREACHABLE, BLAME_DESTINATION, BLAME_DESTINATION},
-        {ERROR_ROUTE,       BLAME_DESTINATION, BLAME_DESTINATION},
-        {ERROR_OVERLOADED,  BLAME_EVENT,       BLAME_DESTINATION},
-        {ERROR_TIMEOUT,     BLAME_EVENT,       BLAME_DESTINATION},
-        {ERROR_REFUSED,     BLAME_EVENT,       BLAME_EVENT      },
-        {ERROR_PROTOCOL,    BLAME_EVENT,       BLAME_EVENT      },
-        {ERROR_RESOURCE,    BLAME_EVENT,       BLAME_EVENT      },
-        {ERROR_INTERNAL,    BLAME_EVENT,       BLAME_EVENT      },
+        {ERROR_ROUTE, BLAME_DESTINATION, BLAME_DESTINATION},
+        {ERROR_OVERLOADED, BLAME_EVENT, BLAME_DESTINATION},
+        {ERROR_TIMEOUT, BLAME_EVENT, BLAME_DESTINATION},
+        {ERROR_REFUSED, BLAME_EVENT, BLAME_EVENT},
+        {ERROR_PROTOCOL, BLAME_EVENT, BLAME_EVENT},
+        {ERROR_RESOURCE, BLAME_EVENT, BLAME_EVENT},
+        {ERROR_INTERNAL, BLAME_EVENT, BLAME_EVENT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct error cause = {.kind = rows[i].kind};

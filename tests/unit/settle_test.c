@@ -177,13 +177,9 @@ START_TEST(wait_ends_when_the_head_is_gone)
         enum lane_outcome outcome;
         size_t resumed;
     } rows[] = {
-        {3, LANE_DELIVERED, 1},
-        {1, LANE_RELEASED,  1},
-        {0, LANE_RELEASED,  0}, /* the head is still there */
-        {0, LANE_DEAD,      1},
-        {1, LANE_DEAD,      1},
-        {1, LANE_RETRY,     0}, /* the failure writes the entry anew */
-        {0, LANE_CLOSED,    0},
+        {3, LANE_DELIVERED, 1}, {1, LANE_RELEASED, 1}, {0, LANE_RELEASED, 0}, /* the head is still there */
+        {0, LANE_DEAD, 1},      {1, LANE_DEAD, 1},     {1, LANE_RETRY, 0},    /* the failure writes the entry anew */
+        {0, LANE_CLOSED, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct lane *lane = lane_of_three((int64_t)i * 10, (char[]){(char)('a' + i), 0});

@@ -9,25 +9,21 @@ START_TEST(every_failure_has_its_remedy)
         enum db_remedy remedy;
         enum error_kind kind;
     } rows[] = {
-        {NULL,    DB_RECONNECT,  ERROR_UNREACHABLE}, /* the connection broke */
-        {"57P01", DB_RECONNECT,  ERROR_UNREACHABLE}, /* pg_terminate_backend, fast shutdown */
-        {"57P03", DB_RECONNECT,  ERROR_UNREACHABLE}, /* starting up */
-        {"57014", DB_RETRY,      ERROR_TIMEOUT    }, /* statement_timeout */
-        {"25P03", DB_RECONNECT,  ERROR_TIMEOUT    }, /* idle in transaction for too long */
-        {"25006", DB_RECONNECT,  ERROR_UNREACHABLE}, /* a standby */
-        {"53200", DB_SHRINK,     ERROR_RESOURCE   }, /* the lock table is full */
-        {"53100", DB_RETRY,      ERROR_RESOURCE   }, /* the disk is full */
-        {"53300", DB_RECONNECT,  ERROR_OVERLOADED }, /* too many connections */
-        {"40001", DB_RETRY,      ERROR_CONFLICT   },
-        {"40P01", DB_RETRY,      ERROR_CONFLICT   }, /* deadlock */
-        {"55P03", DB_RETRY,      ERROR_CONFLICT   }, /* lock_timeout */
-        {"26000", DB_UNPREPARED, ERROR_CONFLICT   }, /* a pooler gave us another session */
-        {"42P05", DB_UNPREPARED, ERROR_CONFLICT   },
-        {"42P01", DB_FIX,        ERROR_CONFIG     }, /* the table is gone */
-        {"42501", DB_FIX,        ERROR_PERMISSION },
-        {"28P01", DB_FIX,        ERROR_PERMISSION },
-        {"08006", DB_RECONNECT,  ERROR_UNREACHABLE},
-        {"XX000", DB_RECONNECT,  ERROR_INTERNAL   },
+        {NULL, DB_RECONNECT, ERROR_UNREACHABLE},    /* the connection broke */
+        {"57P01", DB_RECONNECT, ERROR_UNREACHABLE}, /* pg_terminate_backend, fast shutdown */
+        {"57P03", DB_RECONNECT, ERROR_UNREACHABLE}, /* starting up */
+        {"57014", DB_RETRY, ERROR_TIMEOUT},         /* statement_timeout */
+        {"25P03", DB_RECONNECT, ERROR_TIMEOUT},     /* idle in transaction for too long */
+        {"25006", DB_RECONNECT, ERROR_UNREACHABLE}, /* a standby */
+        {"53200", DB_SHRINK, ERROR_RESOURCE},       /* the lock table is full */
+        {"53100", DB_RETRY, ERROR_RESOURCE},        /* the disk is full */
+        {"53300", DB_RECONNECT, ERROR_OVERLOADED},  /* too many connections */
+        {"40001", DB_RETRY, ERROR_CONFLICT},        {"40P01", DB_RETRY, ERROR_CONFLICT}, /* deadlock */
+        {"55P03", DB_RETRY, ERROR_CONFLICT},                                             /* lock_timeout */
+        {"26000", DB_UNPREPARED, ERROR_CONFLICT}, /* a pooler gave us another session */
+        {"42P05", DB_UNPREPARED, ERROR_CONFLICT},   {"42P01", DB_FIX, ERROR_CONFIG}, /* the table is gone */
+        {"42501", DB_FIX, ERROR_PERMISSION},        {"28P01", DB_FIX, ERROR_PERMISSION},
+        {"08006", DB_RECONNECT, ERROR_UNREACHABLE}, {"XX000", DB_RECONNECT, ERROR_INTERNAL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct sqlstate_rule *rule = sqlstate_rule(rows[i].sqlstate);

@@ -7,31 +7,31 @@
 #include <stdlib.h>
 
 static const struct sql_variable variables[] = {
-    {"table",     "\"public\".\"events\""},
-    {"table_two", "two"                  },
-    {"id",        "e.id"                 },
-    {"key",       "e.\"k\""              },
-    {"empty",     ""                     },
-    {NULL,        NULL                   },
+    {"table", "\"public\".\"events\""},
+    {"table_two", "two"},
+    {"id", "e.id"},
+    {"key", "e.\"k\""},
+    {"empty", ""},
+    {NULL, NULL},
 };
 
 START_TEST(names_are_replaced_outside_quotes_and_comments)
 {
     static const char *const rows[][2] = {
         {"select :id from :table e", "select e.id from \"public\".\"events\" e"},
-        {":table_two:table",         "two\"public\".\"events\""                },
-        {":id::text",                "e.id::text"                              },
-        {"x::id",                    "x::id"                                   },
-        {":key:::id",                "e.\"k\"::e.id"                           },
-        {"':id' || \":id\" || :id",  "':id' || \":id\" || e.id"                },
-        {"'it''s :id' :id",          "'it''s :id' e.id"                        },
-        {"a -- :unknown 'quote\nb",  "a \nb"                                   },
-        {"1 - -:id",                 "1 - -e.id"                               },
-        {"a[1:2]",                   "a[1:2]"                                  },
-        {"a := 1",                   "a := 1"                                  },
-        {"'open :id",                "'open :id"                               },
-        {":empty",                   ""                                        },
-        {"",                         ""                                        },
+        {":table_two:table", "two\"public\".\"events\""},
+        {":id::text", "e.id::text"},
+        {"x::id", "x::id"},
+        {":key:::id", "e.\"k\"::e.id"},
+        {"':id' || \":id\" || :id", "':id' || \":id\" || e.id"},
+        {"'it''s :id' :id", "'it''s :id' e.id"},
+        {"a -- :unknown 'quote\nb", "a \nb"},
+        {"1 - -:id", "1 - -e.id"},
+        {"a[1:2]", "a[1:2]"},
+        {"a := 1", "a := 1"},
+        {"'open :id", "'open :id"},
+        {":empty", ""},
+        {"", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct error err = {.text = ""};
@@ -46,8 +46,8 @@ START_TEST(unknown_name_is_an_error_that_names_it)
 {
     static const char *const rows[][2] = {
         {"select :nothing", ":nothing"},
-        {":tables",         ":tables" },
-        {":i",              ":i"      },
+        {":tables", ":tables"},
+        {":i", ":i"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct error err;
@@ -136,10 +136,7 @@ END_TEST
 
 START_TEST(array_of_texts_decodes)
 {
-    const struct span texts[] = {
-        SPAN_LITERAL("a"), {NULL, 0},
-         SPAN_LITERAL(""), SPAN_LITERAL("{\"x,'\\")
-    };
+    const struct span texts[] = {SPAN_LITERAL("a"), {NULL, 0}, SPAN_LITERAL(""), SPAN_LITERAL("{\"x,'\\")};
     statement_add_texts(&st, arena, texts, 4);
     struct reader reader;
     ck_assert_uint_eq(read_header(&reader, 1, 25), 4);

@@ -51,11 +51,8 @@ static void assert_has_not(const char *text, const char *part)
 START_TEST(names_become_literals_that_cannot_end_early)
 {
     static const char *const rows[][2] = {
-        {"public.events", "'public.events'" },
-        {"it's",          "'it''s'"         },
-        {"back\\slash",   "E'back\\\\slash'"},
-        {"both\\'",       "E'both\\\\'''"   },
-        {"",              "''"              },
+        {"public.events", "'public.events'"}, {"it's", "'it''s'"}, {"back\\slash", "E'back\\\\slash'"},
+        {"both\\'", "E'both\\\\'''"},         {"", "''"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[40];
@@ -87,10 +84,10 @@ START_TEST(key_is_compared_in_its_own_type)
         enum key_type type;
         const char *name;
     } rows[] = {
-        {KEY_BIGINT,  "bigint"},
+        {KEY_BIGINT, "bigint"},
         {KEY_INTEGER, "bigint"},
-        {KEY_TEXT,    "text"  },
-        {KEY_UUID,    "uuid"  },
+        {KEY_TEXT, "text"},
+        {KEY_UUID, "uuid"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         table.key_type = rows[i].type;
