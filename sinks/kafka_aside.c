@@ -62,9 +62,8 @@ static void aside_release(struct kafka_aside *aside)
     free(aside);
 }
 
-static void *run(void *arg)
+static void work(struct kafka_aside *aside)
 {
-    struct kafka_aside *aside = arg;
     for (size_t i = 0; i < aside->before_count; i++)
         kafka_aside_free(aside->before[i], INSTANT_NEVER);
     if (aside->topic && aside->topic[0])
@@ -73,6 +72,12 @@ static void *run(void *arg)
         ask_cluster(aside);
     else
         rd_kafka_destroy(aside->rk);
+}
+
+static void *run(void *arg)
+{
+    struct kafka_aside *aside = arg;
+    work(aside);
     int fd = aside->wake_fd;
     if (atomic_exchange(&aside->state, DONE) == LEFT_ALONE)
         aside_release(aside);
@@ -121,7 +126,8 @@ struct kafka_aside *kafka_aside_destroy(rd_kafka_t *rk, struct kafka_aside *cons
         aside->before[aside->before_count++] = before[i];
     if (start(aside))
         return aside;
-    run(aside);
+    work(aside);
+    close(aside->wake_fd);
     aside_release(aside);
     return NULL;
 }
