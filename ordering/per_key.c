@@ -126,10 +126,10 @@ static struct span get_span(const PGresult *res, int row, int column)
     return (struct span){PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column)};
 }
 
-static bool read_locks(struct claim_plan *plan, const PGresult *res, const struct claim_intake *intake,
-                       struct error *err)
+static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
+                       const struct claim_intake *intake, struct error *err)
 {
-    if (PQnfields(res) != 9 || PQntuples(res) < 1)
+    if (PQnfields(res) != 10 || PQntuples(res) < 1)
         return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
                          PQntuples(res), PQnfields(res));
     struct scan_report *report = &plan->report;
@@ -143,6 +143,11 @@ static bool read_locks(struct claim_plan *plan, const PGresult *res, const struc
     if (get_bigint(res, 0, 3, &id) && get_bigint(res, 0, 4, &report->missed.hi))
         report->missed.lo = id;
     get_bigint(res, 0, 5, &plan->locked);
+    if (get_bigint(res, 0, 9, &id) && id < pk->floor) {
+        /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
+        pk->floor = id;
+        plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
+    }
     struct span *missed = arena_array(intake->arena, (size_t)PQntuples(res), sizeof *missed);
     for (int row = 0; row < PQntuples(res); row++)
         if (!PQgetisnull(res, row, 8))
@@ -206,9 +211,9 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, c
 static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
                             const struct claim_intake *intake, struct error *err)
 {
-    const struct per_key *pk = (const struct per_key *)o;
+    struct per_key *pk = (struct per_key *)o;
     if (index == CLAIM_LOCK)
-        return read_locks(plan, res, intake, err);
+        return read_locks(pk, plan, res, intake, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
         if (!read_event(pk, res, row, intake, err))

@@ -11,6 +11,7 @@
 #define SUBMIT_MAX 256
 #define ROUTE_CIRCUITS_MAX 1000
 #define SUSPECTS_MAX 1024
+#define SUSPECT_STRIKES 3
 #define SUSPECT_US (3600 * SECOND_US)
 #define PROBE_POLL_US (20 * MS_US)
 
@@ -167,35 +168,58 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     lane->release_us = release_us;
 }
 
-/* An event that crashes its receiver looks like a destination that went away. Once proves nothing; but when the same
- * event was in flight at the last break too, and the destination took others in between, the event is to blame. */
-static bool breaks_again(struct outlet *outlet, const struct item *item, instant_us now)
+static struct keyset_entry *suspect_find(const struct outlet *outlet, struct span name)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%p %" PRId64, (void *)lane_queue(item->lane), item->event.id);
-    struct span key = span_of(name);
-    bool again = false;
-    for (size_t i = 0; i < outlet->suspects.count && !again; i++)
-        again =
-            span_equal(outlet->suspects.entries[i].key, key) && outlet->last_ack_at > outlet->suspects.entries[i].at;
+    for (size_t i = 0; i < outlet->suspects.count; i++)
+        if (span_equal(outlet->suspects.entries[i].key, name))
+            return &outlet->suspects.entries[i];
+    return NULL;
+}
+
+/* Notes that the event has failed in a way that may be the destination's fault. True when it has done so before, and
+ * the destination has taken other events since: `serving`, right now; or else often enough that it cannot have been the
+ * few moments in which a destination goes away, when some are still taken and others no more. */
+static bool fails_again(struct outlet *outlet, const struct item *item, bool serving, instant_us now)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%p %" PRId64, (void *)lane_queue(item->lane), item->event.id);
+    struct span name = span_of(text);
     keyset_expire(&outlet->suspects, now - SUSPECT_US);
-    return !keyset_put(&outlet->suspects, key, span_hash(key), now, NULL) ? false : again;
+    const struct keyset_entry *known = suspect_find(outlet, name);
+    bool others_taken = known && outlet->last_ack_at > known->at;
+    if (!keyset_put(&outlet->suspects, name, span_hash(name), now, NULL))
+        return false;
+    struct keyset_entry *entry = suspect_find(outlet, name);
+    entry->count += others_taken;
+    return others_taken && (serving || entry->count >= SUSPECT_STRIKES);
+}
+
+static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, instant_us now)
+{
+    const char *name;
+    struct circuit *circuit = circuit_for(outlet, d, &name);
+    if (circuit_fail(circuit, now, d->retry_after_us, &outlet->rng))
+        report_circuit_opened(outlet, name, d->cause);
+    return circuit->retry_at > now ? circuit->retry_at - now : 0;
 }
 
 static void take_failure(struct outlet *outlet, struct item *item, instant_us now)
 {
-    struct delivery *d = &item->delivery;
-    enum blame blame = settle_blame(d, outlet->last_ack_at > item->submitted_at);
+    const struct delivery *d = &item->delivery;
+    bool certain =
+        d->cause->kind == ERROR_ROUTE || (d->cause->kind == ERROR_UNREACHABLE && d->verdict == VERDICT_RETRY);
+    bool serving = !certain && outlet->last_ack_at > item->submitted_at;
+    enum blame blame = settle_blame(d, false);
     int64_t release_us = 0;
-    if (d->verdict == VERDICT_UNKNOWN && d->cause->kind == ERROR_UNREACHABLE && breaks_again(outlet, item, now))
-        blame = BLAME_EVENT;
-    if (blame == BLAME_DESTINATION) {
-        const char *name;
-        struct circuit *circuit = circuit_for(outlet, d, &name);
-        if (circuit_fail(circuit, now, d->retry_after_us, &outlet->rng))
-            report_circuit_opened(outlet, name, d->cause);
-        release_us = circuit->retry_at > now ? circuit->retry_at - now : 0;
-    }
+    if (blame == BLAME_DESTINATION && !certain)
+        blame = settle_blame(d, fails_again(outlet, item, serving, now));
+    /* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just
+     * begun is plain by then. */
+    int64_t alone_us = lane_queue(item->lane)->config->retry_base_us;
+    if (blame == BLAME_DESTINATION)
+        release_us = !serving                       ? open_circuit(outlet, d, now)
+                     : d->retry_after_us > alone_us ? d->retry_after_us
+                                                    : alone_us;
     fail_lane(item, blame, release_us);
 }
 
@@ -421,8 +445,8 @@ int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, ins
     enum circuit_state state = circuit_turn(&outlet->circuit, now);
     struct span destination = route_static(route);
     struct route_circuit *only = destination.data ? *route_circuit_find(outlet, destination) : NULL;
-    if (state == CIRCUIT_CLOSED && only)
-        state = circuit_turn(&only->circuit, now);
+    if (state == CIRCUIT_CLOSED && only && circuit_turn(&only->circuit, now) != CIRCUIT_CLOSED)
+        return only->circuit.state == CIRCUIT_TRIAL && !only->trying ? 1 : 0;
     if (state == CIRCUIT_CLOSED)
         return INT64_MAX;
     return state == CIRCUIT_TRIAL && outlet->sink->in_flight == 0 && !outlet->ready ? 1 : 0;

@@ -32,6 +32,7 @@ bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us a
     entry->hash = hash;
     entry->at = at;
     entry->owner = owner;
+    entry->count = 0;
     return true;
 }
 

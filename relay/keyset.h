@@ -11,6 +11,7 @@ struct keyset_entry {
     uint64_t hash;
     instant_us at;
     const void *owner;
+    unsigned count; /* the caller's; 0 in a new entry */
 };
 
 struct keyset {

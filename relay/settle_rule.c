@@ -2,17 +2,18 @@
 
 #include <assert.h>
 
-enum blame settle_blame(const struct delivery *d, bool serving)
+enum blame settle_blame(const struct delivery *d, bool repeated)
 {
     if (d->verdict == VERDICT_REJECTED || !d->cause)
         return BLAME_EVENT;
     switch (d->cause->kind) {
-    case ERROR_UNREACHABLE:
     case ERROR_ROUTE:
         return BLAME_DESTINATION;
+    case ERROR_UNREACHABLE:
+        return d->verdict == VERDICT_UNKNOWN && repeated ? BLAME_EVENT : BLAME_DESTINATION;
     case ERROR_OVERLOADED:
     case ERROR_TIMEOUT:
-        return serving ? BLAME_EVENT : BLAME_DESTINATION;
+        return repeated ? BLAME_EVENT : BLAME_DESTINATION;
     default:
         return BLAME_EVENT;
     }

@@ -7,8 +7,10 @@
 
 enum blame { BLAME_EVENT, BLAME_DESTINATION };
 
-/* `serving`: the destination has acked something since this delivery was submitted. */
-enum blame settle_blame(const struct delivery *d, bool serving);
+/* `repeated`: this event has failed before, and its destination has taken others since. What looks like an outage may
+ * be the doing of one event, which crashes its receiver or is refused as if the receiver were overloaded: once proves
+ * nothing. */
+enum blame settle_blame(const struct delivery *d, bool repeated);
 
 /* Not for VERDICT_ACKED. */
 enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_attempt, enum on_exhausted policy);

@@ -27,6 +27,7 @@
 -- locked bigint        locks taken
 -- claim, solo text     what was left for the second half
 -- missed_key text      locked elsewhere, or found and in $9; null: none, or an event without a key
+-- seen_min bigint      smallest id seen; null: none
 with fresh as materialized (
     select :id as id, :key as key from :table e
     where :id > $1::bigint and (:where)
@@ -94,6 +95,7 @@ with fresh as materialized (
            coalesce((select min(oldest_id) from ordered where n > $7::bigint),
                     (select max(id) + 1 from oldest having count(*) >= $6::bigint)) as oldest_left,
            (select max(high) from found) as seen_max,
+           (select min(low) from found) as seen_min,
            (select min(low) from locked where not ok) as missed_min,
            (select max(high) from locked where not ok) as missed_max,
            (select count(*) from locked where ok) as locked,
@@ -103,7 +105,7 @@ with fresh as materialized (
                (select array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       m.key as missed_key
+       m.key as missed_key, s.seen_min
 from summary s
 left join (
     select l.key::text from locked l where not l.ok

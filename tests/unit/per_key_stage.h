@@ -157,7 +157,19 @@ static inline PGresult *event_row(int64_t id, const char *key)
     return res;
 }
 
-enum { NEWEST_LEFT, OLDEST_LEFT, SEEN_MAX, MISSED_MIN, MISSED_MAX, LOCKED, CLAIM, SOLO, MISSED_KEY, LOCK_ALL };
+enum {
+    NEWEST_LEFT,
+    OLDEST_LEFT,
+    SEEN_MAX,
+    MISSED_MIN,
+    MISSED_MAX,
+    LOCKED,
+    CLAIM,
+    SOLO,
+    MISSED_KEY,
+    SEEN_MIN,
+    LOCK_ALL
+};
 
 static inline PGresult *lock_row(int64_t seen_max)
 {

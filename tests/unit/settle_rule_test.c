@@ -37,7 +37,7 @@ START_TEST(blame_of_every_cause)
 {
     static const struct {
         enum error_kind kind;
-        enum blame serving, not_serving; /* the destination takes other events meanwhile, or does not */
+        enum blame repeated, first; /* it has failed before, and the destination has taken others since */
     } rows[] = {
         {ERROR_UNREACHABLE, BLAME_DESTINATION, BLAME_DESTINATION},
         {ERROR_ROUTE, BLAME_DESTINATION, BLAME_DESTINATION},
@@ -51,8 +51,10 @@ START_TEST(blame_of_every_cause)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct error cause = {.kind = rows[i].kind};
         struct delivery d = {.verdict = VERDICT_RETRY, .cause = &cause};
-        ck_assert_msg(settle_blame(&d, true) == rows[i].serving, "row %zu, serving", i);
-        ck_assert_msg(settle_blame(&d, false) == rows[i].not_serving, "row %zu, not serving", i);
+        ck_assert_msg(settle_blame(&d, true) == rows[i].repeated, "row %zu, repeated", i);
+        ck_assert_msg(settle_blame(&d, false) == rows[i].first, "row %zu, first", i);
+        d.verdict = VERDICT_UNKNOWN;
+        ck_assert_int_eq(settle_blame(&d, true), rows[i].kind == ERROR_UNREACHABLE ? BLAME_EVENT : rows[i].repeated);
         d.verdict = VERDICT_REJECTED; /* "the same bytes never will" is about the bytes */
         ck_assert_int_eq(settle_blame(&d, false), BLAME_EVENT);
     }
