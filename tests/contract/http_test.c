@@ -221,6 +221,7 @@ static size_t open_descriptors(void)
 {
     size_t count = 0;
     DIR *dir = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(dir);
     while (readdir(dir))
         count++;
     closedir(dir);
