@@ -50,10 +50,19 @@ static const struct sink_type *read_sink_type(const struct config_place *place, 
     return type;
 }
 
+static char *place_text(const struct config_place *place)
+{
+    size_t size = strlen(place->file) + 32;
+    char *text = memory_new(size);
+    snprintf(text, size, "%s:%d:%d", place->file, place->line, place->column);
+    return text;
+}
+
 static bool read_sink(const struct config_place *place, const struct yaml_pair *pair, struct sink_config *sink,
                       struct error *err)
 {
     sink->name = memory_text(pair->name);
+    sink->place = place_text(place);
     if (!config_check_name(place, pair->name, err) || !config_need_map(place, pair->value, "settings", err))
         return false;
     sink->type = read_sink_type(place, pair->value, err);
@@ -103,8 +112,7 @@ static bool read_queue(const struct config_place *place, const struct yaml_pair 
                        struct queue_config *queue, struct error *err)
 {
     queue->name = memory_text(pair->name);
-    queue->place = memory_new(strlen(place->file) + 32);
-    sprintf(queue->place, "%s:%d:%d", place->file, place->line, place->column);
+    queue->place = place_text(place);
     if (!config_check_name(place, pair->name, err))
         return false;
     queue_defaults(queue);
@@ -209,6 +217,7 @@ static void free_sink(struct sink_config *sink)
         setting_free(sink->type->settings, sink->settings);
     setting_free(sink_settings, sink);
     free(sink->settings);
+    free(sink->place);
     free(sink->name);
 }
 

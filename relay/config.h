@@ -25,6 +25,7 @@ struct sink_config {
     const struct sink_type *type;
     void *settings;        /* type->settings_size bytes, filled from type->settings */
     int64_t max_in_flight; /* deliveries at once in this sink */
+    char *place;           /* FILE:LINE:COLUMN of the sink, for messages */
 };
 
 /* Names of the table's columns; NULL = not mapped. `id` is always set. */

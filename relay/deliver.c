@@ -24,7 +24,7 @@ struct outlet *outlet_open(const struct sink_config *config, const struct log *l
 {
     struct sink *sink = sink_open(config->type, config->name, config->settings, err);
     if (!sink) {
-        error_prefix(err, "sinks.%s", config->name);
+        error_prefix(err, "%s: sinks.%s", config->place ? config->place : "configuration", config->name);
         return NULL;
     }
     struct outlet *outlet = memory_new(sizeof *outlet);

@@ -63,6 +63,14 @@ def test_broken_configuration_ends_with_78_and_one_line(tmp_path):
     assert result.stderr == f'{path}:3:1: queus: no such key; did you mean "queues"?\n'
 
 
+def test_what_a_sink_refuses_has_a_place(db, tmp_path):
+    path = tmp_path / "sink.yaml"
+    path.write_text(f'database: "{db.dsn}"\nsinks:\n  log: {{ type: file, path: x, mode: "999" }}\nqueues:\n  orders: {{ sink: log }}\n')
+    result = run_command("run", "-c", str(path), "--until-empty")
+    assert result.returncode == 78
+    assert f"pgcourier: {path}:3:3: sinks.log: " in result.stderr
+
+
 def test_missing_configuration_ends_with_78(tmp_path):
     result = run_command("check-config", "-c", str(tmp_path / "none.yaml"))
     assert result.returncode == 78
