@@ -26,7 +26,7 @@ struct ordering_options {
     const char *queue;                    /* borrowed, like everything here, until close */
     const struct sql_variable *variables; /* the table's names, for sql_render() */
     int32_t lock_class;
-    enum payload_kind payload_kind;
+    enum payload_kind payload_kind, headers_kind;
     size_t extra_columns;
     int64_t keys_per_claim, max_events_per_key, oldest_share;
     bool archive;  /* settled events go to the archive */

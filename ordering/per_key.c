@@ -178,7 +178,10 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, c
                        struct error *err)
 {
     struct span extra[EXTRA_MAX];
-    struct event event = {.payload_kind = pk->options.payload_kind, .attempt = 1, .columns = extra};
+    struct event event = {.payload_kind = pk->options.payload_kind,
+                          .headers_kind = pk->options.headers_kind,
+                          .attempt = 1,
+                          .columns = extra};
     int64_t head;
     bool waited = get_bigint(res, row, EVENT_HEAD, &head);
     if (waited && PQgetisnull(res, row, EVENT_ID)) {
@@ -187,10 +190,10 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, c
     }
     if (!get_bigint(res, row, EVENT_ID, &event.id))
         return error_set(err, ERROR_INTERNAL, "a claim returned an event without an id");
-    if (get_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us))
-        event.created_at_us = event.created_at_us == INT64_MAX || event.created_at_us == INT64_MIN
-                                  ? 0 /* infinity */
-                                  : event.created_at_us + EPOCH_2000_US;
+    if (get_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us) &&
+        (event.created_at_us == INT64_MIN ||
+         __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
+        event.created_at_us = 0; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
     event.key = get_span(res, row, EVENT_KEY);
     event.type = get_span(res, row, EVENT_TYPE);
     event.payload = get_span(res, row, EVENT_PAYLOAD);

@@ -70,7 +70,7 @@ static bool prepare_session(PGconn *conn, struct error *err)
     bool ascii = encoding && strcmp(encoding, "SQL_ASCII") == 0;
     if (PQsetClientEncoding(conn, ascii ? "SQL_ASCII" : "UTF8") != 0)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
-    return run(conn, "begin", err) && run(conn, "commit", err) && run(conn, "set search_path to pg_catalog", err);
+    return run(conn, "begin", err) && run(conn, "commit", err);
 }
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)

@@ -33,7 +33,7 @@ int exit_code_of(enum error_kind kind);
 /* For one-shot commands: prints `pgcourier: TEXT` on stderr and returns the code that belongs to it. */
 int command_fail(const struct error *err);
 
-/* Opens a blocking connection for a one-shot command, application_name pgcourier/COMMAND, search_path pg_catalog,
+/* Opens a blocking connection for a one-shot command, application_name pgcourier/COMMAND,
  * client_encoding UTF8 (SQL_ASCII where the database is). NULL and *err on failure; PQfinish() it. */
 PGconn *command_connect(const char *database, const char *command, struct error *err) MUST_CHECK;
 

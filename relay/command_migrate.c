@@ -167,7 +167,7 @@ static int run(int argc, char **argv)
     if (!conn)
         return command_fail(&err);
     PQsetNoticeReceiver(conn, show_notice, NULL);
-    bool ok = apply_missing(conn, &err);
+    bool ok = query_script(conn, "search_path", "set search_path to pg_catalog", &err) && apply_missing(conn, &err);
     PQfinish(conn);
     return ok ? EXIT_OK : command_fail(&err);
 }

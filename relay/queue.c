@@ -37,6 +37,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .variables = queue->variables,
         .lock_class = queue->table->lock_class,
         .payload_kind = queue->table->payload_kind,
+        .headers_kind = queue->table->headers_kind,
         .extra_columns = queue->table->extra_count,
         .keys_per_claim = config->keys_per_claim,
         .max_events_per_key = config->max_events_per_key,

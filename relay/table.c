@@ -33,9 +33,9 @@ static const struct {
     {USE_PAYLOAD, "text", PAYLOAD_TEXT},
     {USE_PAYLOAD, "character varying", PAYLOAD_TEXT},
     {USE_PAYLOAD, "bytea", PAYLOAD_BYTES},
-    {USE_HEADERS, "json", 0},
-    {USE_HEADERS, "jsonb", 0},
-    {USE_HEADERS, "text", 0},
+    {USE_HEADERS, "json", PAYLOAD_JSON},
+    {USE_HEADERS, "jsonb", PAYLOAD_JSON},
+    {USE_HEADERS, "text", PAYLOAD_TEXT},
     {USE_TIME, "timestamp with time zone", 0},
     {USE_TIME, "timestamp without time zone", 0},
 };
@@ -68,7 +68,7 @@ struct inspection {
     PGresult *columns;
 };
 
-enum { COLUMN_ATTNUM, COLUMN_NAME, COLUMN_SQL, COLUMN_TYPE, COLUMN_NOT_NULL };
+enum { COLUMN_ATTNUM, COLUMN_NAME, COLUMN_SQL, COLUMN_TYPE, COLUMN_NOT_NULL, COLUMN_LOOSE };
 
 const char *table_lock_hash(const struct table *table)
 {
@@ -151,10 +151,14 @@ static void note_column(struct inspection *in, const struct mapping *mapping, in
         in->table->key_attnum = attnum;
         in->table->key_type = (enum key_type)value;
         in->table->key_nullable = !query_bool(in->columns, row, COLUMN_NOT_NULL);
+        in->table->key_loose = query_bool(in->columns, row, COLUMN_LOOSE);
         break;
     case USE_PAYLOAD:
         in->table->payload_kind = (enum payload_kind)value;
         in->table->payload_is_jsonb = strcmp(query_text(in->columns, row, COLUMN_TYPE), "jsonb") == 0;
+        break;
+    case USE_HEADERS:
+        in->table->headers_kind = (enum payload_kind)value;
         break;
     default:
         break;

@@ -23,12 +23,14 @@ struct table {
     char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql;
     enum key_type key_type;
     bool key_nullable;
+    bool key_loose;                 /* its collation takes texts of different bytes for equal */
     enum payload_kind payload_kind; /* PAYLOAD_JSON when no payload column is mapped */
     bool payload_is_jsonb;
-    bool index_key_id;  /* a valid, non-partial btree index that starts (key, id) */
-    bool index_key;     /* one that starts with key */
-    bool index_id;      /* a valid unique btree index on exactly (id) */
-    char *sequence_sql; /* quoted name of the sequence that feeds id, or NULL; readable by us */
+    enum payload_kind headers_kind; /* PAYLOAD_TEXT: a text column, which may hold anything */
+    bool index_key_id;              /* a valid, non-partial btree index that starts (key, id) */
+    bool index_key;                 /* one that starts with key */
+    bool index_id;                  /* a valid unique btree index on exactly (id) */
+    char *sequence_sql;             /* quoted name of the sequence that feeds id, or NULL; readable by us */
     /* The extra columns that the destination template names, in order of first use: quoted, and as the template has
      * them. */
     char **extra_sql, **extra_names;

@@ -129,7 +129,7 @@ static void check_unique_id(struct check *check, bool partitioned, bool id_leads
 }
 
 /* The columns of sql/table/table_facts.sql. */
-enum { FACT_UNLOGGED, FACT_PARTITIONED, FACT_ID_NOT_NULL, FACT_SPLIT_SEQUENCE, FACT_HIDDEN, FACT_USER };
+enum { FACT_UNLOGGED, FACT_PARTITIONED, FACT_ID_NOT_NULL, FACT_SPLIT_SEQUENCE, FACT_INHERITED, FACT_HIDDEN, FACT_USER };
 
 static void check_storage(struct check *check, const PGresult *facts)
 {
@@ -148,6 +148,11 @@ static void check_storage(struct check *check, const PGresult *facts)
                   "partition %s of %s draws %s from a default of its own: ids of several sequences are in no order",
                   partition, table->plain_name, table->id_sql),
              "alter table %s alter column %s drop default;", partition, table->id_sql);
+    if (query_bool(facts, 0, FACT_INHERITED))
+        find(check, FINDING_WARNING,
+             "%s has children by inheritance: nothing keeps an id from being used again there, and events are deleted "
+             "by id",
+             table->plain_name);
     if (query_bool(facts, 0, FACT_HIDDEN))
         mend(find(check, FINDING_ERROR, "row-level security on %s may hide rows from %s: they would never be delivered",
                   table->plain_name, PQuser(check->conn)),
@@ -158,7 +163,7 @@ static void check_storage(struct check *check, const PGresult *facts)
 static void check_key_index(struct check *check, bool partitioned)
 {
     const struct table *table = check->table;
-    if (!table->key_sql || table->index_key_id)
+    if (!table->key_sql || table->index_key_id || table->key_attnum == table->id_attnum)
         return;
     struct finding *finding =
         find(check, FINDING_WARNING,
@@ -168,6 +173,34 @@ static void check_key_index(struct check *check, bool partitioned)
              table->plain_name, table->key_sql, table->key_sql, table->id_sql);
     mend(finding, "create index %son %s (%s, %s);", partitioned ? "" : "concurrently ", table->name_sql, table->key_sql,
          table->id_sql);
+}
+
+/* Rows that are one key to the database's locks would be several keys to a relay. */
+static void check_key_collation(struct check *check)
+{
+    const struct table *table = check->table;
+    if (table->key_loose)
+        mend(find(check, FINDING_ERROR,
+                  "%s of %s has a nondeterministic collation: texts that differ are the same key there, and a relay "
+                  "would "
+                  "deliver them at once",
+                  table->key_sql, table->plain_name),
+             "alter table %s alter column %s type text collate \"C\";", table->name_sql, table->key_sql);
+}
+
+static bool check_deletes(struct check *check, struct error *err)
+{
+    PGresult *result = ask(check, sql_table_deletes, 1, (const char *const[]){check->oid}, err);
+    if (!result)
+        return false;
+    for (int row = 0; row < PQntuples(result); row++) {
+        const char *remedy = query_text(result, row, 3);
+        mend(find(check, query_bool(result, row, 0) ? FINDING_ERROR : FINDING_WARNING, "%s %s",
+                  query_text(result, row, 1), query_text(result, row, 2)),
+             "%s", remedy ? remedy : "");
+    }
+    PQclear(result);
+    return true;
 }
 
 static bool check_table(struct check *check, struct error *err)
@@ -181,6 +214,7 @@ static bool check_table(struct check *check, struct error *err)
         check_storage(check, facts);
         check_unique_id(check, query_bool(facts, 0, FACT_PARTITIONED), query_bool(indexes, 0, 3));
         check_key_index(check, query_bool(facts, 0, FACT_PARTITIONED));
+        check_key_collation(check);
     }
     PQclear(indexes);
     PQclear(facts);
@@ -251,5 +285,5 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.id_attnum, sizeof check.id_attnum, "%d", table->id_attnum);
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
-           check_sequence(&check, err) && check_filter(&check, err);
+           check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err);
 }

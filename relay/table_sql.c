@@ -32,7 +32,7 @@ static const char *as_text(struct arena *arena, const char *name_sql)
 static const char *payload(const struct table *table, struct arena *arena)
 {
     if (!table->payload_sql)
-        return "row_to_json(e)::text";
+        return "row_to_json(e.*)::text"; /* e alone would be a column of that name */
     return table->payload_kind == PAYLOAD_BYTES ? column(arena, table->payload_sql, NULL)
                                                 : as_text(arena, table->payload_sql);
 }

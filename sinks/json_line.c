@@ -2,6 +2,8 @@
 
 #include "relay/base/utf8.h"
 
+#include <jansson.h>
+
 static void write_name(struct json_writer *json, const char *name, const char *suffix)
 {
     json_write_raw(json, SPAN_LITERAL(",\""));
@@ -46,6 +48,16 @@ static void write_created_at(struct json_writer *json, int64_t wall_us)
         json_write_instant(json, wall_us);
 }
 
+/* A text column may hold anything; a line stays JSON whatever it holds. */
+static enum payload_kind headers_kind(const struct event *event)
+{
+    if (event->headers_kind == PAYLOAD_JSON || !event->headers.data)
+        return PAYLOAD_JSON;
+    json_t *json = json_loadb(event->headers.data, event->headers.size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_decref(json);
+    return json ? PAYLOAD_JSON : PAYLOAD_TEXT;
+}
+
 void json_line_write(struct json_writer *json, const struct delivery *d)
 {
     const struct event *event = d->event;
@@ -55,7 +67,7 @@ void json_line_write(struct json_writer *json, const struct delivery *d)
     write_member(json, "type", event->type, PAYLOAD_TEXT);
     write_member(json, "destination", d->destination, PAYLOAD_TEXT);
     write_member(json, "payload", event->payload, event->payload_kind);
-    write_member(json, "headers", event->headers, PAYLOAD_JSON);
+    write_member(json, "headers", event->headers, headers_kind(event));
     write_created_at(json, event->created_at_us);
     write_name(json, "attempt", "");
     json_write_int(json, event->attempt);

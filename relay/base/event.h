@@ -20,12 +20,13 @@ struct event {
     struct span type;     /* or absent */
     struct span payload;  /* byte for byte; absent = SQL NULL (a tombstone) */
     enum payload_kind payload_kind;
-    struct span headers;     /* a JSON object as text, or absent */
-    struct span traceparent; /* or absent */
-    int64_t created_at_us;   /* wall clock, microseconds since 1970 UTC; 0 = the table has no such column */
-    int64_t oversize_bytes;  /* size of a payload that is larger than may be sent and was not read; else 0 */
-    unsigned attempt;        /* this delivery's number, counted from 1 */
-    struct span *columns;    /* values of extra columns that the destination template names */
+    struct span headers;            /* a JSON object as text, or absent */
+    enum payload_kind headers_kind; /* PAYLOAD_TEXT: nobody has checked that it is JSON */
+    struct span traceparent;        /* or absent */
+    int64_t created_at_us;          /* wall clock, microseconds since 1970 UTC; 0 = the table has no such column */
+    int64_t oversize_bytes;         /* size of a payload that is larger than may be sent and was not read; else 0 */
+    unsigned attempt;               /* this delivery's number, counted from 1 */
+    struct span *columns;           /* values of extra columns that the destination template names */
 };
 
 #endif

@@ -11,7 +11,7 @@ with gone as (
     delete from :table e
     using unnest($2::bigint[], $3::bigint[], $4::text[]) as d (id, attempts, why)
     where :id = d.id
-    returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts, row_to_json(e) as original,
+    returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts, row_to_json(e.*) as original,
               (:created_at)::timestamptz as created_at
 )
 insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)

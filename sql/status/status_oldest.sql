@@ -2,7 +2,7 @@
 -- :table, :where, :id, :created_at (or null::timestamptz)
 -- -> seconds double precision, or null
 select extract(epoch from clock_timestamp() - (:created_at)::timestamptz)
-  from :table
+  from :table e
  where (:where)
  order by :id
  limit 1;

@@ -1,11 +1,17 @@
--- The columns of a table. A domain counts as its base type: libpq reports that one too.
+-- The columns of a table. A domain counts as its base type, also over another domain: libpq reports that one too.
 -- $1 table oid
--- -> attnum int, name text, name_sql text (quoted), type text, not_null boolean
+-- -> attnum int, name text, name_sql text (quoted), type text, not_null boolean,
+--    loose boolean: its collation takes texts of different bytes for equal
 select a.attnum,
        a.attname::text,
        format('"%s"', replace(a.attname, '"', '""')),
-       format_type(case t.typtype when 'd' then t.typbasetype else t.oid end, null),
-       a.attnotnull
+       format_type((with recursive base (oid, under) as (
+                        select t.oid, t.typbasetype
+                        union all
+                        select n.oid, n.typbasetype from base b join pg_type n on n.oid = b.under)
+                    select oid from base where under = 0), null),
+       a.attnotnull,
+       exists (select from pg_collation c where c.oid = a.attcollation and not c.collisdeterministic)
   from pg_attribute a
   join pg_type t on t.oid = a.atttypid
  where a.attrelid = $1::oid

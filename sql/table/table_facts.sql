@@ -2,6 +2,7 @@
 -- $1 table oid, $2 attnum of id int
 -- -> unlogged boolean, partitioned boolean, id_not_null boolean,
 --    split_sequence text: a partition whose id has a default of its own that differs from the table's, or null
+--    inherited boolean: it has children by inheritance, whose ids its index does not see
 --    hidden boolean: row-level security applies to us and no policy shows us every row
 --    user_sql text (quoted)
 select c.relpersistence = 'u'
@@ -9,8 +10,10 @@ select c.relpersistence = 'u'
                        where pc.relpersistence = 'u'),
        c.relkind = 'p',
        a.attnotnull,
-       (select min(p.relid::text)
+       (select min(format('%I.%I', pn.nspname, pc.relname))
           from pg_partition_tree(c.oid) p
+          join pg_class pc on pc.oid = p.relid
+          join pg_namespace pn on pn.oid = pc.relnamespace
           join pg_attribute pa on pa.attrelid = p.relid and pa.attname = a.attname
           left join pg_attrdef px on px.adrelid = p.relid and px.adnum = pa.attnum
          where p.relid <> c.oid
@@ -19,6 +22,7 @@ select c.relpersistence = 'u'
            and pg_get_expr(px.adbin, px.adrelid)
                is distinct from (select pg_get_expr(x.adbin, x.adrelid) from pg_attrdef x
                                   where x.adrelid = c.oid and x.adnum = a.attnum)),
+       c.relkind = 'r' and exists (select from pg_inherits h where h.inhparent = c.oid),
        row_security_active(c.oid)
            and (exists (select from pg_policy o where o.polrelid = c.oid and not o.polpermissive)
                 or not exists (select from pg_policy o

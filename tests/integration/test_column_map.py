@@ -101,6 +101,68 @@ def test_where_leaves_the_other_rows_alone(db, relay, tmp_path):
     assert db.value("select count(*) from public.t") == 10
 
 
+def test_a_column_may_have_any_name(db, relay, tmp_path):
+    for name in ("e", "k", "p", "s", "d", "h", "name", "key", "attempts", "payload"):
+        db.query(f"create table public.t (id bigserial primary key, {name} text)")
+        db.query(f"insert into public.t ({name}) values ('a'), ('a'), (null), ('dies'), ('a')")
+        lines = drain(db, relay, tmp_path, f"key: {name}, type: {name}",
+                      f'after: archive\n    destination: "{{type}}"\n    where: "{name} is distinct from \'b\'"')
+        assert [line["id"] for line in lines if line["key"] == "a"] == [1, 2, 5]
+        assert db.value("select count(*) from public.t") == 0
+        assert db.value(f"select original->>'{name}' from outbox.archive where event_id = 1") == "a"
+        assert db.value(f"select original->>'{name}' is null from outbox.dead where event_id = 3"), "without a type no destination"
+        os.remove(os.path.join(str(tmp_path), "events.jsonl"))
+        db.query("drop table public.t; truncate outbox.archive, outbox.dead")
+
+
+@pytest.mark.parametrize("where, ids", [
+    ("s = 'x:y''z'::text and s <> ':table' and (id::bigint)::int > 0", [1]),
+    ("e.s = 'q' or s is null", [2, 3]),
+    ("s::public.mood = 'q'::mood", [2]),
+    ("exists (select from chosen c where c.id = e.id)", [3]),
+], ids=["quotes", "alias", "own-types", "other-tables"])
+def test_a_where_is_any_condition(db, relay, tmp_path, where, ids):
+    db.query("create type public.mood as enum ('q'); create table public.chosen (id bigint); insert into public.chosen values (3);"
+             "create table public.t (id bigserial primary key, k text, s text);"
+             "insert into public.t (k, s) values ('a', 'x:y''z'), ('a', 'q'), ('a', null)")
+    if "mood" in where:
+        db.query("delete from public.t where id <> 2")
+    lines = drain(db, relay, tmp_path, "key: k", f'where: "{where}"')
+    assert [line["id"] for line in lines] == ids
+
+
+def test_triggers_of_the_table_find_what_they_name(db, relay, tmp_path):
+    db.query("create table public.t (id bigserial primary key, k text); create table public.audit (k text);"
+             "insert into public.t (k) values ('a'), ('b');"
+             "create function public.note() returns trigger language plpgsql as"
+             " 'begin insert into audit values (old.k); return null; end';"
+             "create trigger note after delete on public.t for each row execute function public.note()")
+    assert len(drain(db, relay, tmp_path, "key: k")) == 2
+    assert db.query("select k from public.audit order by k") == [("a",), ("b",)]
+
+
+def test_domains_over_domains_count_as_their_base_type(db, relay, tmp_path):
+    db.query("create domain public.number as bigint; create domain public.positive as public.number check (value > 0);"
+             "create domain public.body as jsonb; create domain public.text_body as public.body;"
+             "create table public.t (id public.positive primary key, k public.positive, p public.text_body);"
+             "insert into public.t values (1, 7, '{}'), (2, 7, null)")
+    lines = drain(db, relay, tmp_path, "key: k, payload: p")
+    assert [(line["key"], line["payload"]) for line in lines] == [("7", {}), ("7", None)]
+
+
+def test_headers_in_a_text_column_may_hold_anything(db, relay, tmp_path):
+    db.query("create table public.t (id bigserial primary key, h text); insert into public.t (h) values ('{\"a\":1}'), ('a, b'), ('')")
+    lines = drain(db, relay, tmp_path, "headers: h")
+    assert {line["id"]: line["headers"] for line in lines} == {1: {"a": 1}, 2: "a, b", 3: ""}
+
+
+def test_the_last_instant_of_postgresql_is_no_reason_to_stop(db, relay, tmp_path):
+    db.query("create table public.t (id bigserial primary key, at timestamptz);"
+             "insert into public.t (at) values ('294276-12-31 23:59:59+00'), ('infinity'), ('2026-01-02 03:04:05+00')")
+    lines = drain(db, relay, tmp_path, "created_at: at")
+    assert {line["id"]: line["created_at"] for line in lines} == {1: None, 2: None, 3: "2026-01-02T03:04:05.000000Z"}
+
+
 def test_several_queues_share_one_process_and_one_sink(db, relay, tmp_path):
     path = os.path.join(str(tmp_path), "events.jsonl")
     for name in ("a", "b"):

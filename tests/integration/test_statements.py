@@ -25,6 +25,9 @@ SHAPES = {
                     "columns: { id: id, key: k, payload: body }, where: \"k > 0 or body ->> 'a' = 'b'\""),
     "no_key": ("create table t_no_key (id bigserial primary key, body json, at timestamp)",
                "columns: { id: id, payload: body, created_at: at }, max_event_bytes: 100kB, after: archive"),
+    # e is what the statements call the table
+    "named_e": ("create table t_named_e (id bigserial primary key, e text, k text, p int); create index on t_named_e (e, id)",
+                "columns: { id: id, key: e, type: p }, destination: \"{k}\", where: \"e.k <> ':e' and p::int > 0\", after: archive"),
     "no_sequence": ("create table t_no_sequence (id bigint primary key, k text)", "columns: { id: id, key: k }"),
     "odd_names": ("create table \"t_odd_names\" (\"select\" bigserial primary key, \"a b\" text, \"\\\" text, \"it's\" int)",
                   "columns: { id: select, key: 'a b', type: '\\' }, destination: \"{it's}\""),

@@ -76,6 +76,16 @@ FINDINGS = [
     ("alter sequence public.events_id_seq increment 50", "warning", "counts in steps of 50",
      'alter sequence "public"."events_id_seq" increment 1;'),
     ("alter sequence public.events_id_seq increment -1 minvalue -1000 maxvalue 1000", "error", "counts down", ""),
+    ("create rule keep as on delete to public.events do instead nothing", "error", "rule keep on public.events stands in the way",
+     "drop rule keep on public.events;"),
+    ("create function public.keep() returns trigger language plpgsql as 'begin return null; end'; create trigger keep before "
+     "delete on public.events for each row execute function public.keep()", "warning", "trigger keep on public.events fires", ""),
+    ("create table public.child (event_id bigint constraint refers references public.events)", "warning",
+     "foreign key refers of public.child refers to it", ""),
+    ("create table public.child () inherits (public.events)", "warning", "public.events has children by inheritance", ""),
+    ("create collation public.loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+     "alter table public.events alter order_id type text collate public.loose", "error", "has a nondeterministic collation",
+     'alter table "public"."events" alter column "order_id" type text collate "C";'),
     ("alter table public.events set unlogged", "error", "is unlogged", 'alter table "public"."events" set logged;'),
 ]
 

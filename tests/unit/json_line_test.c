@@ -93,6 +93,27 @@ START_TEST(json_payload_with_line_breaks_stays_one_line)
 }
 END_TEST
 
+START_TEST(headers_of_a_text_column_leave_the_line_json)
+{
+    static const struct {
+        const char *headers, *wanted;
+    } cases[] = {
+        {"{\"a\": 1.10}", "{\"a\": 1.10}"},
+        {"[1]", "[1]"},
+        {"not \"json", "\"not \\\"json\""},
+        {"", "\"\""},
+        {"{} {}", "\"{} {}\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        event = (struct event){.id = 1, .headers = span_of(cases[i].headers), .headers_kind = PAYLOAD_TEXT};
+        json_decref(line_parse());
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "\"headers\":%s,", cases[i].wanted);
+        ck_assert_ptr_nonnull(memmem(line.data, line.size, wanted, strlen(wanted)));
+    }
+}
+END_TEST
+
 START_TEST(every_character_of_a_text_survives)
 {
     char text[256];
@@ -216,6 +237,7 @@ int main(void)
     tcase_add_test(tcase, event_id_and_traceparent_follow_when_present);
     tcase_add_test(tcase, json_payload_keeps_every_digit_and_space);
     tcase_add_test(tcase, json_payload_with_line_breaks_stays_one_line);
+    tcase_add_test(tcase, headers_of_a_text_column_leave_the_line_json);
     tcase_add_test(tcase, every_character_of_a_text_survives);
     tcase_add_test(tcase, control_characters_have_their_short_escapes);
     tcase_add_test(tcase, bytes_are_base64);

@@ -108,7 +108,7 @@ END_TEST
 
 START_TEST(payload_is_the_row_unless_a_column_is_mapped)
 {
-    assert_has(value("columns"), "row_to_json(e)::text as payload");
+    assert_has(value("columns"), "row_to_json(e.*)::text as payload");
     table.payload_sql = payload_sql;
     assert_has(value("columns"), "e.\"body\"::text as payload");
     table.payload_kind = PAYLOAD_BYTES;
