@@ -12,12 +12,12 @@ static void print_finding(const char *queue, const struct finding *finding)
 }
 
 /* False and *err only when the database failed. A table that cannot serve is a finding too. */
-static bool check_queue(PGconn *conn, const struct queue_config *queue, size_t *errors, struct error *err)
+static bool check_queue(PGconn *conn, const struct queue_config *queue, struct findings *total, struct error *err)
 {
     struct table *table = table_inspect(conn, queue, err);
     if (!table && err->kind == ERROR_CONFIG) {
         printf("%s: error: %s\n", queue->name, err->text);
-        ++*errors;
+        total->errors++;
         return true;
     }
     struct findings findings;
@@ -27,7 +27,8 @@ static bool check_queue(PGconn *conn, const struct queue_config *queue, size_t *
         return false;
     for (size_t i = 0; i < findings.count; i++)
         print_finding(queue->name, &findings.list[i]);
-    *errors += findings.errors;
+    total->errors += findings.errors;
+    total->denied += findings.denied;
     return true;
 }
 
@@ -37,12 +38,12 @@ int check_database(const struct config *config)
     PGconn *conn = command_connect(config->database, "check-config", &err);
     if (!conn)
         return command_fail(&err);
-    size_t errors = 0;
+    struct findings total = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < config->queue_count; i++)
-        ok = check_queue(conn, &config->queues[i], &errors, &err);
+        ok = check_queue(conn, &config->queues[i], &total, &err);
     PQfinish(conn);
     if (!ok)
         return command_fail(&err);
-    return errors ? EXIT_CONFIG : EXIT_OK;
+    return total.errors ? exit_code_of(findings_kind(&total)) : EXIT_OK;
 }

@@ -47,7 +47,7 @@ static bool check_table(const struct relay *relay, PGconn *conn, const struct qu
     const struct finding *first = findings.list;
     while (first->level != FINDING_ERROR)
         first++;
-    return error_set(err, ERROR_CONFIG, "queue %s: %s%s%s", queue->config->name, first->text,
+    return error_set(err, findings_kind(&findings), "queue %s: %s%s%s", queue->config->name, first->text,
                      first->remedy[0] ? "  fix: " : "", first->remedy);
 }
 

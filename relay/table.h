@@ -52,6 +52,7 @@ struct finding {
 struct findings {
     struct finding list[FINDINGS_MAX];
     size_t count, errors;
+    size_t denied; /* of the errors: rights that are missing */
 };
 
 /* Blocking; for start-up, doctor and tests. NULL and *err when the table or a mapped column does not exist or has a
@@ -63,6 +64,9 @@ void table_free(struct table *table);
  * events without a key, e.g. "hashint8(:key)". Whoever locks a key uses this. Static. */
 const char *table_lock_hash(const struct table *table);
 const char *table_lock_hash_keyless(void);
+
+/* What to end with when there are errors: ERROR_PERMISSION if all of them are missing rights, else ERROR_CONFIG. */
+enum error_kind findings_kind(const struct findings *findings);
 
 /* Everything that would break a guarantee is an error, what only costs speed a warning. False only when a query
  * failed; findings are not failures. */

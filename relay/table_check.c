@@ -105,6 +105,7 @@ static bool check_privileges(struct check *check, struct error *err)
         mend(find(check, FINDING_ERROR, "%s has no %s on %s", PQuser(check->conn), query_text(result, row, 1),
                   query_text(result, row, 0)),
              "%s", query_text(result, row, 2));
+    check->findings->denied += (size_t)PQntuples(result);
     PQclear(result);
     return true;
 }
@@ -274,6 +275,11 @@ static bool check_filter(struct check *check, struct error *err)
     PQclear(result);
     free(sql);
     return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
+}
+
+enum error_kind findings_kind(const struct findings *findings)
+{
+    return findings->denied == findings->errors ? ERROR_PERMISSION : ERROR_CONFIG;
 }
 
 bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,

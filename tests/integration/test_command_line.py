@@ -71,6 +71,15 @@ def test_what_a_sink_refuses_has_a_place(db, tmp_path):
     assert f"pgcourier: {path}:3:3: sinks.log: " in result.stderr
 
 
+def test_a_missing_right_ends_a_relay_with_77(db, pg, tmp_path):
+    pg.query("drop role if exists stranger; create role stranger login")
+    path = tmp_path / "good.yaml"
+    path.write_text(f'database: "{pg.dsn(db.name, user="stranger")}"\n{GOOD}')
+    result = run_command("run", "-c", str(path), "--until-empty")
+    assert result.returncode == 77
+    assert result.stderr.endswith("stranger has no USAGE on schema outbox  fix: grant outbox_relay to stranger;\n")
+
+
 def test_missing_configuration_ends_with_78(tmp_path):
     result = run_command("check-config", "-c", str(tmp_path / "none.yaml"))
     assert result.returncode == 78
