@@ -2,6 +2,7 @@
 
 #include "relay/report.h"
 #include "relay/settle_rule.h"
+#include "relay/suspect.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,9 +11,6 @@
 
 #define SUBMIT_MAX 256
 #define ROUTE_CIRCUITS_MAX 1000
-#define SUSPECTS_MAX 1024
-#define SUSPECT_STRIKES 3
-#define SUSPECT_US (3600 * SECOND_US)
 #define PROBE_POLL_US (20 * MS_US)
 
 static struct item *item_of(struct delivery *d)
@@ -32,7 +30,7 @@ struct outlet *outlet_open(const struct sink_config *config, const struct log *l
     outlet->config = config;
     outlet->log = log;
     outlet->rng.state = seed;
-    keyset_init(&outlet->suspects, SUSPECTS_MAX);
+    keyset_init(&outlet->suspects, SUSPECT_MAX);
     return outlet;
 }
 
@@ -168,32 +166,6 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     lane->release_us = release_us;
 }
 
-static struct keyset_entry *suspect_find(const struct outlet *outlet, struct span name)
-{
-    for (size_t i = 0; i < outlet->suspects.count; i++)
-        if (span_equal(outlet->suspects.entries[i].key, name))
-            return &outlet->suspects.entries[i];
-    return NULL;
-}
-
-/* Notes that the event has failed in a way that may be the destination's fault. True when it has done so before, and
- * the destination has taken other events since: `serving`, right now; or else often enough that it cannot have been the
- * few moments in which a destination goes away, when some are still taken and others no more. */
-static bool fails_again(struct outlet *outlet, const struct item *item, bool serving, instant_us now)
-{
-    char text[64];
-    snprintf(text, sizeof text, "%p %" PRId64, (void *)lane_queue(item->lane), item->event.id);
-    struct span name = span_of(text);
-    keyset_expire(&outlet->suspects, now - SUSPECT_US);
-    const struct keyset_entry *known = suspect_find(outlet, name);
-    bool others_taken = known && outlet->last_ack_at > known->at;
-    if (!keyset_put(&outlet->suspects, name, span_hash(name), now, NULL))
-        return false;
-    struct keyset_entry *entry = suspect_find(outlet, name);
-    entry->count += others_taken;
-    return others_taken && (serving || entry->count >= SUSPECT_STRIKES);
-}
-
 static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, instant_us now)
 {
     const char *name;
@@ -212,7 +184,7 @@ static void take_failure(struct outlet *outlet, struct item *item, instant_us no
     enum blame blame = settle_blame(d, false);
     int64_t release_us = 0;
     if (blame == BLAME_DESTINATION && !certain)
-        blame = settle_blame(d, fails_again(outlet, item, serving, now));
+        blame = settle_blame(d, suspect_fails_again(&outlet->suspects, item, outlet->last_ack_at, now));
     /* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just
      * begun is plain by then. */
     int64_t alone_us = lane_queue(item->lane)->config->retry_base_us;

@@ -1,0 +1,17 @@
+/* relay/suspect.h -- events that fail as if their destination were away.
+ *
+ * An event that crashes its receiver, or is refused as if the receiver were overloaded, looks like an outage. Once
+ * proves nothing; what proves it is that the destination takes others while this one fails again. */
+#ifndef RELAY_SUSPECT_H
+#define RELAY_SUSPECT_H
+
+#include "relay/queue.h"
+
+#define SUSPECT_MAX 1024 /* remembered; beyond that the destination is blamed */
+
+/* Notes that `item` has failed in a way that may be the destination's fault. True when it has done so before, and the
+ * destination has acked others since (`last_ack_at`): while this one was on its way, or else often enough that it
+ * cannot have been the few moments in which a destination goes away, when some are still taken and others no more. */
+bool suspect_fails_again(struct keyset *suspects, const struct item *item, instant_us last_ack_at, instant_us now);
+
+#endif
