@@ -73,9 +73,16 @@ PLANS = {
     "nothing but nested loops": "alter database {db} set enable_hashjoin = off; alter database {db} set enable_mergejoin = off;"
                                 " alter database {db} set enable_material = off",
     "no nested loops": "alter database {db} set enable_nestloop = off",
-    "forced parallel": "alter database {db} set force_parallel_mode = on",
+    "forced parallel": "alter database {db} set {parallel} = on",
     "generic plans": "alter database {db} set plan_cache_mode = force_generic_plan",
 }
+
+
+def set_plan(db, plan):
+    # PostgreSQL 16 renamed it.
+    parallel = db.value("select name from pg_settings where name in ('force_parallel_mode', 'debug_parallel_query')")
+    if PLANS[plan]:
+        db.query(PLANS[plan].format(db=db.name, parallel=parallel))
 
 
 def count_locks(relay, orders, http, keys, **queue):
@@ -91,16 +98,14 @@ def count_locks(relay, orders, http, keys, **queue):
 def test_a_claim_locks_what_it_returns_under_every_plan(relay, orders, http, plan):
     orders.add(2000, 100)
     orders.db.query("analyze public.events")
-    if PLANS[plan]:
-        orders.db.query(PLANS[plan].format(db=orders.db.name))
+    set_plan(orders.db, plan)
     assert count_locks(relay, orders, http, 100) == 100
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_claim_that_may_not_take_all_keys_locks_as_many_as_it_returns(relay, orders, http, plan):
     orders.add(2000, 500)
-    if PLANS[plan]:
-        orders.db.query(PLANS[plan].format(db=orders.db.name))
+    set_plan(orders.db, plan)
     slow_relay(relay, orders, http, 3600, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
     wait_until(lambda: http.in_flight >= 8)
     wait_until(lambda: orders.db.value(LOCKED) == http.in_flight)
@@ -117,8 +122,7 @@ def test_a_table_of_ten_rows(relay, orders, http, analyze):
 @pytest.mark.parametrize("plan", ["as it comes", "sequential scans"])
 def test_rows_that_the_filter_leaves_out_are_not_locked(relay, orders, http, plan):
     orders.add(2000, 100)
-    if PLANS[plan]:
-        orders.db.query(PLANS[plan].format(db=orders.db.name))
+    set_plan(orders.db, plan)
     assert count_locks(relay, orders, http, 10, where="\"order_id % 10 = 3 and status = 'step'\"") == 10
 
 
