@@ -32,12 +32,15 @@ class Outage:
 
     def watch(self, seconds):
         """Samples for so long: the age of the oldest open transaction; the failures on record stay none."""
-        with self.orders.db.connect() as connection, connection.cursor() as cursor:
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
+        connection = self.orders.db.connect()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            # Each sample in a transaction of its own, so not in `with connection`: the first look at pg_stat_activity
+            # is what a transaction sees to its end.
+            with connection.cursor() as cursor:
                 cursor.execute(OPEN_TRANSACTIONS)
                 self.longest_s = max([self.longest_s, *(float(age) for (age,) in cursor)])
-                time.sleep(0.05)
+            time.sleep(0.05)
         connection.close()
 
     def sit_out(self, go, come):
