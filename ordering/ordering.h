@@ -42,6 +42,7 @@ struct claim_request {
     size_t busy_solo_count;
     const struct span *follow_keys; /* keys known to have more events */
     size_t follow_key_count;
+    bool followed_only; /* look for no others */
 };
 
 /* One claim under way; the strategy's notes from claim() to claim_done(). */
@@ -49,6 +50,7 @@ struct claim_plan {
     struct scan_plan scan;
     struct scan_report report;
     int64_t locked;                 /* locks taken by this claim */
+    struct span locked_keys;        /* their keys, see array_text.h; in the intake's arena */
     int64_t rows, rows_limit;       /* events returned and asked for */
     int64_t key_limit;              /* events of one key asked for */
     const struct span *missed_keys; /* locked elsewhere; in the intake's arena */

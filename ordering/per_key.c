@@ -79,7 +79,10 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     ret_plan->report =
         (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
     struct scan_plan *scan = &ret_plan->scan;
-    scan_next(&pk->scan, now, scan);
+    if (request->followed_only)
+        *scan = (struct scan_plan){.fresh_above = SCAN_ID_MAX, .newest = {1, 0}, .oldest = {1, 0}};
+    else
+        scan_next(&pk->scan, now, scan);
 
     struct statement *lock = &ret[CLAIM_LOCK];
     *lock = statement_of(pk->lock_sql);
@@ -143,6 +146,7 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
     if (get_bigint(res, 0, 3, &id) && get_bigint(res, 0, 4, &report->missed.hi))
         report->missed.lo = id;
     get_bigint(res, 0, 5, &plan->locked);
+    plan->locked_keys = arena_copy(intake->arena, get_span(res, 0, 6));
     if (get_bigint(res, 0, 9, &id) && id < pk->floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
         pk->floor = id;

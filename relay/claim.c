@@ -19,7 +19,7 @@ void claim_open(struct queue *queue, struct claim *claim, size_t index)
         .seed = rng_next(&queue->rng),
     };
     *claim = (struct claim){.queue = queue, .index = index, .db = db_new(&options)};
-    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (CLAIM_LOCKS_FACTOR + 1));
+    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (CLAIM_LOCKS_FACTOR + 2));
 }
 
 void claim_close(struct claim *claim)
@@ -100,6 +100,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
 
 void claim_finish(struct claim *claim, instant_us now)
 {
+    claim->full = false;
     struct settle_job *job = settle_collect(claim->queue, claim->batches, false);
     if (job && settle_is_empty(job)) {
         settle_commit(claim->queue, job, now);
@@ -113,15 +114,22 @@ void claim_finish(struct claim *claim, instant_us now)
     claim_round_start(claim, job, true, keys_to_claim(claim, now), now);
 }
 
+/* Waits that are over may take a claim a little beyond its limit: not without end. */
+static bool has_room(const struct claim *claim)
+{
+    return claim->held.count + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
+}
+
 /* How many of `keys` may be claimed into a transaction that a straggler keeps open. */
-static int64_t keys_to_extend(const struct claim *claim, int64_t keys, instant_us now)
+static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
-    if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2)
+    if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim))
         return 0;
-    size_t room = cap * CLAIM_LOCKS_FACTOR > claim->held.count ? cap * CLAIM_LOCKS_FACTOR - claim->held.count : 0;
-    if (room == 0) /* keys whose locks it holds take no new ones */
-        room = claim_count_followed(claim);
+    size_t locks = claim_count_held(claim);
+    claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
+    /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
+    size_t room = claim->full ? claim_count_followed(claim) : cap * CLAIM_LOCKS_FACTOR - locks;
     return (int64_t)room < keys ? (int64_t)room : keys;
 }
 
@@ -133,12 +141,9 @@ static void start_claim(struct claim *claim, instant_us now)
     int64_t keys = keys_to_claim(claim, now);
     if (holding && keys > 0)
         keys = keys_to_extend(claim, keys, now);
-    if (holding && keys > 0)
-        claim_note_held(claim);
-    if (keys > 0)
-        claim_round_start(claim, NULL, false, keys, now);
-    else if (!holding && claim->in_transaction)
-        claim_round_start(claim, NULL, true, 0, now);
+    bool commit = !holding && claim->in_transaction;
+    if (keys > 0 || commit)
+        claim_round_start(claim, NULL, commit, keys, now);
 }
 
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)

@@ -1,5 +1,10 @@
 #include "relay/claim_request.h"
 
+#include "ordering/array_text.h"
+#include "relay/settle.h"
+
+#include <assert.h>
+
 static size_t unsettled_lanes(const struct batch *batches)
 {
     size_t n = 0;
@@ -48,7 +53,7 @@ static void add_followed(struct request *request, struct claim *claim, bool hold
     struct keyset *follow = &claim->queue->follow;
     for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
         struct keyset_entry *entry = &follow->entries[i];
-        if (entry->owner && entry->owner != claim)
+        if (entry->owner != claim && (entry->owner || claim->full))
             continue;
         struct lane *lane = holding ? find_lane(claim->batches, entry->key, entry->hash) : NULL;
         if (lane)
@@ -61,18 +66,27 @@ static void add_followed(struct request *request, struct claim *claim, bool hold
     }
 }
 
+/* A key that always has more must not keep out all others. */
+static size_t most_followed(const struct claim *claim, int64_t keys)
+{
+    if (claim->full)
+        return (size_t)keys;
+    return keys == 1 ? claim->queue->metrics.claims % 2 : (size_t)keys / 2;
+}
+
 const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now)
 {
     struct queue *queue = claim->queue;
     struct arena *arena = claim->round.arena;
     keyset_expire(&queue->avoid, now);
-    size_t follow_max = keys < 2 ? 1 : (size_t)keys / 2;
+    size_t follow_max = most_followed(claim, keys);
     size_t busy_max = queue->avoid.count + unsettled_lanes(queue->orphans) + unsettled_lanes(claim->batches);
     struct request *request = arena_alloc(arena, sizeof *request);
     request->keys = arena_array(arena, busy_max + 1, sizeof *request->keys);
     request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
-    request->follow = arena_array(arena, follow_max, sizeof *request->follow);
+    request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
+    request->claim.followed_only = claim->full;
     request->claim.busy_keys = request->keys;
     request->claim.busy_solos = request->solos;
     request->claim.follow_keys = request->follow;
@@ -87,10 +101,10 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     return &request->claim;
 }
 
-static bool has_lane(const struct batch *batch, struct span key)
+static bool has_lane(const struct batch *batch, struct span key, uint64_t hash)
 {
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->key.data && span_equal(lane->key, key))
+        if (lane->hash == hash && lane->key.data && span_equal(lane->key, key))
             return true;
     return false;
 }
@@ -101,7 +115,8 @@ void claim_follow_again(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     for (size_t i = 0; i < claim->followed_count; i++) {
         struct span key = claim->followed[i];
-        if (!has_lane(claim->arriving, key) && !keyset_put(&queue->follow, key, span_hash(key), now, NULL))
+        uint64_t hash = span_hash(key);
+        if (!has_lane(claim->arriving, key, hash) && !keyset_put(&queue->follow, key, hash, now, NULL))
             queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
     }
 }
@@ -114,6 +129,15 @@ static bool has_entry(const struct keyset *set, struct span key, uint64_t hash)
     return false;
 }
 
+/* Its lane is settled, the transaction goes on, and so does the lock. */
+static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
+{
+    for (const struct batch *batch = holder->batches; batch; batch = batch->next)
+        if (has_lane(batch, key, hash))
+            return true;
+    return has_entry(&holder->held, key, hash);
+}
+
 /* `holder` may have this key in a lane, or from an earlier lane of its open transaction. */
 static void follow_at(struct claim *holder, struct span key, uint64_t hash, instant_us now)
 {
@@ -121,7 +145,7 @@ static void follow_at(struct claim *holder, struct span key, uint64_t hash, inst
     struct lane *lane = find_lane(holder->batches, key, hash);
     if (lane)
         lane->more = true; /* followed when the lane is settled */
-    else if (has_entry(&holder->held, key, hash) && !keyset_put(&queue->follow, key, hash, now, holder))
+    else if (is_held(holder, key, hash) && !keyset_put(&queue->follow, key, hash, now, holder))
         queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
 }
 
@@ -139,16 +163,45 @@ void claim_follow_missed(struct claim *claim, instant_us now)
     }
 }
 
-void claim_note_held(struct claim *claim)
+static void note_held(struct claim *claim, struct span key, uint64_t hash)
+{
+    bool kept = keyset_put(&claim->held, key, hash, 0, NULL);
+    assert(kept && "has_room() of claim.c sees to it");
+    (void)kept;
+}
+
+void claim_free_settled(struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->key.data && !keyset_put(&claim->held, lane->key, lane->hash, 0, NULL))
-                return;
+        for (const struct lane *lane = batch->unsettled ? NULL : batch->lanes; lane; lane = lane->next)
+            if (lane->key.data)
+                note_held(claim, lane->key, lane->hash);
+    settle_free_batches(&claim->batches);
+}
+
+void claim_note_laneless(struct claim *claim, const struct batch *batch)
+{
+    if (claim->plan.locked <= (int64_t)batch->lane_count)
+        return;
+    struct span rest = claim->plan.locked_keys, key;
+    while (array_text_next(&rest, batch->arena, &key)) {
+        uint64_t hash = span_hash(key);
+        if (!has_lane(batch, key, hash))
+            note_held(claim, key, hash);
+    }
+}
+
+size_t claim_count_held(const struct claim *claim)
+{
+    size_t n = claim->held.count;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        n += batch->lane_count;
+    return n;
 }
 
 void claim_forget_held(struct claim *claim)
 {
+    claim->full = false;
     while (claim->held.count > 0)
         keyset_remove(&claim->held, claim->held.count - 1);
     struct keyset *follow = &claim->queue->follow;
@@ -157,15 +210,19 @@ void claim_forget_held(struct claim *claim)
             follow->entries[i].owner = NULL;
 }
 
+/* Not left out of every claim for now: asking would be in vain, over and over. */
+static bool is_free(const struct claim *claim, const struct keyset_entry *entry)
+{
+    const struct queue *queue = claim->queue;
+    return !find_lane(queue->orphans, entry->key, entry->hash) && !has_entry(&queue->avoid, entry->key, entry->hash);
+}
+
 bool claim_has_followed(const struct claim *claim)
 {
     const struct queue *queue = claim->queue;
     for (size_t i = 0; i < queue->follow.count; i++) {
         const struct keyset_entry *entry = &queue->follow.entries[i];
-        bool ours = !entry->owner || entry->owner == claim;
-        /* Left out of every claim for now: asking would be in vain, over and over. */
-        if (ours && !find_lane(queue->orphans, entry->key, entry->hash) &&
-            !has_entry(&queue->avoid, entry->key, entry->hash))
+        if ((!entry->owner || entry->owner == claim) && is_free(claim, entry))
             return true;
     }
     return false;
@@ -173,8 +230,11 @@ bool claim_has_followed(const struct claim *claim)
 
 size_t claim_count_followed(const struct claim *claim)
 {
+    const struct queue *queue = claim->queue;
     size_t n = 0;
-    for (size_t i = 0; i < claim->queue->follow.count; i++)
-        n += claim->queue->follow.entries[i].owner == claim;
+    for (size_t i = 0; i < queue->follow.count; i++) {
+        const struct keyset_entry *entry = &queue->follow.entries[i];
+        n += entry->owner == claim && is_free(claim, entry) && !find_lane(claim->batches, entry->key, entry->hash);
+    }
     return n;
 }

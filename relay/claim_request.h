@@ -8,8 +8,8 @@
 
 #include "relay/queue.h"
 
-/* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. In the round's arena.
- */
+/* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. With claim->full, only
+ * followed keys whose locks it holds are asked for: there must be some. In the round's arena. */
 const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now);
 
 /* The claim under way failed or was cut short: keys it asked for by name and did not get are followed again. */
@@ -19,14 +19,23 @@ void claim_follow_again(struct claim *claim, instant_us now);
  * has them, when that is done. */
 void claim_follow_missed(struct claim *claim, instant_us now);
 
-/* The open transaction goes on beyond its first claim: remembers whose locks it holds. */
-void claim_note_held(struct claim *claim);
-void claim_forget_held(struct claim *claim); /* its transaction has ended */
+/* What the open transaction holds locks of: the keys of its batches' lanes and those in claim->held. A key that is
+ * forgotten is out of reach for everybody until the transaction ends. */
+
+/* Frees the batches that are settled and remembers their keys. */
+void claim_free_settled(struct claim *claim);
+
+/* Keys that `batch`'s claim has locked and that have no lane in it, because nothing of them was left in the table, or
+ * there was no room. */
+void claim_note_laneless(struct claim *claim, const struct batch *batch);
+
+size_t claim_count_held(const struct claim *claim); /* at least as many as there are */
+void claim_forget_held(struct claim *claim);        /* its transaction has ended */
 
 /* Some followed key can be claimed by this claim now. */
 bool claim_has_followed(const struct claim *claim);
 
-/* Followed keys that this claim already holds the locks of. */
+/* Followed keys whose locks this claim holds and whose earlier events are settled. */
 size_t claim_count_followed(const struct claim *claim);
 
 #endif

@@ -24,10 +24,12 @@ static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_
     return true;
 }
 
-static void reset_poll(struct queue *queue)
+static void reset_poll(const struct claim *claim)
 {
-    queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
+    struct queue *queue = claim->queue;
     queue->metrics.claims++;
+    if (!claim->full)
+        queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
 }
 
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
@@ -45,7 +47,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
         round->begin = begin;
         ok = ok && (!begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
              send_claim(claim, !begin, keys, now, &err);
-        reset_poll(claim->queue);
+        reset_poll(claim);
     }
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
@@ -205,9 +207,11 @@ static void take_arriving(struct claim *claim, instant_us now)
         claim_follow_again(claim, now);
     claim->arriving = NULL;
     claim_follow_missed(claim, now);
-    plan_next_poll(queue, found, now);
+    if (!claim->full)
+        plan_next_poll(queue, found, now);
     if (queue->key_limit < queue->config->keys_per_claim)
         queue->key_limit++;
+    claim_note_laneless(claim, batch);
     if (!found) {
         batch_free(batch);
         return;
@@ -218,8 +222,6 @@ static void take_arriving(struct claim *claim, instant_us now)
     claim->batches = batch;
     batch->arrived_next = queue->arrived;
     queue->arrived = batch;
-    if (!claim->round.begin)
-        claim_note_held(claim);
 }
 
 static void round_succeeded(struct claim *claim, instant_us now)
@@ -230,10 +232,12 @@ static void round_succeeded(struct claim *claim, instant_us now)
     if (round->job)
         settle_commit(queue, round->job, now);
     round->job = NULL;
-    settle_free_batches(&claim->batches);
     if (round->commit) {
+        settle_free_batches(&claim->batches);
         claim->in_transaction = round->begin;
         claim_forget_held(claim);
+    } else {
+        claim_free_settled(claim);
     }
     if (round->begin)
         claim->began_at = now;

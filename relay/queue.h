@@ -85,7 +85,8 @@ struct claim {
     size_t followed_count;
     struct batch *arriving; /* being read */
     struct batch *batches;  /* held; their locks belong to the open transaction */
-    struct keyset held;     /* keys locked by the open transaction, once it goes beyond its first claim */
+    struct keyset held;     /* keys that the open transaction has locked and that have no lane in `batches` */
+    bool full;              /* it holds as many locks as it may */
     instant_us sent_at, began_at;
     instant_us retry_at; /* no new claim before */
     unsigned failures;

@@ -1,6 +1,7 @@
 #include "relay/side.h"
 
 #include "relay/claim.h"
+#include "relay/claim_request.h"
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
@@ -167,8 +168,8 @@ static void round_succeeded(struct queue *queue, instant_us now)
         settle_commit(queue, side->round.job, now);
         settle_free_orphans(queue);
         for (size_t i = 0; i < queue->claim_count; i++)
-            if (queue->claims[i].state == CLAIM_IDLE && queue->claims[i].held.count > 0)
-                settle_free_batches(&queue->claims[i].batches);
+            if (queue->claims[i].state == CLAIM_IDLE)
+                claim_free_settled(&queue->claims[i]);
     }
     if (side->state == SIDE_PROBING) {
         if (!side->probed)

@@ -61,17 +61,18 @@ with fresh as materialized (
           select from outbox.parked p
           where p.queue = $12::text and p.keyless and p.event_id = f.solo)
 ), candidate as (
-    -- Waits that are over; keys with more to deliver; then the two ends in turn, $8 of 100 from the oldest.
+    -- Keys with more to deliver, of which there are never more than places; waits that are over; then the two ends in
+    -- turn, $8 of 100 from the oldest.
     (select case when not p.keyless then p.key::text:::key_type end as key, case when p.keyless then p.event_id end as solo,
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
-            -2::bigint as place
+            -1::bigint as place
      from outbox.parked p
      where p.queue = $12::text and p.next_at <= statement_timestamp()
        and not (p.key = any ($9::text[]) and not p.keyless) and not (p.event_id = any ($10::bigint[]) and p.keyless)
      order by p.next_at
      limit greatest($7::bigint / 4, 1))
     union all
-    (select f.key:::key_type, null, null, null, null, null, -1
+    (select f.key:::key_type, null, null, null, null, null, -2
      from unnest($11::text[]) as f (key)
      where not exists (select from outbox.parked p where p.queue = $12::text and not p.keyless and p.key = f.key))
     union all

@@ -187,9 +187,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("hang_s", [5, pytest.param(20, marks=pytest.mark.deep)])
-# Small claims: about one event in a thousand is 2 to 3 s late, an open defect; the deep run keeps showing it.
-@pytest.mark.parametrize("spread", [name if name != "small claims" else pytest.param(name, marks=pytest.mark.deep)
-                                    for name in CLAIMS])
+@pytest.mark.parametrize("spread", CLAIMS)
 def test_the_other_keys_do_not_notice_a_slow_one(stage, spread, hang_s):
     relays, queue = CLAIMS[spread]
     stage.start(relays, sink={"timeout": "120s"}, **queue)

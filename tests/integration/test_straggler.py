@@ -1,7 +1,10 @@
 """A key whose sink is slow keeps its claim's transaction open, and what is done of that claim is settled on another
 connection meanwhile."""
 
+import signal
 import time
+
+import pytest
 
 from tests.support.history import History
 from tests.support.process import wait_until
@@ -28,3 +31,21 @@ def test_a_claim_keeps_its_locks_until_what_was_settled_ahead_of_its_end_is_comm
     assert [one.stop() for one in relays] == [0, 0]
     History(shop.journal, target.receipts()).check()
     blocker.close()
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_keys_that_a_straggling_claim_holds_are_delivered_again_and_again(db, relay, http, connections):
+    """Its transaction gathers locks until it has as many as it may; no other claim can have those keys meanwhile."""
+    slow_s, keys = 120, 12 if connections == 1 else 60  # one connection has nothing but what the slow key's claim may lock
+    target, shop = HttpTarget(http), Shop(db, orders=keys + 1)
+    http.rule(lambda request: request.headers.get("event-key") == str(keys + 1), Reply(delay_s=slow_s), times=1)
+    one = relay(shop.config(target.sink(timeout="300s"), connections=connections, keys_per_claim=4))
+    (slow,) = shop.insert([keys + 1])
+    wait_until(lambda: http.in_flight == 1, 20, "the slow key to be under way")
+    for turn in range(6):
+        for start in range(turn % 3, keys, 3):
+            shop.insert(range(start + 1, min(start + 3, keys) + 1))
+        wait_until(lambda: db.query("select id from public.events") == [(slow.id,)], slow_s / 4,
+                   f"everything but the slow key to be delivered in turn {turn}")
+    assert http.in_flight == 1, "the slow request ended too early for the test to mean anything"
+    one.stop(signal.SIGKILL)

@@ -121,7 +121,35 @@ START_TEST(half_of_a_claim_may_be_followed_keys)
     const struct claim_request *request = claim_request_make(&claims[0], false, 4096, NOW);
     ck_assert_uint_eq(request->follow_key_count, 2048);
     ck_assert_uint_eq(stage.queue.follow.count, 4000 - 2048);
-    ck_assert_uint_eq(claim_request_make(&claims[0], false, 1, NOW)->follow_key_count, 1);
+}
+END_TEST
+
+START_TEST(every_other_claim_of_one_key_may_be_a_followed_key)
+{
+    follow("a", NULL);
+    follow("b", NULL);
+    size_t n = 0;
+    for (int i = 0; i < 4; i++, stage.queue.metrics.claims++)
+        n += claim_request_make(&claims[0], false, 1, NOW)->follow_key_count;
+    ck_assert_uint_eq(n, 2);
+}
+END_TEST
+
+START_TEST(claim_that_holds_as_many_locks_as_it_may_asks_only_for_its_own_keys)
+{
+    follow("free", NULL);
+    follow("own", &claims[0]);
+    follow("also", &claims[0]);
+    follow("busy", &claims[0]);
+    lane_of(&claims[0], "busy");
+    ck_assert_uint_eq(claim_count_followed(&claims[0]), 2);
+    claims[0].full = true;
+    const struct claim_request *request = claim_request_make(&claims[0], true, 2, NOW);
+    ck_assert(request->followed_only);
+    ck_assert_uint_eq(request->follow_key_count, 2);
+    ck_assert(has(request->follow_keys, 2, "own") && has(request->follow_keys, 2, "also"));
+    claim_forget_held(&claims[0]);
+    ck_assert(!claim_request_make(&claims[0], false, 2, NOW)->followed_only);
 }
 END_TEST
 
@@ -221,12 +249,22 @@ END_TEST
 
 START_TEST(key_that_was_settled_aside_while_this_claim_asked_is_followed)
 {
-    struct lane *lane = lane_of(&claims[0], "a");
-    claim_note_held(&claims[0]);
-    lane->state = LANE_SETTLED;
+    lane_of(&claims[0], "a")->state = LANE_SETTLED;
+    claims[0].batches->unsettled = 0;
+    claim_free_settled(&claims[0]);
+    ck_assert_ptr_null(claims[0].batches);
     miss(&claims[0], "a");
     ck_assert_uint_eq(stage.queue.follow.count, 1);
     ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[0]);
+}
+END_TEST
+
+START_TEST(key_that_was_settled_aside_before_its_claim_went_on_is_followed)
+{
+    lane_of(&claims[1], "a")->state = LANE_SETTLED; /* nothing of claims[1] is noted yet */
+    miss(&claims[0], "a");
+    ck_assert_uint_eq(stage.queue.follow.count, 1);
+    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[1]);
 }
 END_TEST
 
@@ -257,6 +295,8 @@ int main(void)
     tcase_add_test(tcase, keys_that_this_relay_is_busy_with_are_left_out);
     tcase_add_test(tcase, any_number_of_keys_may_be_busy);
     tcase_add_test(tcase, half_of_a_claim_may_be_followed_keys);
+    tcase_add_test(tcase, every_other_claim_of_one_key_may_be_a_followed_key);
+    tcase_add_test(tcase, claim_that_holds_as_many_locks_as_it_may_asks_only_for_its_own_keys);
     tcase_add_test(tcase, followed_key_is_asked_for_by_the_claim_that_can_have_it);
     tcase_add_test(tcase, followed_key_that_its_claim_is_busy_with_is_followed_after_it);
     tcase_add_test(tcase, claim_that_was_cut_short_follows_what_it_did_not_get);
@@ -265,6 +305,7 @@ int main(void)
     tcase_add_test(tcase, key_that_another_claim_of_ours_has_is_followed_by_that_claim);
     tcase_add_test(tcase, key_that_a_straggler_of_this_claim_has_is_followed_after_it);
     tcase_add_test(tcase, key_that_was_settled_aside_while_this_claim_asked_is_followed);
+    tcase_add_test(tcase, key_that_was_settled_aside_before_its_claim_went_on_is_followed);
     tcase_add_test(tcase, key_that_a_lost_claim_had_is_followed_after_it);
     tcase_add_test(tcase, key_of_another_relay_is_left_to_the_scan);
     return run_suite(suite);

@@ -50,6 +50,22 @@ START_TEST(what_was_not_looked_at_is_asked_for_again)
 }
 END_TEST
 
+START_TEST(claim_of_followed_keys_looks_for_no_others)
+{
+    const struct span follow[] = {SPAN_LITERAL("f")};
+    probe(1000, 0, false, 0);
+    struct claim_request request = {.max_keys = 1, .follow_keys = follow, .follow_key_count = 1, .followed_only = true};
+    ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
+    ck_assert_int_eq(parameter(0, 1), INT64_MAX);
+    ck_assert_int_gt(parameter(0, 2), parameter(0, 3));
+    ck_assert_int_gt(parameter(0, 4), parameter(0, 5));
+    ck_assert(take_result(0, lock_row(0)));
+    finish_claim();
+    claim();
+    ck_assert_int_eq(parameter(0, 3), 1000); /* what there was to look at still is */
+}
+END_TEST
+
 START_TEST(failed_claim_is_asked_for_again)
 {
     probe(1000, 0, false, 0);
@@ -276,6 +292,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot);
     tcase_add_test(tcase, what_was_not_looked_at_is_asked_for_again);
+    tcase_add_test(tcase, claim_of_followed_keys_looks_for_no_others);
     tcase_add_test(tcase, failed_claim_is_asked_for_again);
     tcase_add_test(tcase, missed_keys_and_ids_are_reported);
     tcase_add_test(tcase, answer_of_another_shape_is_refused);
