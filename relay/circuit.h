@@ -1,7 +1,7 @@
 /* relay/circuit.h -- leave a destination alone that is down, and find out when it is back.
  *
  *   closed --failure--> open --wait is over, probe says yes--> trial --ack--> closed
- *                        ^--------- probe says no, failure --------'
+ *                        ^------ probe says no, the trial fails ------'
  *
  * Pure: time and randomness are parameters. */
 #ifndef RELAY_CIRCUIT_H
@@ -23,11 +23,12 @@ struct circuit {
     enum circuit_state state;
     unsigned failures; /* in a row */
     instant_us retry_at, opened_at;
+    const void *trial; /* the delivery that is being tried; a name, never followed; NULL: none */
 };
 
-/* A failure that is the destination's. `wait_us` is what it asked for, 0 if nothing. True when the circuit was closed
- * before: worth a line in the log. */
-bool circuit_fail(struct circuit *circuit, instant_us now, int64_t wait_us, struct rng *rng);
+/* A failure of `delivery` that is the destination's. `wait_us` is what it asked for, 0 if nothing. True when the
+ * circuit was closed before: worth a line in the log. */
+bool circuit_fail(struct circuit *circuit, const void *delivery, int64_t wait_us, instant_us now, struct rng *rng);
 
 /* A delivery was acked. True when the circuit was not closed before. */
 bool circuit_ack(struct circuit *circuit);
@@ -37,5 +38,14 @@ enum circuit_state circuit_turn(struct circuit *circuit, instant_us now);
 
 /* The answer to a probe. */
 void circuit_probed(struct circuit *circuit, bool reachable, instant_us now, struct rng *rng);
+
+/* May a delivery go now? */
+bool circuit_lets_go(const struct circuit *circuit);
+
+/* `delivery` goes: true when it is the trial, so that no other may go before circuit_end_trial(). */
+bool circuit_begin_trial(struct circuit *circuit, const void *delivery);
+
+/* `delivery` has had its verdict, and circuit_fail() or circuit_ack() was told; or it did not go after all. */
+void circuit_end_trial(struct circuit *circuit, const void *delivery);
 
 #endif

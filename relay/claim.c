@@ -84,6 +84,14 @@ static bool has_reason(const struct claim *claim, instant_us now)
     return now >= queue->poll_at || queue->ordering->type->pending(queue->ordering, now) || claim_has_followed(claim);
 }
 
+static bool is_claiming(const struct queue *queue)
+{
+    for (size_t i = 0; i < queue->claim_count; i++)
+        if (queue->claims[i].state == CLAIM_BUSY && queue->claims[i].round.claim)
+            return true;
+    return false;
+}
+
 /* How many keys to claim now; 0: none. */
 static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
@@ -92,7 +100,8 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
         !has_reason(claim, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
-    if (wanted == 0)
+    /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
+    if (wanted == 0 || (wanted == 1 && is_claiming(queue)))
         return 0;
     int64_t limit = queue->key_limit;
     return wanted < limit ? wanted : limit;

@@ -1,6 +1,7 @@
 #include "relay/deliver.h"
 
 #include "relay/report.h"
+#include "relay/route_circuit.h"
 #include "relay/settle_rule.h"
 #include "relay/suspect.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 
 #define SUBMIT_MAX 256
-#define ROUTE_CIRCUITS_MAX 1000
+#define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */
 #define PROBE_POLL_US (20 * MS_US)
 
 static struct item *item_of(struct delivery *d)
@@ -34,63 +35,46 @@ struct outlet *outlet_open(const struct sink_config *config, const struct log *l
     return outlet;
 }
 
-static void route_circuit_remove(struct outlet *outlet, struct route_circuit **link)
-{
-    struct route_circuit *route = *link;
-    *link = route->next;
-    outlet->route_count--;
-    free(route->destination);
-    free(route);
-}
-
 void outlet_close(struct outlet *outlet)
 {
     if (!outlet)
         return;
     sink_close(outlet->sink);
     while (outlet->routes)
-        route_circuit_remove(outlet, &outlet->routes);
+        route_circuit_forget(outlet, outlet->routes);
     keyset_done(&outlet->suspects);
     free(outlet);
-}
-
-static struct route_circuit **route_circuit_find(struct outlet *outlet, struct span destination)
-{
-    struct route_circuit **link = &outlet->routes;
-    while (*link && !span_equal(span_of((*link)->destination), destination))
-        link = &(*link)->next;
-    return link;
 }
 
 /* The circuit that a failure of this kind belongs to; `ret_name` is what the log calls it. */
 static struct circuit *circuit_for(struct outlet *outlet, const struct delivery *d, const char **ret_name)
 {
     *ret_name = "";
-    if (d->cause->kind != ERROR_ROUTE || outlet->route_count >= ROUTE_CIRCUITS_MAX)
+    if (d->cause->kind != ERROR_ROUTE)
         return &outlet->circuit;
-    struct route_circuit **link = route_circuit_find(outlet, d->destination);
-    if (!*link) {
-        struct route_circuit *route = memory_new(sizeof *route);
-        route->destination = memory_new(d->destination.size + 1);
-        memcpy(route->destination, d->destination.data, d->destination.size);
-        *link = route;
-        outlet->route_count++;
-    }
-    *ret_name = (*link)->destination;
-    return &(*link)->circuit;
+    struct route_circuit *route = route_circuit_take(outlet, d->destination);
+    *ret_name = route->destination;
+    return &route->circuit;
 }
 
 static void close_circuits(struct outlet *outlet, struct span destination, instant_us now)
 {
     if (circuit_ack(&outlet->circuit))
         report_circuit_closed(outlet, "", now - outlet->circuit.opened_at);
-    if (!outlet->routes)
-        return;
-    struct route_circuit **link = route_circuit_find(outlet, destination);
-    if (*link) {
-        report_circuit_closed(outlet, (*link)->destination, now - (*link)->circuit.opened_at);
-        route_circuit_remove(outlet, link);
+    struct route_circuit *route = route_circuit_find(outlet, destination);
+    if (route) {
+        report_circuit_closed(outlet, route->destination, now - route->circuit.opened_at);
+        route_circuit_forget(outlet, route);
     }
+}
+
+/* The delivery has its verdict, or did not go after all. */
+static void end_trials(struct outlet *outlet, const struct delivery *d)
+{
+    circuit_end_trial(&outlet->circuit, d);
+    struct route_circuit *route = route_circuit_find(outlet, d->destination);
+    if (route)
+        circuit_end_trial(&route->circuit, d);
 }
 
 void deliver_lane(struct outlet *outlet, struct lane *lane)
@@ -166,13 +150,18 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     lane->release_us = release_us;
 }
 
+static int64_t keep_away_us(const struct circuit *circuit, instant_us now)
+{
+    return circuit->retry_at > now ? circuit->retry_at - now : KEEP_AWAY_US;
+}
+
 static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, instant_us now)
 {
     const char *name;
     struct circuit *circuit = circuit_for(outlet, d, &name);
-    if (circuit_fail(circuit, now, d->retry_after_us, &outlet->rng))
+    if (circuit_fail(circuit, d, d->retry_after_us, now, &outlet->rng))
         report_circuit_opened(outlet, name, d->cause);
-    return circuit->retry_at > now ? circuit->retry_at - now : 0;
+    return keep_away_us(circuit, now);
 }
 
 static void take_failure(struct outlet *outlet, struct item *item, instant_us now)
@@ -216,13 +205,11 @@ static void take_verdict(struct outlet *outlet, struct delivery *d, instant_us n
     struct item *item = item_of(d);
     struct lane *lane = item->lane;
     lane->in_flight--;
-    struct route_circuit *route = outlet->routes ? *route_circuit_find(outlet, d->destination) : NULL;
-    if (route)
-        route->trying = false;
     if (d->verdict == VERDICT_ACKED)
         take_ack(outlet, item, now, wall_us);
     else
         take_failure(outlet, item, now);
+    end_trials(outlet, d);
     finish_if_done(lane, now);
     if (lane->state != LANE_OPEN || !lane->unsent || lane->queued)
         return;
@@ -234,37 +221,27 @@ static void take_verdict(struct outlet *outlet, struct delivery *d, instant_us n
 
 enum pass { PASS_GO, PASS_WAIT, PASS_BLOCKED };
 
-static enum pass circuit_pass(struct circuit *circuit, size_t in_flight)
+/* May the next event of this lane go? Fills how long to keep away when it may not. */
+static enum pass lane_pass(const struct outlet *outlet, const struct lane *lane, instant_us now,
+                           int64_t *ret_release_us)
 {
-    switch (circuit->state) {
-    case CIRCUIT_CLOSED:
+    const struct circuit *circuit = &outlet->circuit;
+    *ret_release_us = keep_away_us(circuit, now);
+    if (!circuit_lets_go(circuit))
+        return circuit->state == CIRCUIT_TRIAL ? PASS_WAIT : PASS_BLOCKED;
+    const struct route_circuit *route = route_circuit_find(outlet, lane->unsent->delivery.destination);
+    if (!route || circuit_lets_go(&route->circuit))
         return PASS_GO;
-    case CIRCUIT_TRIAL:
-        return in_flight == 0 ? PASS_GO : PASS_WAIT;
-    case CIRCUIT_OPEN:
-    case CIRCUIT_PROBING:
-        break;
-    }
+    *ret_release_us = keep_away_us(&route->circuit, now);
     return PASS_BLOCKED;
 }
 
-/* May the next event of this lane go? Fills how long to keep away when it may not. */
-static enum pass lane_pass(struct outlet *outlet, const struct lane *lane, size_t in_flight, instant_us now,
-                           int64_t *ret_release_us)
+/* True when this delivery is a trial, and goes alone. */
+static bool begin_trials(struct outlet *outlet, const struct delivery *d)
 {
-    struct circuit *circuit = &outlet->circuit;
-    enum pass pass = circuit_pass(circuit, in_flight);
-    if (pass == PASS_GO && outlet->routes) {
-        struct route_circuit **link = route_circuit_find(outlet, lane->unsent->delivery.destination);
-        if (*link) {
-            circuit = &(*link)->circuit;
-            bool go = circuit->state == CIRCUIT_CLOSED || (circuit->state == CIRCUIT_TRIAL && !(*link)->trying);
-            (*link)->trying = (*link)->trying || go;
-            pass = go ? PASS_GO : PASS_BLOCKED;
-        }
-    }
-    *ret_release_us = circuit->retry_at > now ? circuit->retry_at - now : 100 * MS_US;
-    return pass;
+    struct route_circuit *route = route_circuit_find(outlet, d->destination);
+    bool of_route = route && circuit_begin_trial(&route->circuit, d);
+    return circuit_begin_trial(&outlet->circuit, d) || of_route;
 }
 
 /* An event that no sink needs to see: too large, or without a destination. */
@@ -316,7 +293,7 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
                 ready_remove(outlet, lane);
             continue;
         }
-        enum pass pass = lane_pass(outlet, lane, outlet->sink->in_flight + n, now, &release_us);
+        enum pass pass = lane_pass(outlet, lane, now, &release_us);
         if (pass == PASS_WAIT)
             break;
         if (pass == PASS_BLOCKED) {
@@ -324,7 +301,8 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
             continue;
         }
         ready_remove(outlet, lane);
-        n += gather_lane(outlet, lane, ds + n, outlet->circuit.state == CIRCUIT_TRIAL ? 1 : room - n, now);
+        bool trial = begin_trials(outlet, &lane->unsent->delivery);
+        n += gather_lane(outlet, lane, ds + n, trial ? 1 : room - n, now);
         if (lane->unsent && lane->in_flight > 0 && outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
             deliver_lane(outlet, lane);
     }
@@ -338,9 +316,7 @@ static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, s
         struct item *item = item_of(ds[i]);
         struct lane *lane = item->lane;
         lane->in_flight--;
-        struct route_circuit *route = outlet->routes ? *route_circuit_find(outlet, ds[i]->destination) : NULL;
-        if (route)
-            route->trying = false;
+        end_trials(outlet, ds[i]);
         if (lane->state != LANE_OPEN) {
             finish_if_done(lane, now); /* stopped meanwhile by a later event of it */
             continue;
@@ -372,10 +348,7 @@ static void probe_circuits(struct outlet *outlet, instant_us now)
         if (reach != REACH_PENDING)
             circuit_probed(&outlet->circuit, reach == REACH_YES, now, &outlet->rng);
     }
-    /* A destination is tried with one of its own events: only that tells whether it takes them. */
-    for (struct route_circuit *route = outlet->routes; route; route = route->next)
-        if (circuit_turn(&route->circuit, now) == CIRCUIT_PROBING)
-            circuit_probed(&route->circuit, true, now, &outlet->rng);
+    route_circuits_turn(outlet, now);
 }
 
 void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us now, int64_t wall_us)
@@ -406,20 +379,18 @@ void outlet_prepare(struct outlet *outlet, struct pollset *ps, instant_us now)
 instant_us outlet_wake_at(const struct outlet *outlet)
 {
     instant_us at = outlet->circuit.state == CIRCUIT_OPEN ? outlet->circuit.retry_at : INSTANT_NEVER;
-    for (const struct route_circuit *route = outlet->routes; route; route = route->next)
-        if (route->circuit.state == CIRCUIT_OPEN)
-            at = instant_min(at, route->circuit.retry_at);
-    return at;
+    return instant_min(at, route_circuits_wake_at(outlet));
 }
 
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)
 {
-    enum circuit_state state = circuit_turn(&outlet->circuit, now);
     struct span destination = route_static(route);
-    struct route_circuit *only = destination.data ? *route_circuit_find(outlet, destination) : NULL;
-    if (state == CIRCUIT_CLOSED && only && circuit_turn(&only->circuit, now) != CIRCUIT_CLOSED)
-        return only->circuit.state == CIRCUIT_TRIAL && !only->trying ? 1 : 0;
-    if (state == CIRCUIT_CLOSED)
+    struct route_circuit *only = destination.data ? route_circuit_find(outlet, destination) : NULL;
+    struct circuit *circuit = &outlet->circuit;
+    if (circuit_turn(circuit, now) == CIRCUIT_CLOSED && only)
+        circuit = &only->circuit;
+    if (circuit_turn(circuit, now) == CIRCUIT_CLOSED)
         return INT64_MAX;
-    return state == CIRCUIT_TRIAL && outlet->sink->in_flight == 0 && !outlet->ready ? 1 : 0;
+    bool room = !outlet->ready && outlet->sink->in_flight < (size_t)outlet->config->max_in_flight;
+    return circuit_lets_go(circuit) && (circuit != &outlet->circuit || room) ? 1 : 0;
 }

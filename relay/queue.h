@@ -24,7 +24,6 @@ struct queue;
 struct route_circuit {
     char *destination;
     struct circuit circuit;
-    bool trying; /* its one trial delivery is in flight */
     struct route_circuit *next;
 };
 
@@ -38,7 +37,7 @@ struct outlet {
     struct route_circuit *routes; /* troubled destinations only */
     size_t route_count;
     instant_us last_ack_at;
-    struct keyset suspects; /* events in flight when a connection broke; `at` is when */
+    struct keyset suspects;   /* events in flight when a connection broke; `at` is when */
     const struct log *log;
     struct rng rng;
 };

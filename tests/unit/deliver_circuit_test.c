@@ -1,5 +1,10 @@
 /* Destinations that are down, and how the engine finds out that they are back. */
+#include "relay/route_circuit.h"
+
 #include "tests/unit/fake_sink.h"
+
+#include <inttypes.h>
+#include <stdio.h>
 
 START_TEST(unreachable_destination_opens_the_circuit_and_costs_no_attempt)
 {
@@ -78,6 +83,66 @@ START_TEST(failed_probe_and_failed_trial_open_the_circuit_again)
 }
 END_TEST
 
+/* As a delivery of another queue that shares the sink, or a hanging one, may do for long. */
+START_TEST(trial_does_not_wait_for_what_was_sent_before)
+{
+    struct lane *slow = stage_event(batch, 2, "slow")->lane;
+    open_circuit();
+    ck_assert(in_flight(2));
+    fake->reach = REACH_YES;
+    now = outlet->circuit.retry_at;
+    turn();
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 1);
+    struct batch *next = stage_batch(&stage);
+    stage_event(next, 5, "b");
+    stage_event(next, 6, "c");
+    turn();
+    ck_assert(in_flight(5));
+    ck_assert(!in_flight(6));
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    /* Its failure is the old one's, not the trial's. */
+    fails(2, VERDICT_UNKNOWN, ERROR_TIMEOUT);
+    turn();
+    ck_assert_int_eq(slow->outcome, LANE_RELEASED);
+    ck_assert_int_gt(slow->release_us, 0);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
+    ck_assert(!in_flight(6));
+    ack(5);
+    turn();
+    ck_assert(in_flight(6));
+}
+END_TEST
+
+START_TEST(no_key_is_claimed_for_a_trial_that_would_have_to_wait_for_room)
+{
+    sink_config.max_in_flight = 2;
+    stage_event(batch, 2, "slow");
+    open_circuit();
+    fake->reach = REACH_YES;
+    now = outlet->circuit.retry_at;
+    turn();
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 1);
+    sink_config.max_in_flight = 1;
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+}
+END_TEST
+
+START_TEST(trial_that_is_refused_for_its_own_fault_makes_way_for_another)
+{
+    open_circuit();
+    fake->reach = REACH_YES;
+    now = outlet->circuit.retry_at;
+    turn();
+    struct batch *next = stage_batch(&stage);
+    stage_event(next, 5, "b");
+    stage_event(next, 6, "c");
+    turn();
+    fails(5, VERDICT_REJECTED, ERROR_REFUSED);
+    turn();
+    ck_assert(in_flight(6));
+}
+END_TEST
+
 /* ---- destinations that are troubled by themselves; the destination is the event's key ---- */
 
 static void trouble_route_x(void)
@@ -149,6 +214,78 @@ START_TEST(trial_that_the_sink_had_no_room_for_is_tried_later)
 }
 END_TEST
 
+START_TEST(trial_of_a_route_is_one_event_also_where_the_sink_keeps_order)
+{
+    trouble_route_x();
+    fake->sink.traits = SINK_KEEPS_KEY_ORDER;
+    now = outlet->routes->circuit.retry_at;
+    turn();
+    struct batch *next = stage_batch(&stage);
+    stage_event(next, 5, "x");
+    stage_event(next, 6, "x");
+    turn();
+    assert_sent(1, 5);
+    ack(5);
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 0);
+}
+END_TEST
+
+/* Each to a destination of its own, all of which refuse. */
+static void trouble_routes(int64_t first, int64_t count)
+{
+    for (int64_t id = first; id < first + count; id++) {
+        char key[24];
+        snprintf(key, sizeof key, "to-%" PRId64, id);
+        stage_event(stage_batch(&stage), id, key);
+        turn();
+        fails(id, VERDICT_RETRY, ERROR_ROUTE);
+        turn();
+        fake->sent_count = 0;
+    }
+}
+
+START_TEST(many_troubled_routes_do_not_close_the_sink)
+{
+    trouble_route_x();
+    fake->sent_count = 0;
+    trouble_routes(10, ROUTE_CIRCUITS_MAX + 5);
+    ck_assert_uint_eq(outlet->route_count, ROUTE_CIRCUITS_MAX);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_CLOSED);
+    ck_assert_ptr_null(route_circuit_find(outlet, SPAN_LITERAL("x"))); /* the oldest made way */
+    ck_assert_ptr_nonnull(route_circuit_find(outlet, SPAN_LITERAL("to-1014")));
+}
+END_TEST
+
+START_TEST(troubled_route_that_nothing_is_sent_to_is_forgotten)
+{
+    trouble_route_x();
+    now += 30 * SECOND_US;
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 1);
+    now += 60 * SECOND_US;
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 0);
+}
+END_TEST
+
+START_TEST(troubled_route_is_not_forgotten_during_its_trial)
+{
+    trouble_route_x();
+    now += 30 * SECOND_US;
+    turn();
+    another_x(5);
+    turn();
+    ck_assert(in_flight(5));
+    now += 60 * SECOND_US;
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 1);
+    another_x(6);
+    turn();
+    ck_assert(!in_flight(6));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("deliver_circuit");
@@ -158,8 +295,15 @@ int main(void)
     tcase_add_test(tcase, unreachable_destination_opens_the_circuit_and_costs_no_attempt);
     tcase_add_test(tcase, open_circuit_probes_and_tries_one_event_before_all_others);
     tcase_add_test(tcase, failed_probe_and_failed_trial_open_the_circuit_again);
+    tcase_add_test(tcase, trial_does_not_wait_for_what_was_sent_before);
+    tcase_add_test(tcase, no_key_is_claimed_for_a_trial_that_would_have_to_wait_for_room);
+    tcase_add_test(tcase, trial_that_is_refused_for_its_own_fault_makes_way_for_another);
     tcase_add_test(tcase, troubled_route_stops_its_own_events_only);
     tcase_add_test(tcase, troubled_route_is_tried_with_one_event_at_a_time);
     tcase_add_test(tcase, trial_that_the_sink_had_no_room_for_is_tried_later);
+    tcase_add_test(tcase, trial_of_a_route_is_one_event_also_where_the_sink_keeps_order);
+    tcase_add_test(tcase, many_troubled_routes_do_not_close_the_sink);
+    tcase_add_test(tcase, troubled_route_that_nothing_is_sent_to_is_forgotten);
+    tcase_add_test(tcase, troubled_route_is_not_forgotten_during_its_trial);
     return run_suite(suite);
 }
