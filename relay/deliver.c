@@ -173,7 +173,7 @@ static void take_failure(struct outlet *outlet, struct item *item, instant_us no
     enum blame blame = settle_blame(d, false);
     int64_t release_us = 0;
     if (blame == BLAME_DESTINATION && !certain)
-        blame = settle_blame(d, suspect_fails_again(&outlet->suspects, item, outlet->last_ack_at, now));
+        blame = settle_blame(d, suspect_fails_again(&outlet->suspects, item, outlet->taken_sent_at, now));
     /* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just
      * begun is plain by then. */
     int64_t alone_us = lane_queue(item->lane)->config->retry_base_us;
@@ -189,6 +189,8 @@ static void take_ack(struct outlet *outlet, struct item *item, instant_us now, i
     struct lane *lane = item->lane;
     struct metrics *metrics = &lane_queue(lane)->metrics;
     outlet->last_ack_at = now;
+    if (item->submitted_at > outlet->taken_sent_at)
+        outlet->taken_sent_at = item->submitted_at;
     close_circuits(outlet, item->delivery.destination, now);
     metrics->delivered++;
     if (item->event.created_at_us > 0)

@@ -37,6 +37,7 @@ struct outlet {
     struct route_circuit *routes; /* troubled destinations only */
     size_t route_count;
     instant_us last_ack_at;
+    instant_us taken_sent_at; /* when the newest event that was acked had been submitted */
     struct keyset suspects;   /* events in flight when a connection broke; `at` is when */
     const struct log *log;
     struct rng rng;

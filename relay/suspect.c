@@ -14,17 +14,17 @@ static struct keyset_entry *find(const struct keyset *suspects, struct span name
     return NULL;
 }
 
-bool suspect_fails_again(struct keyset *suspects, const struct item *item, instant_us last_ack_at, instant_us now)
+bool suspect_fails_again(struct keyset *suspects, const struct item *item, instant_us taken_sent_at, instant_us now)
 {
     char text[64];
     snprintf(text, sizeof text, "%p %" PRId64, (void *)lane_queue(item->lane), item->event.id);
     struct span name = span_of(text);
     keyset_expire(suspects, now - REMEMBER_US);
     const struct keyset_entry *known = find(suspects, name);
-    bool others_taken = known && last_ack_at > known->at;
+    bool others_taken = known && taken_sent_at > known->at;
     if (!keyset_put(suspects, name, span_hash(name), now, NULL))
         return false;
     struct keyset_entry *entry = find(suspects, name);
     entry->count += others_taken;
-    return others_taken && (last_ack_at > item->submitted_at || entry->count >= STRIKES);
+    return others_taken && (taken_sent_at > item->submitted_at || entry->count >= STRIKES);
 }

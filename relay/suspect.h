@@ -1,7 +1,10 @@
 /* relay/suspect.h -- events that fail as if their destination were away.
  *
  * An event that crashes its receiver, or is refused as if the receiver were overloaded, looks like an outage. Once
- * proves nothing; what proves it is that the destination takes others while this one fails again. */
+ * proves nothing; what proves it is that the destination takes others while this one fails again.
+ *
+ * Only an event that was sent later counts as one that the destination takes: when it goes away, what it had accepted
+ * before may still be acked for long. */
 #ifndef RELAY_SUSPECT_H
 #define RELAY_SUSPECT_H
 
@@ -10,8 +13,8 @@
 #define SUSPECT_MAX 1024 /* remembered; beyond that the destination is blamed */
 
 /* Notes that `item` has failed in a way that may be the destination's fault. True when it has done so before, and the
- * destination has acked others since (`last_ack_at`): while this one was on its way, or else often enough that it
- * cannot have been the few moments in which a destination goes away, when some are still taken and others no more. */
-bool suspect_fails_again(struct keyset *suspects, const struct item *item, instant_us last_ack_at, instant_us now);
+ * destination has taken others that were sent since: while this one was on its way, or else often enough that it cannot
+ * have been a destination that comes and goes. `taken_sent_at`: when the newest event that was acked had been sent. */
+bool suspect_fails_again(struct keyset *suspects, const struct item *item, instant_us taken_sent_at, instant_us now);
 
 #endif
