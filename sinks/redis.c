@@ -240,6 +240,12 @@ static bool is_owed(const struct redis *redis)
     return redis->replies < redis->commands;
 }
 
+/* It has served, and there is neither an answer to come nor one that was too many. */
+static bool is_even(const struct redis *redis)
+{
+    return redis->replies > 0 && redis->replies == redis->commands && !redis->sent.first;
+}
+
 static bool exchange(struct redis *redis, const struct pollset *ps, instant_us now, struct error *err)
 {
     bool some = redis_link_readable(redis->link, ps);
@@ -288,9 +294,8 @@ static void redis_progress(struct sink *sink, const struct pollset *ps, instant_
     struct redis *redis = (struct redis *)sink;
     struct error err;
     if (!advance(redis, ps, now, &err)) {
-        /* A connection that has served and owes nothing may end: what waits goes over the next one. */
-        bool idle = redis_link_state(redis->link) == REDIS_LINK_UP && redis->replies > 0 && !is_owed(redis);
-        if (idle)
+        /* A connection that is even may end: what waits goes over the next one. */
+        if (redis_link_state(redis->link) == REDIS_LINK_UP && is_even(redis))
             leave(redis, now);
         else
             lose(redis, now, &err);

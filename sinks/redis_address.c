@@ -21,9 +21,10 @@ void redis_address_done(struct redis_address *address)
 
 static int hex_digit(char c)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c | ' ') : NULL;
-    return at ? (int)(at - digits) : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    int letter = c | ' '; /* lower case */
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
 }
 
 /* The byte that %XX at `from` stands for; -1 if it is none, or a NUL. */

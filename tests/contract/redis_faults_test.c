@@ -276,6 +276,24 @@ START_TEST(reply_that_makes_no_sense_ends_the_connection)
 }
 END_TEST
 
+START_TEST(wrong_reply_to_the_last_event_is_no_answer)
+{
+    struct contract *c = play_script((const char *const[]){OK, garbage[_i], NULL}, 2);
+    is(c, 0, VERDICT_ACKED, ERROR_NONE);
+    is(c, 1, VERDICT_UNKNOWN, ERROR_PROTOCOL);
+    contract_end(c);
+}
+END_TEST
+
+START_TEST(server_that_speaks_unasked_is_no_redis)
+{
+    fake.hello = "+OK\r\n" OK;
+    struct contract *c = play_script(NULL, 1);
+    is(c, 0, VERDICT_RETRY, ERROR_UNREACHABLE);
+    contract_end(c);
+}
+END_TEST
+
 START_TEST(endless_reply_is_cut_off)
 {
     char some[1025];
@@ -453,6 +471,9 @@ static TCase *faults_tcase(void)
     tcase_add_test(tcase, replica_is_left_and_the_next_event_goes_over_a_new_connection);
     tcase_add_loop_test(tcase, reply_that_makes_no_sense_ends_the_connection, 0,
                         (int)(sizeof garbage / sizeof garbage[0]));
+    tcase_add_loop_test(tcase, wrong_reply_to_the_last_event_is_no_answer, 0,
+                        (int)(sizeof garbage / sizeof garbage[0]) - 1);
+    tcase_add_test(tcase, server_that_speaks_unasked_is_no_redis);
     tcase_add_test(tcase, endless_reply_is_cut_off);
     tcase_add_test(tcase, silent_server_is_given_up_after_the_timeout);
     tcase_add_test(tcase, command_that_was_not_sent_whole_is_retried);

@@ -73,6 +73,7 @@ static const char *const bad[] = {
     "redis://u:s3cret%4@h",
     "redis://u:s3cret%zz@h",
     "redis://u:s3cret%00@h",
+    "redis://u:s3cret%2\x11@h",
     "redis://[::1",
     "redis://[::1]6379",
     "redis://[::1]:",
