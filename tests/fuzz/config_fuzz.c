@@ -7,6 +7,7 @@
 #include "relay/yaml.h"
 #include "sinks/sink.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -86,7 +87,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     setenv("NAME", "value", 1);
     setenv("EMPTY", "", 1);
     file = memfd_create("config", MFD_CLOEXEC);
-    FUZZ_CHECK(file >= 0, "memfd_create: %m");
+    FUZZ_CHECK(file >= 0, "memfd_create: %s", strerror(errno));
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     return 0;
 }
@@ -94,7 +95,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     check_yaml((struct span){size ? (const char *)data : "", size});
-    FUZZ_CHECK(ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size, "%m");
+    FUZZ_CHECK(ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size, "%s", strerror(errno));
     struct error err = {0};
     struct config *config = config_load(path, &err);
     if (config) {

@@ -6,6 +6,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,8 +28,8 @@ static inline void fake_server_open(struct fake_server *server, const char *path
     server->connection = -1;
     server->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
-    FUZZ_CHECK(bind(server->listening, (struct sockaddr *)&address, length) == 0, "%s: %m", path);
-    FUZZ_CHECK(listen(server->listening, 64) == 0, "%s: %m", path);
+    FUZZ_CHECK(bind(server->listening, (struct sockaddr *)&address, length) == 0, "%s: %s", path, strerror(errno));
+    FUZZ_CHECK(listen(server->listening, 64) == 0, "%s: %s", path, strerror(errno));
 }
 
 static inline void fake_server_hang_up(struct fake_server *server)

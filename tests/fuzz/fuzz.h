@@ -16,6 +16,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
+/* Where 64 bits must not overflow. */
+__extension__ typedef __int128 wide_int;
+
 struct fuzz_input {
     const uint8_t *data;
     size_t size; /* left */

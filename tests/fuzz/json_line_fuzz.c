@@ -70,7 +70,7 @@ static void check_created_at(const json_t *line, int64_t wall_us)
     FUZZ_CHECK(read == 7 && text[used] == '\0', "%s", text);
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
-    FUZZ_CHECK((__int128)timegm(&tm) * 1000000 + micros == wall_us, "%lld became %s", (long long)wall_us, text);
+    FUZZ_CHECK((wide_int)timegm(&tm) * 1000000 + micros == wall_us, "%lld became %s", (long long)wall_us, text);
 }
 
 static void check_line(struct span bytes, const struct delivery *d)

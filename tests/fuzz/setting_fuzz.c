@@ -56,16 +56,16 @@ static const struct {
 };
 
 /* Digits as a number that stops growing where no unit brings it back into 64 bits. */
-static __int128 digits_value(const char *text, size_t size)
+static wide_int digits_value(const char *text, size_t size)
 {
-    __int128 value = 0;
+    wide_int value = 0;
     for (size_t i = 0; i < size; i++)
         if (value <= INT64_MAX)
             value = value * 10 + (text[i] - '0');
     return value;
 }
 
-static bool number_meant(const struct setting *row, const char *text, __int128 *ret)
+static bool number_meant(const struct setting *row, const char *text, wide_int *ret)
 {
     bool negative = *text == '-';
     text += negative;
@@ -83,7 +83,7 @@ static bool number_meant(const struct setting *row, const char *text, __int128 *
 
 static void check_number(const struct setting *row, const char *text, bool taken, int64_t value)
 {
-    __int128 meant = 0;
+    wide_int meant = 0;
     bool good = number_meant(row, text, &meant);
     FUZZ_CHECK(taken == good, "%s \"%s\"", row->name, text);
     FUZZ_CHECK(!taken || value == meant, "%s \"%s\" is %lld", row->name, text, (long long)value);
