@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from tests.proof import histories
 from tests.support import servers, targets
 from tests.support.process import exit_on_signals
 
@@ -12,6 +13,7 @@ TEMPLATE = "outbox_template"
 
 
 def pytest_configure(config):
+    histories.install()
     exit_on_signals(lambda status: pytest.exit("stopped by a signal", returncode=status))
     config.addinivalue_line("markers", "deep: takes minutes; runs with PGCOURIER_DEEP=1 only")
 
@@ -24,6 +26,14 @@ def pytest_collection_modifyitems(config, items):
     if deep:
         config.hook.pytest_deselected(items=deep)
         items[:] = [item for item in items if item not in deep]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """Leaves the number of histories that the test checked in the results, for tests/proof/report.py."""
+    before = histories.checked
+    yield
+    item.user_properties.append(("histories", histories.checked - before))
 
 
 @pytest.hookimpl(hookwrapper=True)
