@@ -3,13 +3,16 @@
 #include <curl/curl.h>
 #include <stdlib.h>
 
-static char *part(CURLU *parts, CURLUPart which, unsigned flags)
+/* CURLUE_OK also where the URL has no such part; *ret then stays as it is. */
+static CURLUcode part(CURLU *parts, CURLUPart which, unsigned flags, char **ret)
 {
-    char *text = NULL, *copy = NULL;
-    if (curl_url_get(parts, which, &text, flags) == CURLUE_OK)
-        copy = memory_text(text);
+    char *text = NULL;
+    CURLUcode code = curl_url_get(parts, which, &text, flags);
+    if (code == CURLUE_OK)
+        *ret = memory_text(text);
     curl_free(text);
-    return copy;
+    bool absent = code >= CURLUE_NO_SCHEME && code <= CURLUE_NO_FRAGMENT;
+    return absent ? CURLUE_OK : code;
 }
 
 static char *with_query(const char *base, const char *query)
@@ -21,6 +24,26 @@ static char *with_query(const char *base, const char *query)
     return whole;
 }
 
+/* What was taken before a failure stays in *ret. */
+static CURLUcode split(CURLU *parts, struct http_url *ret)
+{
+    CURLUcode code = part(parts, CURLUPART_USER, CURLU_URLDECODE, &ret->user);
+    if (code == CURLUE_OK)
+        code = part(parts, CURLUPART_PASSWORD, CURLU_URLDECODE, &ret->password);
+    if (code == CURLUE_OK)
+        code = part(parts, CURLUPART_QUERY, 0, &ret->query);
+    curl_url_set(parts, CURLUPART_USER, NULL, 0);
+    curl_url_set(parts, CURLUPART_PASSWORD, NULL, 0);
+    curl_url_set(parts, CURLUPART_QUERY, NULL, 0);
+    if (code == CURLUE_OK)
+        code = part(parts, CURLUPART_URL, CURLU_PATH_AS_IS, &ret->base);
+    if (code == CURLUE_OK && !ret->base)
+        code = CURLUE_NO_HOST;
+    if (code == CURLUE_OK)
+        ret->whole = with_query(ret->base, ret->query);
+    return code;
+}
+
 bool http_url_init(struct http_url *ret, const char *text, struct error *err)
 {
     if (strlen(text) > HTTP_URL_MAX)
@@ -30,34 +53,34 @@ bool http_url_init(struct http_url *ret, const char *text, struct error *err)
         return error_set(err, ERROR_RESOURCE, "url: out of memory");
     /* The text itself may hold a password, so no message repeats it. */
     bool ok = false;
+    struct http_url url = {0};
     char *scheme = NULL, *fragment = NULL;
     CURLUcode code = curl_url_set(parts, CURLUPART_URL, text, CURLU_PATH_AS_IS);
+    if (code == CURLUE_OK)
+        code = part(parts, CURLUPART_SCHEME, 0, &scheme);
+    if (code == CURLUE_OK)
+        code = part(parts, CURLUPART_FRAGMENT, 0, &fragment);
+    if (code == CURLUE_OK)
+        code = split(parts, &url);
     if (code != CURLUE_OK) {
-        error_set(err, ERROR_CONFIG, "url: %s; write http://HOST[:PORT]/PATH or https://...", curl_url_strerror(code));
+        error_set(err, code == CURLUE_OUT_OF_MEMORY ? ERROR_RESOURCE : ERROR_CONFIG,
+                  "url: %s; write http://HOST[:PORT]/PATH or https://...", curl_url_strerror(code));
         goto done;
     }
-    scheme = part(parts, CURLUPART_SCHEME, 0);
     if (!scheme || (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)) {
         error_set(err, ERROR_CONFIG, "url: the scheme is not http or https");
         goto done;
     }
-    fragment = part(parts, CURLUPART_FRAGMENT, 0);
     if (fragment) {
         error_set(err, ERROR_CONFIG, "url: a #fragment is never sent; remove it");
         goto done;
     }
-    struct http_url url = {.https = strcmp(scheme, "https") == 0};
-    url.user = part(parts, CURLUPART_USER, CURLU_URLDECODE);
-    url.password = part(parts, CURLUPART_PASSWORD, CURLU_URLDECODE);
-    url.query = part(parts, CURLUPART_QUERY, 0);
-    curl_url_set(parts, CURLUPART_USER, NULL, 0);
-    curl_url_set(parts, CURLUPART_PASSWORD, NULL, 0);
-    curl_url_set(parts, CURLUPART_QUERY, NULL, 0);
-    url.base = part(parts, CURLUPART_URL, CURLU_PATH_AS_IS);
-    url.whole = with_query(url.base ? url.base : "", url.query);
+    url.https = strcmp(scheme, "https") == 0;
     *ret = url;
+    url = (struct http_url){0};
     ok = true;
 done:
+    http_url_done(&url);
     free(scheme);
     free(fragment);
     curl_url_cleanup(parts);
