@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#define AGAIN_US (100 * MS_US)
+
 struct watch {
     int fd;
     short events;
@@ -126,10 +128,18 @@ static size_t collect_ready(struct http_loop *loop, const struct pollset *ps)
     return count;
 }
 
+/* A call that fails for lack of memory has not said when libcurl wants to be called again, and it has transfers whose
+ * time limits end them. */
+static void act(struct http_loop *loop, curl_socket_t fd, int what)
+{
+    int running;
+    if (curl_multi_socket_action(loop->multi, fd, what, &running) != CURLM_OK)
+        loop->deadline = instant_min(loop->deadline, loop->now + AGAIN_US);
+}
+
 void http_loop_progress(struct http_loop *loop, const struct pollset *ps, instant_us now)
 {
     loop->now = now;
-    int running;
     size_t count = collect_ready(loop, ps);
     for (size_t i = 0; i < count; i++) {
         int what = 0;
@@ -140,13 +150,13 @@ void http_loop_progress(struct http_loop *loop, const struct pollset *ps, instan
         if (loop->ready[i].events & ~(POLLIN | POLLOUT))
             what |= CURL_CSELECT_ERR;
         /* A descriptor that an earlier call closed is unknown to libcurl by now, and it ignores it. */
-        curl_multi_socket_action(loop->multi, loop->ready[i].fd, what, &running);
+        act(loop, loop->ready[i].fd, what);
     }
     if (now < loop->deadline)
         return;
     /* libcurl calls on_timer() again from inside, as ours may be the earlier clock. */
     loop->deadline = INSTANT_NEVER;
-    curl_multi_socket_action(loop->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    act(loop, CURL_SOCKET_TIMEOUT, 0);
 }
 
 CURL *http_loop_next(struct http_loop *loop, CURLcode *ret)
