@@ -1,10 +1,13 @@
+#include "relay/base/arena.h"
 #include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/version.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,6 +65,8 @@ static void open_standard_streams(void)
 int main(int argc, char **argv)
 {
     open_standard_streams();
+    /* Without memory jansson calls a document bad, and an event with bad headers is refused for good. Ours ends. */
+    json_set_alloc_funcs(memory_new, free);
     /* A peer or a log reader that goes away, or a file at its size limit, is an error of one write, not the end of the
      * process. */
     signal(SIGPIPE, SIG_IGN);
