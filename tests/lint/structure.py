@@ -1,5 +1,5 @@
 """The rules of the tree that no compiler checks: includes flow one way, every header compiles alone, SQL lives in
-sql/, and files stay short enough to be one concept."""
+sql/, memory comes from one place, and files stay short enough to be one concept."""
 
 import concurrent.futures
 import os
@@ -27,6 +27,9 @@ SQL_ALLOWED = {
 }
 SQL = re.compile(r'"[^"\n]*\b(SELECT\s+[\w*(]|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s|CREATE\s+(TABLE|INDEX|SCHEMA|'
                  r'FUNCTION|ROLE|TRIGGER)\s|ALTER\s+(TABLE|ROLE|SEQUENCE)\s|DROP\s+(TABLE|INDEX|SCHEMA)\s)')
+# Memory comes from one place, which knows what to do when there is none left.
+ALLOCATES_IN = "relay/base/arena.c"
+ALLOCATION = re.compile(r"\b(malloc|calloc|realloc|reallocarray|aligned_alloc|strn?dup|v?asprintf|getline|open_memstream)\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -58,6 +61,15 @@ def stray_sql(name, text):
             yield f"{name}:{number}: SQL in C: put the statement into a file in sql/"
 
 
+def stray_allocations(name, text):
+    if name == ALLOCATES_IN or not name.startswith(("relay/", "ordering/", "sinks/")):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        found = ALLOCATION.search(line)
+        if found:
+            yield f"{name}:{number}: {found.group(1)}(): memory comes from relay/base/arena.h"
+
+
 def too_long(name, text):
     lines = text.count("\n")
     if lines > (LINES_MAX_TESTS if name.startswith("tests/") else LINES_MAX):
@@ -85,7 +97,7 @@ def main():
         text = read(name)
         problems += too_long(name, text)
         if name in sources:
-            problems += [*wrong_includes(name, text), *stray_sql(name, text)]
+            problems += [*wrong_includes(name, text), *stray_sql(name, text), *stray_allocations(name, text)]
     flags = include_flags()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for found in pool.map(lambda name: list(compiles_alone(name, flags)), headers):
