@@ -143,7 +143,7 @@ def http():
 def target(request, tmp_path):
     """Where relays deliver to, by name: parametrize it indirectly with file, redis, http or kafka."""
     if request.param == "file":
-        return targets.FileTarget(tmp_path)
+        return targets.FileTarget(tmp_path / "events.jsonl")
     if request.param == "redis":
         return targets.RedisTarget(request.getfixturevalue("redis"))
     if request.param == "http":

@@ -11,38 +11,41 @@ import pytest
 
 from tests.conftest import migrate
 from tests.support import servers
-from tests.support.orders import Orders, check_history, deliveries_of
+from tests.support.history import Fault
 from tests.support.postgres import bin_folders
 from tests.support.process import as_user, find_program
 from tests.support.servers import Reply, wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget, HttpTarget
 
 KEYS = 200
 DEEP = os.environ.get("PGCOURIER_DEEP") == "1"
 
 
 class Drain:
-    """Relays that drain orders into one file, and the check at the end."""
+    """Relays that drain a shop into one file, and the check at the end."""
 
-    def __init__(self, start, orders, folder):
-        self.start, self.orders, self.folder = start, orders, folder
-        self.path = folder / "events.jsonl"
+    def __init__(self, start, shop, folder):
+        self.start, self.shop = start, shop
+        self.target = FileTarget(folder / "events.jsonl")
         self.relays = []
-        self.added = 0
+
+    @property
+    def db(self):
+        return self.shop.db
 
     def add(self, events, keys=KEYS):
-        self.orders.add(events, keys)
-        self.added += events
+        self.shop.add(events, keys)
 
     def run(self, relays=1, database=None, top="", **queue):
         """Starts them; the queue settings have the table's own defaults."""
-        sink = f'{{ type: file, path: "{self.path}", sync: no }}'
-        for _ in range(relays):
-            self.relays.append(self.start(self.orders.config(sink, top=top, database=database, **queue)))
+        config = self.shop.config(self.target.sink(sync=False), top=top, database=database, **self.target.queue, **queue)
+        self.relays += [self.start(config) for _ in range(relays)]
         for relay in self.relays:  # without a database at its start a relay ends
             wait_until(lambda relay=relay: relay.logged("relay.start"), 20, "the relay to start")
 
     def arrived(self):
-        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
+        return self.target.count()
 
     def stands_still(self):
         before = self.arrived()
@@ -58,22 +61,20 @@ class Drain:
     def wait_for_log(self, pattern, timeout_s=20):
         return wait_until(lambda: self.logged(pattern), timeout_s, f"a log line with {pattern}")
 
-    def lost_events(self):
-        """Events in claims whose connection broke: their outcome may be unknown to the next relay."""
-        return sum(int(re.search(r"events=(\d+)", line).group(1)) for line in self.logged("msg=claim.lost"))
+    def lost_claims(self):
+        """Claims whose connection broke: the outcome of their events may be unknown to the next relay."""
+        return [Fault("claim lost", int(re.search(r"events=(\d+)", line).group(1))) for line in self.logged("msg=claim.lost")]
 
-    def finish(self, duplicates_max=0, timeout_s=60):
-        wait_until(lambda: self.orders.left() == 0, timeout_s, "the table to be empty", interval_s=0.05)
+    def finish(self, faults=()):
+        wait_until(lambda: self.shop.left() == 0, 60, "the table to be empty", interval_s=0.05)
         for relay in self.relays:
             assert relay.stop() == 0
-        duplicates = check_history(deliveries_of(self.path), range(1, self.added + 1), duplicates_max)
-        assert self.orders.attempts() == 0
-        return duplicates
+        self.shop.check(self.target.receipts(), faults)
 
 
 @pytest.fixture
 def drain(relay, db, tmp_path):
-    return Drain(relay, Orders(db), tmp_path)
+    return Drain(relay, Shop(db), tmp_path)
 
 
 @contextmanager
@@ -82,7 +83,7 @@ def private_cluster(relay, tmp_path, **settings):
     with servers.Postgres(settings={"synchronous_commit": "on", **settings}) as server:
         database = server.create_database()
         migrate(database.dsn)
-        yield Drain(relay, Orders(database), tmp_path)
+        yield Drain(relay, Shop(database), tmp_path)
 
 
 def kill_a_backend(db):
@@ -95,10 +96,10 @@ def test_terminated_backends_cost_no_event_and_no_order(drain):
     drain.run(relays=2)
     end = time.monotonic() + (20 if DEEP else 4)
     while time.monotonic() < end:
-        kill_a_backend(drain.orders.db)
+        kill_a_backend(drain.db)
         drain.add(200)
         time.sleep(0.2)
-    drain.finish(duplicates_max=drain.lost_events())
+    drain.finish(drain.lost_claims())
     assert drain.logged("msg=database.down")
 
 
@@ -108,8 +109,8 @@ def test_one_relay_whose_backends_are_terminated_sends_nothing_twice(drain):
     drain.run(relays=1)
     for share in range(1, 6):
         drain.wait_for(share * 1000)
-        kill_a_backend(drain.orders.db)
-    drain.finish(duplicates_max=0)
+        kill_a_backend(drain.db)
+    drain.finish()
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -118,8 +119,8 @@ def test_a_restart_of_the_server_is_survived(relay, tmp_path, mode):
         drain.add(10000)
         drain.run(relays=2)
         drain.wait_for(1000)
-        drain.orders.db.server.restart(mode)
-        drain.finish(duplicates_max=drain.lost_events())
+        drain.db.server.restart(mode)
+        drain.finish(drain.lost_claims())
 
 
 def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
@@ -127,11 +128,11 @@ def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
         drain.add(10000)
         drain.run()
         drain.wait_for(1000)
-        drain.orders.db.server.stop()
+        drain.db.server.stop()
         drain.wait_for_log("msg=database.down")
         time.sleep(3)
         assert drain.relays[0].exit_code is None
-        drain.orders.db.server.start()
+        drain.db.server.start()
         started = time.monotonic()
         drain.wait_for(drain.arrived() + 1)
         assert time.monotonic() - started < 5
@@ -144,7 +145,7 @@ def test_a_locked_table_is_waited_for(drain, mode):
     drain.add(6000)
     drain.run()
     drain.wait_for(500)
-    with drain.orders.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+    with drain.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute(f"lock table public.events in {mode} mode")
         drain.wait_for_log("lock_timeout")
     connection.close()
@@ -155,7 +156,7 @@ def test_a_cancelled_statement_is_repeated(drain):
     drain.add(6000)
     drain.run()
     for _ in range(20):
-        drain.orders.db.query("select pg_cancel_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
+        drain.db.query("select pg_cancel_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
                               " and datname = current_database() and state = 'active'")
         drain.add(100)
         time.sleep(0.05)
@@ -166,7 +167,7 @@ def test_a_deadlock_is_survived(drain):
     """Somebody deletes events in the other order while the relay deletes them."""
     drain.add(4000)
     drain.run()
-    db = drain.orders.db
+    db = drain.db
     for _ in range(5):
         with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
             cursor.execute("select id from public.events order by id desc for update limit 500")
@@ -178,24 +179,21 @@ def test_a_deadlock_is_survived(drain):
 
 def test_an_idle_timeout_of_the_role_does_not_end_slow_deliveries(relay, db, http):
     """The relay sets its own; behind a pooler it cannot, loses the claim, and still settles what was acked."""
-    orders = Orders(db)
+    shop, target = Shop(db), HttpTarget(http)
     db.query(f"alter database {db.name} set idle_in_transaction_session_timeout = '300ms'")
+    http.respond = lambda request: Reply(200, delay_s=0.8)
     for top, lost in (("", False), ("prepared: off", True)):
-        http.reset()
-        http.respond = lambda request: Reply(200, delay_s=0.8)
-        orders.add(40, 20)
-        config = orders.config(f'{{ type: http, url: "{http.url}" }}', top=top, poll="{ min: 1s, max: 1s }")
-        one = relay(config, until_empty=True)
+        shop.add(40, 20)
+        one = relay(shop.config(target.sink(), top=top, poll="{ min: 1s, max: 1s }"), until_empty=True)
         assert one.wait() == 0
         assert bool(one.logged("claim.lost")) == lost
-        assert len(http.requests) == len({request.headers["webhook-id"] for request in http.requests}) == 40
-    assert orders.left() == 0 and orders.attempts() == 0
+    shop.check(target.receipts())
 
 
 def test_a_full_lock_table_is_survived(relay, tmp_path):
     """Twenty slots are left when the relay wants 128."""
     with private_cluster(relay, tmp_path, max_connections="20", max_locks_per_transaction="64") as drain:
-        hog = drain.orders.db.connect()
+        hog = drain.db.connect()
         with hog.cursor() as cursor:
             with pytest.raises(psycopg2.OperationalError, match="out of shared memory"):
                 cursor.execute("select pg_advisory_lock(9, n) from generate_series(1, 100000) as n")
@@ -210,7 +208,7 @@ def test_a_full_lock_table_is_survived(relay, tmp_path):
 
 def test_a_server_that_turns_read_only_is_waited_for(relay, tmp_path):
     with private_cluster(relay, tmp_path) as drain:
-        db = drain.orders.db
+        db = drain.db
         drain.add(5000)
         drain.run()
         drain.wait_for(500)
@@ -240,7 +238,7 @@ class Standby(servers.Postgres):
 
 def test_a_standby_is_waited_for_until_it_is_promoted(relay, tmp_path):
     with private_cluster(relay, tmp_path) as drain:
-        db = drain.orders.db
+        db = drain.db
         drain.add(500)
         with Standby(db.server) as standby:
             drain.run(database=standby.dsn(db.name))
@@ -250,7 +248,7 @@ def test_a_standby_is_waited_for_until_it_is_promoted(relay, tmp_path):
             wait_until(lambda: standby.query("select count(*) from public.events", dbname=db.name) == [(500,)])
             db.server.stop("fast")
             standby.query("select pg_promote()")
-            drain.orders.db = servers.Database(standby, db.name)
+            drain.shop.db = servers.Database(standby, db.name)
             drain.finish()
 
 
@@ -264,20 +262,20 @@ def relay_role(db):
 
 @pytest.fixture
 def role(drain):
-    name, dsn = relay_role(drain.orders.db)
+    name, dsn = relay_role(drain.db)
     yield name, dsn
-    drain.orders.db.query(f"drop role {name}")
+    drain.db.query(f"drop role {name}")
 
 
 def test_a_privilege_that_goes_and_comes_back_costs_nothing(drain, role):
     drain.add(20000)
     drain.run(database=role[1])
     drain.wait_for(500)
-    drain.orders.db.query("revoke delete on public.events from outbox_relay")
+    drain.db.query("revoke delete on public.events from outbox_relay")
     drain.wait_for_log("SQLSTATE 42501")
     wait_until(drain.stands_still, 20, "the relay to stop delivering what it cannot settle")
     assert drain.arrived() < 20000
-    drain.orders.db.query("grant delete on public.events to outbox_relay")
+    drain.db.query("grant delete on public.events to outbox_relay")
     drain.finish()
     assert not drain.logged("SQLSTATE 26000"), "it blames a pooler for statements that it failed to prepare"
 
@@ -286,32 +284,32 @@ def test_a_table_that_is_renamed_away_and_back_is_waited_for(drain):
     drain.add(4000)
     drain.run()
     drain.wait_for(500)
-    drain.orders.db.query("alter table public.events rename to elsewhere")
+    drain.db.query("alter table public.events rename to elsewhere")
     drain.wait_for_log("SQLSTATE 42P01")
     time.sleep(0.5)
-    drain.orders.db.query("alter table public.elsewhere rename to events")
+    drain.db.query("alter table public.elsewhere rename to events")
     drain.finish()
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 def test_the_roles_isolation_level_does_not_matter(drain, role, isolation):
-    drain.orders.db.query(f"alter role {role[0]} set default_transaction_isolation = '{isolation}'")
+    drain.db.query(f"alter role {role[0]} set default_transaction_isolation = '{isolation}'")
     drain.add(4000)
     drain.run(relays=3, database=role[1], keys_per_claim=16, max_events_per_key=1)
     drain.finish()
 
 
 def test_a_role_that_is_read_only_by_default_is_refused_in_words(drain, role):
-    drain.orders.db.query(f"alter role {role[0]} set default_transaction_read_only = on")
+    drain.db.query(f"alter role {role[0]} set default_transaction_read_only = on")
     drain.add(10)
     drain.run(database=role[1])
     drain.wait_for_log("read-only")
-    drain.orders.db.query(f"alter role {role[0]} reset default_transaction_read_only")
+    drain.db.query(f"alter role {role[0]} reset default_transaction_read_only")
     drain.finish()
 
 
 def test_pgbouncer_in_transaction_mode_carries_many_relays(drain, pg):
-    db = drain.orders.db
+    db = drain.db
     with servers.PgBouncer(pg, settings={"default_pool_size": 5}) as bouncer:
         drain.add(8000)
         drain.run(relays=4, database=bouncer.dsn(db.name))

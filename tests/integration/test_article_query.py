@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.support.history import History, Receipt
+from tests.support.history import Receipt, check
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget
 
@@ -70,15 +70,14 @@ def shop(db):
 
 
 def test_the_articles_query_fails_the_check(db, shop):
-    history = History(shop.journal, ArticleWorkers(db).run())
-    print(f"{history.duplicates} of {len(history.receipts)} deliveries were duplicates,"
-          f" {sum(problem.kind == 'order' for problem in history.problems)} first deliveries out of order")
-    assert {"order", "duplicate"} <= history.kinds()
+    verdict = check(shop.journal, ArticleWorkers(db).run(), final=shop.final())
+    print(f"{verdict.duplicates} of {len(verdict.receipts)} deliveries were duplicates,"
+          f" {sum(violation.kind == 'order' for violation in verdict.violations)} first deliveries out of order")
+    assert {"order", "duplicate"} <= verdict.kinds()
 
 
 def test_a_relay_passes_it_on_the_same_events(shop, relay, tmp_path):
-    target = FileTarget(tmp_path)
+    target = FileTarget(tmp_path / "events.jsonl")
     relays = [relay(shop.config(target.sink(), **target.queue), until_empty=True) for _ in range(4)]
     assert [one.wait() for one in relays] == [0] * 4
-    assert shop.left() == 0
-    History(shop.journal, target.receipts()).check()
+    shop.check(target.receipts())

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from tests.support.orders import Orders
 from tests.support.relay import binary
 from tests.support.servers import Reply, wait_until
+from tests.support.shop import Shop
 
 MEGABYTE = 1 << 20
 BACKLOG = 1000000 if os.environ.get("PGCOURIER_DEEP") == "1" else 100000
@@ -24,23 +24,23 @@ and database = (select oid from pg_database where datname = current_database())"
 
 
 @pytest.fixture
-def orders(db):
-    return Orders(db)
+def shop(db):
+    return Shop(db)
 
 
-def slow_relay(relay, orders, http, delay_s, **queue):
+def slow_relay(relay, shop, http, delay_s, **queue):
     http.respond = lambda request: Reply(200, delay_s=delay_s)
-    return relay(orders.config(f'{{ type: http, url: "{http.url}", max_in_flight: 1000 }}', **queue))
+    return relay(shop.config(f'type: http, url: "{http.url}", max_in_flight: 1000', **queue))
 
 
-def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, orders, http):
+def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, shop, http):
     """The view reads a session's state and its snapshot one after the other, so a statement may begin in between. Only
     what is seen twice in the same idle time counts."""
-    orders.add(200, 50)
-    slow_relay(relay, orders, http, 0.1)
+    shop.add(200, 50)
+    slow_relay(relay, shop, http, 0.1)
     idle_times, suspects, held = set(), set(), set()
-    while orders.left() > 0:
-        for pid, since, xid, xmin in orders.db.query(IDLE):
+    while shop.left() > 0:
+        for pid, since, xid, xmin in shop.db.query(IDLE):
             idle_times.add((pid, since))
             if xid or xmin:
                 (held if (pid, since) in suspects else suspects).add((pid, since))
@@ -48,13 +48,13 @@ def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, orders, http):
     assert not held
 
 
-def test_vacuum_removes_what_dies_during_a_delivery(relay, orders, http):
-    orders.db.query("create table public.other as select n from generate_series(1, 1000) as n")
-    orders.add(20, 20)
-    slow_relay(relay, orders, http, 4, poll="{ min: 1s, max: 1s }")
+def test_vacuum_removes_what_dies_during_a_delivery(relay, shop, http):
+    shop.db.query("create table public.other as select n from generate_series(1, 1000) as n")
+    shop.add(20, 20)
+    slow_relay(relay, shop, http, 4, poll="{ min: 1s, max: 1s }")
     wait_until(lambda: http.in_flight == 20)
-    orders.db.query("delete from public.other")
-    notices = vacuum(orders.db)
+    shop.db.query("delete from public.other")
+    notices = vacuum(shop.db)
     assert "tuples: 1000 removed" in notices and http.in_flight == 20
 
 
@@ -85,50 +85,50 @@ def set_plan(db, plan):
         db.query(PLANS[plan].format(db=db.name, parallel=parallel))
 
 
-def count_locks(relay, orders, http, keys, **queue):
+def count_locks(relay, shop, http, keys, **queue):
     """With all deliveries in flight, one for each key, the locks held."""
-    slow_relay(relay, orders, http, 3600, poll="{ min: 20ms, max: 20ms }", **queue)
+    slow_relay(relay, shop, http, 3600, poll="{ min: 20ms, max: 20ms }", **queue)
     wait_until(lambda: http.in_flight == keys, 10, f"{keys} deliveries in flight")
     time.sleep(0.2)  # some more claims, which must not add any
     assert http.in_flight == keys
-    return orders.db.value(LOCKED)
+    return shop.db.value(LOCKED)
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_a_claim_locks_what_it_returns_under_every_plan(relay, orders, http, plan):
-    orders.add(2000, 100)
-    orders.db.query("analyze public.events")
-    set_plan(orders.db, plan)
-    assert count_locks(relay, orders, http, 100) == 100
+def test_a_claim_locks_what_it_returns_under_every_plan(relay, shop, http, plan):
+    shop.add(2000, 100)
+    shop.db.query("analyze public.events")
+    set_plan(shop.db, plan)
+    assert count_locks(relay, shop, http, 100) == 100
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_a_claim_that_may_not_take_all_keys_locks_as_many_as_it_returns(relay, orders, http, plan):
-    orders.add(2000, 500)
-    set_plan(orders.db, plan)
-    slow_relay(relay, orders, http, 3600, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
+def test_a_claim_that_may_not_take_all_keys_locks_as_many_as_it_returns(relay, shop, http, plan):
+    shop.add(2000, 500)
+    set_plan(shop.db, plan)
+    slow_relay(relay, shop, http, 3600, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
     wait_until(lambda: http.in_flight >= 8)
-    wait_until(lambda: orders.db.value(LOCKED) == http.in_flight)
+    wait_until(lambda: shop.db.value(LOCKED) == http.in_flight)
 
 
 @pytest.mark.parametrize("analyze", [True, False])
-def test_a_table_of_ten_rows(relay, orders, http, analyze):
-    orders.add(10, 10)
+def test_a_table_of_ten_rows(relay, shop, http, analyze):
+    shop.add(10, 10)
     if analyze:
-        orders.db.query("analyze public.events")
-    assert count_locks(relay, orders, http, 10) == 10
+        shop.db.query("analyze public.events")
+    assert count_locks(relay, shop, http, 10) == 10
 
 
 @pytest.mark.parametrize("plan", ["as it comes", "sequential scans"])
-def test_rows_that_the_filter_leaves_out_are_not_locked(relay, orders, http, plan):
-    orders.add(2000, 100)
-    set_plan(orders.db, plan)
-    assert count_locks(relay, orders, http, 10, where="\"order_id % 10 = 3 and status = 'step'\"") == 10
+def test_rows_that_the_filter_leaves_out_are_not_locked(relay, shop, http, plan):
+    shop.add(2000, 100)
+    set_plan(shop.db, plan)
+    assert count_locks(relay, shop, http, 10, where="\"order_id % 10 = 3 and status = 'step'\"") == 10
 
 
-def test_events_without_a_key_have_a_lock_each(relay, orders, http):
-    orders.db.query("insert into public.events (status) select 'step' from generate_series(1, 40)")
-    assert count_locks(relay, orders, http, 40) == 40
+def test_events_without_a_key_have_a_lock_each(relay, shop, http):
+    shop.db.query("insert into public.events (status) select 'step' from generate_series(1, 40)")
+    assert count_locks(relay, shop, http, 40) == 40
 
 
 def test_a_backlog_is_drained_in_64_megabytes(relay, db, tmp_path):
@@ -144,7 +144,7 @@ database: "{db.dsn}"
 sinks:
   out: {{ type: discard }}
 queues:
-  orders:
+  shop:
     table: public.events
     columns: {{ id: id, key: order_id, type: status, payload: payload, created_at: created_at }}
     sink: out

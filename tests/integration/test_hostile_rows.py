@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import migrate
 from tests.support import servers
-from tests.support.orders import read_lines
+from tests.support.journal import read_lines
 from tests.support.relay import binary
 from tests.support.servers import wait_until
 

@@ -7,28 +7,33 @@ import time
 
 import pytest
 
-from tests.support.orders import Orders, check_history, deliveries_of
 from tests.support.postgres import Database
 from tests.support.relay import binary, environment
 from tests.support.servers import Reply, wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget
 
 SLOW = 0.5
 
 
 @pytest.fixture
-def orders(db):
-    return Orders(db)
+def shop(db):
+    return Shop(db)
 
 
 def to_file(path):
-    return f'{{ type: file, path: "{path}", sync: no }}'
+    return FileTarget(path).sink(sync=False)
 
 
-def slow_relay(relay, orders, http, delay_s=SLOW, **config):
+def received(*paths):
+    return [receipt for path in paths for receipt in FileTarget(path).receipts()]
+
+
+def slow_relay(relay, shop, http, delay_s=SLOW, **config):
     """A relay with 50 deliveries in flight that take `delay_s`."""
     http.respond = lambda request: Reply(200, delay_s=delay_s)
-    orders.add(100, 50)
-    one = relay(orders.config(f'{{ type: http, url: "{http.url}" }}', **config))
+    shop.add(100, 50)
+    one = relay(shop.config(f'type: http, url: "{http.url}"', **config))
     wait_until(lambda: len(http.requests) == 50, 10, "50 deliveries in flight")
     return one
 
@@ -44,123 +49,122 @@ def sessions(db):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_what_is_in_flight_end_and_settles_it(relay, orders, http, number):
-    one = slow_relay(relay, orders, http)
+def test_a_signal_lets_what_is_in_flight_end_and_settles_it(relay, shop, http, number):
+    one = slow_relay(relay, shop, http)
     started = time.monotonic()
     one.send(number)
     assert one.wait(10) == 0
     assert time.monotonic() - started < SLOW + 2
     assert len(http.requests) == 50, "nothing new was sent after the signal"
-    assert orders.left() == 50, "what was acked is settled"
-    wait_until(lambda: sessions(orders.db) == 0)
+    assert shop.left() == 50, "what was acked is settled"
+    wait_until(lambda: sessions(shop.db) == 0)
 
 
-def test_a_second_signal_ends_it_at_once_and_rolls_back(relay, orders, http):
-    one = slow_relay(relay, orders, http, delay_s=20)
+def test_a_second_signal_ends_it_at_once_and_rolls_back(relay, shop, http):
+    one = slow_relay(relay, shop, http, delay_s=20)
     started = time.monotonic()
     one.send(signal.SIGTERM)
     wait_until(lambda: one.logged("relay.stop"))
     one.send(signal.SIGTERM)
     assert one.wait(10) == 75
     assert time.monotonic() - started < 3
-    assert orders.left() == 100
-    wait_until(lambda: sessions(orders.db) == 0)
+    assert shop.left() == 100
+    wait_until(lambda: sessions(shop.db) == 0)
 
 
-def test_two_signals_in_quick_succession_are_two(relay, orders, http):
+def test_two_signals_in_quick_succession_are_two(relay, shop, http):
     for _ in range(5):
         http.reset()
-        one = slow_relay(relay, orders, http, delay_s=20)
+        one = slow_relay(relay, shop, http, delay_s=20)
         one.send(signal.SIGTERM)
         one.send(signal.SIGINT)
         assert one.wait(10) == 75
-        orders.db.query("truncate public.events")
+        shop.db.query("truncate public.events")
 
 
-def test_shutdown_timeout_cuts_off_what_takes_longer(relay, orders, http):
-    one = slow_relay(relay, orders, http, delay_s=20, top="shutdown_timeout: 500ms")
+def test_shutdown_timeout_cuts_off_what_takes_longer(relay, shop, http):
+    one = slow_relay(relay, shop, http, delay_s=20, top="shutdown_timeout: 500ms")
     started = time.monotonic()
     one.send(signal.SIGTERM)
     assert one.wait(10) == 75
     assert 0.5 <= time.monotonic() - started < 4
-    assert orders.left() == 100
+    assert shop.left() == 100
 
 
-def test_what_was_acked_is_settled_when_the_rest_is_cut_off(relay, orders, http):
+def test_what_was_acked_is_settled_when_the_rest_is_cut_off(relay, shop, http):
     """Half of the receivers answer, half hang."""
     http.respond = lambda request: Reply(200, delay_s=0.3 if int(request.headers["webhook-id"].rsplit("-", 1)[-1]) % 2 else 20)
-    orders.add(50, 50)
-    one = relay(orders.config(f'{{ type: http, url: "{http.url}" }}', top="shutdown_timeout: 1s"))
+    shop.add(50, 50)
+    one = relay(shop.config(f'type: http, url: "{http.url}"', top="shutdown_timeout: 1s"))
     wait_until(lambda: len(http.requests) == 50)
     one.send(signal.SIGTERM)
     assert one.wait(10) == 75
-    assert orders.left() == 25
+    assert shop.left() == 25
 
 
-def test_hangup_takes_up_a_new_configuration(relay, orders, tmp_path):
+def test_hangup_takes_up_a_new_configuration(relay, shop, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
-    one = relay(orders.config(to_file(first)))
-    orders.add(500, 20)
-    wait_until(lambda: orders.left() == 0)
-    one.configure(orders.config(to_file(second)))
+    one = relay(shop.config(to_file(first)))
+    shop.add(500, 20)
+    wait_until(lambda: shop.left() == 0)
+    one.configure(shop.config(to_file(second)))
     one.send(signal.SIGHUP)
     wait_until(lambda: one.logged("config.loaded"))
-    orders.add(500, 20)
-    wait_until(lambda: orders.left() == 0)
+    shop.add(500, 20)
+    wait_until(lambda: shop.left() == 0)
     assert one.stop() == 0
-    check_history(deliveries_of(first), range(1, 501))
-    check_history(deliveries_of(second), range(501, 1001))
+    shop.check(received(first, second))
+    assert FileTarget(first).count() == FileTarget(second).count() == 500
 
 
-def test_hangups_in_mid_drain_lose_and_repeat_nothing(relay, orders, tmp_path):
-    one = relay(orders.config(to_file(tmp_path / "0")))
-    orders.add(10000, 200)
+def test_hangups_in_mid_drain_lose_and_repeat_nothing(relay, shop, tmp_path):
+    one = relay(shop.config(to_file(tmp_path / "0")))
+    shop.add(10000, 200)
     for turn in range(1, 6):
-        wait_until(lambda: orders.left() < 10000 - turn * 1000, 30)
-        one.configure(orders.config(to_file(tmp_path / str(turn))))
+        wait_until(lambda: shop.left() < 10000 - turn * 1000, 30)
+        one.configure(shop.config(to_file(tmp_path / str(turn))))
         one.send(signal.SIGHUP)
         wait_until(lambda: len(one.logged("config.loaded")) == turn)
-    wait_until(lambda: orders.left() == 0, 30)
+    wait_until(lambda: shop.left() == 0, 30)
     assert one.stop() == 0
-    deliveries = [each for turn in range(6) if (tmp_path / str(turn)).exists() for each in deliveries_of(tmp_path / str(turn))]
-    check_history(deliveries, range(1, 10001))
+    shop.check(received(*(tmp_path / str(turn) for turn in range(6))))
 
 
 @pytest.mark.parametrize("broken", ["sinks: {", "nonsense: true", "", None])
-def test_hangup_with_a_wrong_configuration_keeps_the_old_one(relay, orders, tmp_path, broken):
-    one = relay(orders.config(to_file(tmp_path / "out")))
-    orders.add(100, 20)
-    wait_until(lambda: orders.left() == 0)
+def test_hangup_with_a_wrong_configuration_keeps_the_old_one(relay, shop, tmp_path, broken):
+    one = relay(shop.config(to_file(tmp_path / "out")))
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
     if broken is None:
         os.remove(one.config_path)
     else:
         one.configure(broken)
     one.send(signal.SIGHUP)
     wait_until(lambda: one.logged("config.refused"))
-    orders.add(100, 20)
-    wait_until(lambda: orders.left() == 0)
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
     assert one.stop() == 0
-    check_history(deliveries_of(tmp_path / "out"), range(1, 201))
+    shop.check(received(tmp_path / "out"))
 
 
-def test_hangup_opens_a_file_anew_that_was_moved_away(relay, orders, tmp_path):
-    one = relay(orders.config(to_file(tmp_path / "out")))
-    orders.add(100, 20)
-    wait_until(lambda: orders.left() == 0)
+def test_hangup_opens_a_file_anew_that_was_moved_away(relay, shop, tmp_path):
+    one = relay(shop.config(to_file(tmp_path / "out")))
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
     (tmp_path / "out").rename(tmp_path / "rotated")
     one.send(signal.SIGHUP)
     wait_until(lambda: (tmp_path / "out").exists())
-    orders.add(100, 20)
-    wait_until(lambda: orders.left() == 0)
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
     assert one.stop() == 0
-    check_history(deliveries_of(tmp_path / "rotated"), range(1, 101))
-    check_history(deliveries_of(tmp_path / "out"), range(101, 201))
+    shop.check(received(tmp_path / "rotated", tmp_path / "out"))
+    assert FileTarget(tmp_path / "rotated").count() == FileTarget(tmp_path / "out").count() == 100
 
 
 @pytest.mark.parametrize("stderr", ["a pipe nobody reads", "closed"])
-def test_losing_its_log_does_not_end_it(orders, tmp_path, stderr):
+def test_losing_its_log_does_not_end_it(shop, tmp_path, stderr):
     config = tmp_path / "pgcourier.yaml"
-    config.write_text(orders.config(to_file(tmp_path / "out"), top="stats_interval: 50ms"))
+    config.write_text(shop.config(to_file(tmp_path / "out"), top="stats_interval: 50ms"))
     command = [binary(), "run", "-c", str(config)]
     if stderr == "closed":
         command = ["sh", "-c", 'exec "$@" 2>&- >&- <&-', "sh", *command]
@@ -168,44 +172,44 @@ def test_losing_its_log_does_not_end_it(orders, tmp_path, stderr):
     try:
         if process.stderr:
             process.stderr.close()
-        orders.add(500, 20)
-        wait_until(lambda: orders.left() == 0)
+        shop.add(500, 20)
+        wait_until(lambda: shop.left() == 0)
         time.sleep(0.3)  # some lines of statistics
         assert process.poll() is None
         process.send_signal(signal.SIGPIPE)
-        orders.add(500, 20)
-        wait_until(lambda: orders.left() == 0)
+        shop.add(500, 20)
+        wait_until(lambda: shop.left() == 0)
         assert process.poll() is None
         process.terminate()
         assert process.wait(10) == 0
     finally:
         process.kill()
         process.wait()
-    check_history(deliveries_of(tmp_path / "out"), range(1, 1001))
+    shop.check(received(tmp_path / "out"))
 
 
-def test_until_empty_ends_when_nothing_is_left(relay, orders, tmp_path):
-    orders.add(3000, 100)
-    assert relay(orders.config(to_file(tmp_path / "out")), until_empty=True).wait() == 0
-    assert orders.left() == 0
-    assert relay(orders.config(to_file(tmp_path / "none")), until_empty=True).wait() == 0
+def test_until_empty_ends_when_nothing_is_left(relay, shop, tmp_path):
+    shop.add(3000, 100)
+    assert relay(shop.config(to_file(tmp_path / "out")), until_empty=True).wait() == 0
+    assert shop.left() == 0
+    assert relay(shop.config(to_file(tmp_path / "none")), until_empty=True).wait() == 0
 
 
 IDLE = "{ min: 30s, max: 30s }"
 
 
-def delivered_within(orders, limit_s):
+def delivered_within(shop, limit_s):
     started = time.monotonic()
-    orders.add(1, 1)
-    wait_until(lambda: orders.left() == 0, limit_s, "the event to be delivered")
+    shop.add(1, 1)
+    wait_until(lambda: shop.left() == 0, limit_s, "the event to be delivered")
     return time.monotonic() - started
 
 
-def listening_relay(relay, orders, tmp_path, poll=IDLE, **config):
-    orders.db.query("select outbox.install_notify('public.events', 'wake up')")
-    orders.add(1, 1)
-    one = relay(orders.config(to_file(tmp_path / "out"), listen='"wake up"', poll=poll, **config))
-    wait_until(lambda: orders.left() == 0)
+def listening_relay(relay, shop, tmp_path, poll=IDLE, **config):
+    shop.db.query("select outbox.install_notify('public.events', 'wake up')")
+    shop.add(1, 1)
+    one = relay(shop.config(to_file(tmp_path / "out"), listen='"wake up"', poll=poll, **config))
+    wait_until(lambda: shop.left() == 0)
     return one
 
 
@@ -215,32 +219,32 @@ def listener(db):
     return rows[0][0] if rows else None
 
 
-def test_a_notification_wakes_a_relay_that_polls_seldom(relay, orders, tmp_path):
-    listening_relay(relay, orders, tmp_path)
-    wait_until(lambda: listener(orders.db))
+def test_a_notification_wakes_a_relay_that_polls_seldom(relay, shop, tmp_path):
+    listening_relay(relay, shop, tmp_path)
+    wait_until(lambda: listener(shop.db))
     for _ in range(20):
-        assert delivered_within(orders, 1) < 1
+        assert delivered_within(shop, 1) < 1
 
 
-def test_a_lost_listener_comes_back(relay, orders, tmp_path):
-    listening_relay(relay, orders, tmp_path)
-    pid = wait_until(lambda: listener(orders.db))
-    orders.db.query("select pg_terminate_backend(%s)", (pid,))
-    wait_until(lambda: listener(orders.db) not in (None, pid), 10, "the listener to come back")
-    assert delivered_within(orders, 1) < 1
+def test_a_lost_listener_comes_back(relay, shop, tmp_path):
+    listening_relay(relay, shop, tmp_path)
+    pid = wait_until(lambda: listener(shop.db))
+    shop.db.query("select pg_terminate_backend(%s)", (pid,))
+    wait_until(lambda: listener(shop.db) not in (None, pid), 10, "the listener to come back")
+    assert delivered_within(shop, 1) < 1
 
 
-def test_what_came_while_the_listener_was_away_is_found_when_it_is_back(relay, orders, tmp_path):
-    listening_relay(relay, orders, tmp_path)
-    pid = wait_until(lambda: listener(orders.db))
-    orders.db.psql(f"select pg_terminate_backend({pid}); insert into public.events (order_id, status) values (1, 'step')")
-    wait_until(lambda: orders.left() == 0, 10)
+def test_what_came_while_the_listener_was_away_is_found_when_it_is_back(relay, shop, tmp_path):
+    listening_relay(relay, shop, tmp_path)
+    pid = wait_until(lambda: listener(shop.db))
+    shop.db.psql(f"select pg_terminate_backend({pid}); insert into public.events (order_id, status) values (1, 'step')")
+    wait_until(lambda: shop.left() == 0, 10)
 
 
-def test_without_a_listener_polling_goes_on(relay, orders, tmp_path):
-    one = listening_relay(relay, orders, tmp_path, poll="{ min: 2ms, max: 100ms }",
+def test_without_a_listener_polling_goes_on(relay, shop, tmp_path):
+    one = listening_relay(relay, shop, tmp_path, poll="{ min: 2ms, max: 100ms }",
                           top='listen_database: "host=127.0.0.1 port=1 dbname=nowhere"')
-    assert delivered_within(orders, 5) < 2
+    assert delivered_within(shop, 5) < 2
     assert one.logged("database.unreachable.*listen")
     assert len(one.logged("database.unreachable")) == 1, "said once"
     assert one.stop() == 0

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from tests.support.history import History
 from tests.support.process import wait_until
 from tests.support.servers import Reply
 from tests.support.shop import Shop
@@ -22,14 +21,14 @@ def test_a_claim_keeps_its_locks_until_what_was_settled_ahead_of_its_end_is_comm
     http.rule(lambda request: request.headers["event-id"] == str(events[2].id), Reply(200, delay_s=1.0), times=1)
     blocker = db.connect(autocommit=False)
     blocker.cursor().execute("select from public.events where id = %s for update", (events[0].id,))
-    relays = [relay(shop.config(target.sink())) for _ in range(2)]
+    relays = [relay(shop.config(target.sink(relay=name))) for name in "ab"]
     wait_until(lambda: db.value(BLOCKED), 20, "the early settlement to wait for the row")
     wait_until(lambda: len(http.requests) == 3 and http.in_flight == 0, 20, "all three events to be delivered")
     time.sleep(0.3)  # for whoever takes the key now; nobody may
     blocker.rollback()
     wait_until(lambda: shop.left() == 0, 20, "the table to be empty")
     assert [one.stop() for one in relays] == [0, 0]
-    History(shop.journal, target.receipts()).check()
+    shop.check(target.receipts())
     blocker.close()
 
 

@@ -1,159 +1,319 @@
-"""The history check: do the receipts of a sink fit the events that were committed and the faults that were injected?
+"""The history check: did the relays keep their promises, judged by everyone but the relays?
 
-    history = History(events, receipts, faults=[Fault("SIGKILL", receipts=812, in_flight=64)])
-    history.check()            # raises HistoryError with the offending keys' histories
-    history.duplicates         # how many receipts were extra, and duplicates_by_fault: after which fault they came
+    verdict = check(producers="producers.jsonl", sinks=["sink-1.jsonl"], faults="faults.jsonl", final=shop.final(), seed=7)
+    verdict.ok, verdict.kinds(), verdict.violations, verdict.counts, verdict.duplicates_by_fault
+    verdict.require()          # raises HistoryError with the report: each kind, the smallest offending histories, the seed
 
-It knows nothing of relays or sinks; what it demands is the contract of DESIGN.md:
+A journal is the path of a file of JSON lines (tests/support/journal.py writes them), or an iterable of such paths, dicts
+or records. The fields are those of the records below; only `id` and `key` must be there, and what a journal does not tell
+is not judged.
 
-    lost        G1  committed and neither received nor dead
-    phantom         received, but never committed, or under another key
-    order       G2  received for the first time while a smaller id of its key was not received yet
-    duplicate   G3  received again although no fault had happened
-                G4  received again more often than the faults so far had events in flight
-"""
+    producers   Event: one line for each row inserted. commit is yes, no (rolled back) or unknown (the reply of COMMIT
+                did not come); a later line for the same id replaces the earlier. doomed: no sink can take this one.
+    sinks       Receipt: one line for each request, in the order of receipt, which need only be right within each key.
+                Journals that have `at` are merged by it. at, end: time.monotonic() of the request and of its answer.
+        answer  ack     took it and said so             refuse  did not take it: the event's fault, to be tried again
+                silent  took it, told nobody            reject  did not take it and never will
+                late    took it, may have been told     away    did not take it, and not for the event's sake
+    faults      Fault: one line for each, written before it is injected. in_flight is how many events had no known
+                outcome at most; 0: nothing became uncertain. Narrow it down: ids (which events), relay (whose), at,
+                receipts (the sink had at least so many), until (nothing it left behind can arrive later than that).
+                What somebody did by hand is a fault, too: revived and dropped are ids of dead letters.
+    final       Final: what the database held in the end; shop.py reads it.
 
-from collections import defaultdict, namedtuple
-from dataclasses import dataclass
+ordered=False leaves out what holds for keys only. attempts: failures before an event is given up. drained=False: the
+relays were stopped with work left, so nothing is called stuck. What the kinds of violations mean is in verdict.py.
 
-Event = namedtuple("Event", "id key")  # key None: no order with any other event
-Receipt = namedtuple("Receipt", "id key")
+Time is linear in events and receipts; a million of each take some ten seconds."""
+
+import os
+from collections import Counter, defaultdict, deque, namedtuple
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from tests.support.journal import read_lines
+from tests.support.verdict import Verdict, Violation, lane
+
+Event = namedtuple("Event", "id key commit hash doomed", defaults=["yes", None, False])
+Receipt = namedtuple("Receipt", "id key answer relay attempt hash at end", defaults=["ack", None, None, None, None, None])
+Parked = namedtuple("Parked", "id key closed")  # id: the event that the key waits for; closed: until somebody opens it
+Extra = namedtuple("Extra", "id text options number")  # a delivery that one of the faults `options` must explain
+
+TAKEN = frozenset(["ack", "late", "silent"])
+
+
+class Fault(namedtuple("Fault", "what in_flight relay ids receipts at until revived dropped",
+                       defaults=[0, None, None, 0, None, None, (), ()])):
+    def has_begun(self, number, receipt):
+        """May be the reason of that receipt, the number'th."""
+        return self.receipts <= number and (self.at is None or receipt.at is None or self.at <= receipt.at)
+
+    def may_be_of(self, *relays):
+        """One of them is the fault's relay, or nobody knows."""
+        return self.relay is None or any(relay in (None, self.relay) for relay in relays)
+
+    def may_touch(self, receipt):
+        """May have made that receipt's outcome uncertain."""
+        return self.in_flight > 0 and not (self.until is not None and receipt.at is not None and receipt.at > self.until)
 
 
 @dataclass
-class Fault:
-    """One fault whose deliveries may or may not have arrived. `receipts`: the sink had at least so many when it
-    happened; 0 when nobody can tell, as with the partitions of a topic."""
+class Final:
+    """Ids, but for parked. archived None: nothing is archived."""
 
-    what: str
-    receipts: int
-    in_flight: int
-
-
-Problem = namedtuple("Problem", "kind key text")
-
-HISTORIES_SHOWN = 3
-LINES_SHOWN = 40
+    left: list = field(default_factory=list)
+    dead: list = field(default_factory=list)
+    archived: list = None
+    parked: list = field(default_factory=list)
 
 
-class HistoryError(AssertionError):
-    """The text names every kind of problem and shows the histories of the first offending keys."""
+def check(producers, sinks, faults=(), final=None, *, ordered=True, attempts=1, drained=True, seed=None):
+    """The Verdict on one run."""
+    receipts = list(_records(sinks, Receipt))
+    if all(receipt.at is not None for receipt in receipts):
+        receipts.sort(key=attrgetter("at"))
+    events = {event.id: event for event in _records(producers, Event)}
+    judge = _Judge(Verdict(events, receipts, list(_records(faults, Fault)), seed), final or Final())
+    judge.walk(ordered)
+    judge.close(attempts, drained)
+    judge.match_faults()
+    return judge.verdict
 
 
-class _Key:
-    """What of one key was committed, and how far its receipts have come."""
-
-    def __init__(self):
-        self.ids = []
-        self.at = 0  # of ids: everything before was received or need not be
-
-    def waits_for(self, done):
-        """The smallest id that is not in `done`, None when there is none."""
-        while self.at < len(self.ids) and self.ids[self.at] in done:
-            self.at += 1
-        return self.ids[self.at] if self.at < len(self.ids) else None
+def _records(source, kind):
+    if isinstance(source, (str, os.PathLike)):
+        source = read_lines(source)
+    for item in source:
+        if isinstance(item, (str, os.PathLike)):
+            yield from _records(item, kind)
+        else:
+            yield kind(**item) if isinstance(item, dict) else kind(*item)
 
 
-class History:
-    """events: (id, key) as committed; receipts: (id, key) in the order in which the sink got them, which need only be
-    right within each key; faults: in order; dead: ids of dead letters, for which later events of the key do not wait."""
+class _Matching:
+    """Gives each extra delivery a fault that explains it, moving earlier ones aside where that makes room: a bad choice
+    must not look like a breach. Each fault explains as many as it had events in flight."""
 
-    def __init__(self, events, receipts, faults=(), dead=()):
-        self.keys = {event_id: key for event_id, key in events}
-        self.receipts = [Receipt(*receipt) for receipt in receipts]
-        self.faults = list(faults)
-        self.dead = set(dead)
-        self.duplicates = 0
-        self.duplicates_by_fault = [0] * len(self.faults)
-        self.problems = []
-        self._walk(self._by_key())
+    def __init__(self, faults):
+        self.room = [fault.in_flight for fault in faults]
+        self.explained = [set() for _ in faults]
+        self.full = set()  # faults from which a search found no room; there will never be any
 
-    def _by_key(self):
-        lanes = defaultdict(_Key)
-        for event_id in sorted(self.keys):
-            lanes[self.keys[event_id]].ids.append(event_id)
+    def explain(self, extra):
+        reached, queue = {}, deque()
+
+        def reach(who, origin):
+            for option in who.options:
+                if option not in reached and option not in self.full:
+                    reached[option] = (who, origin)
+                    queue.append(option)
+
+        reach(extra, None)
+        while queue:
+            fault = queue.popleft()
+            if len(self.explained[fault]) < self.room[fault]:
+                self._move(reached, fault)
+                return True
+            for who in self.explained[fault]:
+                reach(who, fault)
+        self.full.update(reached)
+        return False
+
+    def _move(self, reached, fault):
+        while fault is not None:
+            who, origin = reached[fault]
+            self.explained[fault].add(who)
+            if origin is not None:
+                self.explained[origin].remove(who)
+            fault = origin
+
+
+class _Judge:
+    def __init__(self, verdict, final):
+        self.verdict, self.final = verdict, final
+        self.receipts, self.faults = verdict.receipts, verdict.faults
+        self.left, self.dead, self.archived = set(final.left), Counter(final.dead), Counter(final.archived or ())
+        self.revived = {event_id for fault in self.faults for event_id in fault.revived}
+        self.dropped = {event_id for fault in self.faults for event_id in fault.dropped}
+        self.uncertain = any(fault.in_flight for fault in self.faults)
+        # What has an unknown outcome was committed if it is anywhere.
+        seen = {receipt.id for receipt in self.receipts}.union(self.left, self.dead, self.archived)
+        self.events = {event.id: event for event in verdict.events.values()
+                       if event.commit == "yes" or event.commit == "unknown" and event.id in seen}
+        self.last = {}  # id -> number of its last receipt so far
+        self.taken, self.acked = set(), set()
+        self.failures = defaultdict(list)  # id -> answers other than ack
+        self.extras = []
+
+    def violate(self, kind, event_id, text, key=None):
+        event = self.verdict.events.get(event_id)
+        self.verdict.violations.append(Violation(kind, event.key if event else key, event_id, f"event {event_id} {text}"))
+
+    # --- the receipts, one by one ---
+
+    def walk(self, ordered):
+        lanes = self._lanes() if ordered else {}
+        last_of_dead = {receipt.id: number for number, receipt in enumerate(self.receipts) if receipt.id in self.dead}
+        requests = defaultdict(list)
+        for number, receipt in enumerate(self.receipts):
+            event = self.events.get(receipt.id)
+            if event is None:
+                what = "rolled back" if receipt.id in self.verdict.events else "never inserted"
+                self.violate("phantom", receipt.id, f"was delivered (receipt {number}) and {what}", receipt.key)
+                continue
+            self._check_content(event, receipt)
+            if event.id in self.last:
+                self._explain_again(receipt, number)
+            if ordered and event.key is not None:
+                if event.id not in self.taken and receipt.answer in TAKEN:
+                    self._check_order(event, number, lanes[event.key], last_of_dead)
+                if receipt.relay is not None and receipt.end is not None:
+                    self._check_exclusion(receipt, requests[event.key])
+            if receipt.attempt is not None:
+                self._check_attempt(receipt, number)
+            self._note(receipt, number)
+
+    def _lanes(self):
+        """The ids of each key, the smallest last."""
+        lanes = defaultdict(list)
+        for event_id in sorted(self.events, reverse=True):
+            lanes[self.events[event_id].key].append(event_id)
         return lanes
 
-    def _problem(self, kind, key, text):
-        self.problems.append(Problem(kind, key, text))
+    def _note(self, receipt, number):
+        self.last[receipt.id] = number
+        if receipt.answer in TAKEN:
+            self.taken.add(receipt.id)
+            if receipt.answer != "silent":
+                self.acked.add(receipt.id)
+        if receipt.answer != "ack":
+            self.failures[receipt.id].append(receipt.answer)
 
-    def _walk(self, lanes):
-        received, done = set(), set(self.dead)
-        past = 0  # faults that have happened
-        for number, (event_id, key) in enumerate(self.receipts):
-            while past < len(self.faults) and self.faults[past].receipts <= number:
-                past += 1
-            if event_id not in self.keys:
-                self._problem("phantom", key, f"event {event_id} was received and never committed")
-            elif self.keys[event_id] != key:
-                self._problem("phantom", self.keys[event_id],
-                              f"event {event_id} of key {self.keys[event_id]!r} was received under key {key!r}")
-            elif event_id in received:
-                self._count_duplicate(event_id, key, past)
-            else:
-                self._check_order(event_id, key, lanes[key], done)
-                received.add(event_id)
-                done.add(event_id)
-        for event_id in sorted(self.keys.keys() - done):
-            self._problem("lost", self.keys[event_id], f"event {event_id} was committed and never received")
+    def _check_content(self, event, receipt):
+        if receipt.key != event.key:
+            self.violate("key", event.id, f"of key {event.key!r} was delivered under key {receipt.key!r}")
+        if receipt.hash != event.hash and receipt.hash is not None and event.hash is not None:
+            self.violate("bytes", event.id, f"has payload {event.hash} and was delivered with {receipt.hash}")
 
-    def _count_duplicate(self, event_id, key, past):
-        self.duplicates += 1
-        if past > 0:
-            self.duplicates_by_fault[past - 1] += 1
-        allowed = sum(fault.in_flight for fault in self.faults[:past])
-        if past == 0:
-            self._problem("duplicate", key, f"event {event_id} was received again, and nothing had gone wrong")
-        elif self.duplicates > allowed:
-            self._problem("duplicate", key, f"event {event_id} is extra delivery number {self.duplicates};"
-                                            f" the faults so far had at most {allowed} events in flight")
+    def _explain_again(self, receipt, number):
+        """After a failure a relay tries again; after an acknowledgement only a fault explains it."""
+        before = self.receipts[self.last[receipt.id]]
+        if before.answer == "ack" and receipt.id not in self.revived:
+            text = f"was acknowledged (receipt {self.last[receipt.id]}) and came again (receipt {number})"
+            self._needs_fault(text, before, lambda fault: fault.has_begun(number, receipt)
+                              and fault.may_be_of(before.relay, receipt.relay))
 
-    def _check_order(self, event_id, key, lane, done):
-        if key is None or event_id in self.dead:
+    def _needs_fault(self, text, before, fits):
+        options = [index for index, fault in enumerate(self.faults)
+                   if fault.may_touch(before) and (fault.ids is None or before.id in fault.ids) and fits(fault)]
+        self.extras.append(Extra(before.id, text, tuple(options), len(self.extras)))
+
+    def _check_order(self, event, number, lane_ids, last_of_dead):
+        """Takes off the lane what nothing has to wait for any more."""
+        if event.id in self.dead or event.id in self.revived or event.id in self.dropped:
             return
-        first = lane.waits_for(done)
-        if first != event_id:
-            self._problem("order", key, f"event {event_id} was received first while {first} was still to come")
+        while lane_ids[-1] != event.id and self._is_settled(lane_ids[-1], number, last_of_dead):
+            lane_ids.pop()
+        if lane_ids[-1] != event.id:
+            self.violate("order", event.id, f"was taken (receipt {number}) while {lane_ids[-1]} was still to come")
 
-    def kinds(self):
-        return {problem.kind for problem in self.problems}
+    def _is_settled(self, event_id, number, last_of_dead):
+        """Acknowledged or given up. A dead letter was given up after its last receipt, unless a fault sent that one."""
+        if event_id in self.dead and event_id not in self.revived:
+            return self.uncertain or last_of_dead.get(event_id, -1) < number
+        return event_id in self.acked or event_id in self.revived or event_id in self.dropped
 
-    def key_history(self, key):
-        """The key's committed ids and its receipts with the faults between them, as text."""
-        committed = [event_id for event_id in sorted(self.keys) if self.keys[event_id] == key]
-        lines = [f"key {key!r}", f"  committed: {_shorten(committed)}"]
-        dead = [event_id for event_id in committed if event_id in self.dead]
-        if dead:
-            lines.append(f"  dead: {_shorten(dead)}")
-        seen, faults = set(), list(self.faults)
-        for number, (event_id, under) in enumerate(self.receipts):
-            if under != key and self.keys.get(event_id, under) != key:
-                continue
-            while faults and faults[0].receipts <= number:
-                lines.append(f"  -------  {faults.pop(0).what}")
-            marks = ["again"] if event_id in seen else []
-            marks += [f"under key {under!r}"] if under != key else []
-            lines.append(f"  receipt {number}: event {event_id} {' '.join(marks)}".rstrip())
-            seen.add(event_id)
-        return "\n".join(lines[:LINES_SHOWN] + (["  ..."] if len(lines) > LINES_SHOWN else []))
+    def _check_exclusion(self, receipt, requests):
+        """requests: those of this key that may still be open. Nobody knows how long one without an answer was."""
+        requests[:] = [other for other in requests if other.end > receipt.at]
+        for other in requests:
+            if other.relay != receipt.relay and not self._had_lost_its_claim(other, receipt):
+                self.violate("exclusion", receipt.id, f"came from {receipt.relay} while event {other.id} of its key was in"
+                                                      f" delivery by {other.relay}")
+        if receipt.answer not in ("silent", "late"):
+            requests.append(receipt)
 
-    def report(self):
-        """One line a kind, then the histories of the first offending keys."""
-        lines = []
-        for kind in sorted(self.kinds()):
-            texts = [problem.text for problem in self.problems if problem.kind == kind]
-            lines.append(f"{kind}: {len(texts)}, first: {texts[0]}")
-        keys = list(dict.fromkeys(problem.key for problem in self.problems))
-        lines += [self.key_history(key) for key in keys[:HISTORIES_SHOWN]]
-        if len(keys) > HISTORIES_SHOWN:
-            lines.append(f"and {len(keys) - HISTORIES_SHOWN} more keys")
-        return "\n".join(lines)
+    def _had_lost_its_claim(self, *pair):
+        """One of the two, and it had not noticed yet."""
+        return any(fault.may_touch(each) and fault.relay in (None, each.relay) and (fault.at is None or fault.at <= pair[1].at)
+                   for fault in self.faults for each in pair)
 
-    def check(self):
-        if self.problems:
-            raise HistoryError(self.report())
-        return self
+    def _check_attempt(self, receipt, number):
+        """What is surely the event's fault counts. A relay that dies may take the count of an attempt with it, and a
+        fault may make attempts fail that no sink saw."""
+        failures = self.failures.get(receipt.id, ())
+        least, most = 1 + failures.count("refuse"), 1 + len(failures)
+        if least <= receipt.attempt <= most or receipt.id in self.revived:
+            return
+        begun = [fault for fault in self.faults if fault.has_begun(number, receipt)]
+        if receipt.attempt < least - sum(fault.in_flight > 0 for fault in begun) or receipt.attempt > most and not begun:
+            self.violate("attempt", receipt.id, f"came as attempt {receipt.attempt} after {len(failures)} failures")
 
+    # --- the end ---
 
-def _shorten(ids, most=30):
-    return " ".join(str(each) for each in ids[:most]) + (f" ... ({len(ids)})" if len(ids) > most else "")
+    def close(self, attempts, drained):
+        for event_id in self.events:
+            self._check_place(event_id)
+        for event_id in self.left.union(self.dead, self.archived) - self.events.keys():
+            self.violate("phantom", event_id, "is in the database and was never committed")
+        self._check_waiting(attempts, drained)
+        for event_id in self.dead.keys() & self.events.keys():
+            self._check_cause(event_id, "dead", attempts)
+        self._count()
+
+    def _check_place(self, event_id):
+        """Each event is in exactly one place."""
+        left, dead, archived = event_id in self.left, self.dead[event_id], self.archived[event_id]
+        if left + dead + archived > 1:
+            self.violate("account", event_id, f"is {left:d} times in the table, {dead} dead letters and {archived} times archived")
+        if left or dead:
+            before = self.receipts[self.last[event_id]] if event_id in self.last else None
+            if before and before.answer == "ack" and event_id not in self.revived:
+                place = "still in the table" if left else "a dead letter"
+                self._needs_fault(f"was acknowledged (receipt {self.last[event_id]}) and is {place}", before,
+                                  lambda fault: fault.may_be_of(before.relay))
+        elif event_id not in self.acked and event_id not in self.dropped:
+            told = "taken, not acknowledged" if event_id in self.taken else "never taken"
+            self.violate("lost", event_id, f"was {told}, and is {'in the archive' if archived else 'gone'}")
+        elif not archived and self.final.archived is not None and event_id not in self.dropped:
+            self.violate("account", event_id, "was delivered and is not in the archive")
+
+    def _check_waiting(self, attempts, drained):
+        heads = {}
+        for event_id in sorted(self.left & self.events.keys()):
+            heads.setdefault(lane(self.events[event_id].key, event_id), event_id)
+        for row in self.final.parked:
+            if heads.get(lane(row.key, row.id)) != row.id:
+                self.violate("account", row.id, "is what its key waits for, and not the first of it in the table", row.key)
+            self._check_cause(row.id, "parked", attempts if row.closed else 1)
+        closed = {lane(row.key, row.id) for row in self.final.parked if row.closed}
+        for name, event_id in heads.items():
+            if drained and name not in closed:
+                self.violate("stuck", event_id, "is still in the table, and its key is not closed")
+
+    def _check_cause(self, event_id, state, attempts):
+        failures = self.failures.get(event_id, ())
+        event = self.verdict.events.get(event_id)
+        needed = 1 if self.faults else attempts  # a fault makes attempts fail that no sink saw
+        if len(failures) < needed and "reject" not in failures and not (event and event.doomed) and event_id not in self.revived:
+            self.violate("cause", event_id, f"is {state} after {len(failures)} failures, and takes {needed}")
+
+    def _count(self):
+        kept = self.left.union(self.dead, self.dropped)
+        self.verdict.counts = {
+            "produced": len(self.events), "delivered": len(self.acked - kept), "dead": len(self.dead.keys() & self.events.keys()),
+            "left": len(self.left & self.events.keys()), "dropped": len(self.dropped - self.left - self.dead.keys())}
+        takes = sum(receipt.answer in TAKEN for receipt in self.receipts if receipt.id in self.events)
+        self.verdict.duplicates = takes - len(self.taken)
+
+    def match_faults(self):
+        """G3 and G4, once all is known. One event is in flight once at one fault."""
+        matching, extras_of, faults_of = _Matching(self.faults), Counter(), defaultdict(set)
+        for extra in self.extras:
+            extras_of[extra.id] += 1
+            faults_of[extra.id].update(extra.options)
+            if not extra.options:
+                self.violate("duplicate", extra.id, f"{extra.text}, and no fault explains it")
+            elif extras_of[extra.id] > len(faults_of[extra.id]) or not matching.explain(extra):
+                self.violate("bound", extra.id, f"{extra.text}, and the faults had no more events in flight")
+        self.verdict.duplicates_by_fault = [len(extras) for extras in matching.explained]

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from tests.support.journal import digest
 from tests.support.process import free_port
 
 # What a reply does to its connection.
@@ -59,12 +60,16 @@ class Request:
     headers: dict  # lower-case name -> value
     body: bytes
     received_at: float  # time.monotonic()
+    reply: Reply = None
+    answered_at: float = None  # None: nobody was there, or will be, to hear the reply
+    hash: str = None  # journal.digest of the body; None when there is none
 
     def json(self):
         return json.loads(self.body)
 
 
-OK = Reply().encode()
+OK_REPLY = Reply()
+OK = OK_REPLY.encode()
 
 
 class _Connection(asyncio.Protocol):
@@ -116,15 +121,17 @@ class _Connection(asyncio.Protocol):
         del self.buffer[:end + 4 + length]
         return method, target, headers, body
 
-    def send(self, reply):
+    def send(self, request):
+        reply = request.reply
         self.busy = False
-        if self.transport.is_closing():
+        if self.transport.is_closing() or reply.action == DROP:
+            self.transport.close()
             return
+        request.answered_at = time.monotonic()
         data = reply.encode()
         if reply.action == HALF:
             data = data[:max(1, len(data) // 2)]
-        if reply.action != DROP:
-            self.transport.write(data)
+        self.transport.write(data)
         if reply.action == ANSWER:
             self._advance()
         else:
@@ -213,10 +220,13 @@ class HttpReceiver:
         method, target, headers, body = parsed
         request = Request(len(self.requests), connection.number, method, target, headers, body, time.monotonic())
         reply = self._choose(request)
+        request.hash = digest(body) if body else None
         if not self.keep_bodies:
             request.body = None
+        request.reply = reply or OK_REPLY
         self.requests.append(request)
         if reply is None:
+            request.answered_at = request.received_at
             connection.transport.write(OK)
             return
         connection.busy = True
@@ -225,13 +235,13 @@ class HttpReceiver:
         if reply.action == HANG:
             return
         if reply.delay_s > 0:
-            self._loop.call_later(reply.delay_s, self._finish, connection, reply)
+            self._loop.call_later(reply.delay_s, self._finish, connection, request)
         else:
-            self._finish(connection, reply)
+            self._finish(connection, request)
 
-    def _finish(self, connection, reply):
+    def _finish(self, connection, request):
         self.in_flight -= 1
-        connection.send(reply)
+        connection.send(request)
 
     def _choose(self, request):
         for rule in self._rules:

@@ -2,38 +2,42 @@
 
     target.sink           its sink, as the inside of a YAML mapping; `options` are more settings of it
     target.queue          settings that the queue needs for it
-    target.receipts()     (id, key) of everything it got, in order of receipt within each key
+    target.receipts()     everything it got, as the history check wants it
     target.count()        how many receipts there are, cheaply; None when it cannot tell
-"""
 
+sink(relay=NAME) makes the receipts tell which relay they are from, where the destination can tell that (HTTP)."""
+
+import base64
 import json
 import os
 
 from tests.support.history import Receipt
-from tests.support.http_receiver import Reply
+from tests.support.http_receiver import CLOSE, ANSWER, Reply
+from tests.support.journal import digest
 
 
 class FileTarget:
     """One file that all relays append to."""
 
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "events.jsonl")
+    def __init__(self, path):
+        self.path = os.fspath(path)
         self.queue = {"destination": "orders"}
 
-    def sink(self, **options):
+    def sink(self, relay=None, **options):
         return _settings({"type": "file", "path": self.path, **options})
 
-    def _lines(self):
+    def _read(self):
         if not os.path.exists(self.path):
-            return []
+            return b""
         with open(self.path, "rb") as file:
-            return file.read().splitlines()
+            return file.read()
 
     def receipts(self):
-        return [Receipt(line["id"], line["key"]) for line in map(_whole, self._lines()) if line]
+        return [Receipt(line["id"], line["key"], attempt=line["attempt"], hash=digest(_payload_of(line)))
+                for line in map(_whole, self._read().splitlines()) if line]
 
     def count(self):
-        return len(self._lines())
+        return self._read().count(b"\n")
 
 
 def _whole(line):
@@ -42,6 +46,12 @@ def _whole(line):
         return json.loads(line)
     except ValueError:
         return None
+
+
+def _payload_of(line):
+    if "payload_base64" in line:
+        return base64.b64decode(line["payload_base64"])
+    return None if line["payload"] is None else line["payload"].encode()
 
 
 class RedisTarget:
@@ -54,15 +64,20 @@ class RedisTarget:
         self.client = server.client()
         self.queue = {"destination": self.stream}
 
-    def sink(self, **options):
+    def sink(self, relay=None, **options):
         return _settings({"type": "redis", "url": self.server.url, "command": "stream", **options})
 
     def receipts(self):
-        return [Receipt(int(fields[b"id"]), fields[b"key"].decode() if b"key" in fields else None)
+        return [Receipt(int(fields[b"id"]), fields[b"key"].decode() if b"key" in fields else None,
+                        hash=digest(fields.get(b"payload")))
                 for _, fields in self.client.xrange(self.stream)]
 
     def count(self):
         return self.client.xlen(self.stream)
+
+
+# Answers that are not about the event: the receiver is overloaded, out of reach or set up wrongly.
+NOT_THE_EVENTS_FAULT = {401, 403, 404, 405, 407, 408, 410, 421, 425, 426, 429, 502, 503, 504, 507, 511, 529}
 
 
 class HttpTarget:
@@ -74,19 +89,17 @@ class HttpTarget:
         self.queue = {}
         self.refused_keys = set()
         self.refusal = Reply(500)
-        self._refused = set()
-        receiver.rule(lambda request: request.headers.get("event-key") in self.refused_keys, self._refuse)
+        receiver.rule(lambda request: request.headers.get("event-key") in self.refused_keys, lambda request: self.refusal)
 
-    def _refuse(self, request):
-        self._refused.add(request.number)
-        return self.refusal
-
-    def sink(self, **options):
-        return _settings({"type": "http", "url": self.receiver.url + "/in", **options})
+    def sink(self, relay=None, **options):
+        url = f"{self.receiver.url}/in/{relay}" if relay else f"{self.receiver.url}/in"
+        return _settings({"type": "http", "url": url, **options})
 
     def receipts(self):
-        return [Receipt(int(request.headers["event-id"]), request.headers.get("event-key"))
-                for request in list(self.receiver.requests) if request.number not in self._refused]
+        """An empty body may be a payload that is not there, so it is not judged."""
+        return [Receipt(int(request.headers["event-id"]), request.headers.get("event-key"), _answer_to(request),
+                        _relay_of(request), None, request.hash, request.received_at, request.answered_at)
+                for request in list(self.receiver.requests)]
 
     def requests_of(self, key):
         """The ids that were sent under the key, refused or not."""
@@ -104,6 +117,24 @@ class HttpTarget:
         return len(self.receiver.requests)
 
 
+def _relay_of(request):
+    return request.target.removeprefix("/in/") if request.target.startswith("/in/") else None
+
+
+def _answer_to(request):
+    """What the history check calls it. A receiver that answers nothing has taken the event all the same."""
+    reply = request.reply
+    if request.answered_at is None or reply.action not in (ANSWER, CLOSE):
+        return "late" if request.answered_at is not None else "silent"
+    if reply.raw is not None:
+        return "late"
+    if 200 <= reply.status < 300:
+        return "ack"
+    if reply.status in NOT_THE_EVENTS_FAULT:
+        return "away"
+    return "reject" if 400 <= reply.status < 500 and reply.status not in (409, 423) else "refuse"
+
+
 class KafkaTarget:
     """A topic. Order of receipt is a partition's order, so a key must stay in its partition."""
 
@@ -112,7 +143,7 @@ class KafkaTarget:
         self.topic = topic
         self.queue = {"destination": topic}
 
-    def sink(self, **options):
+    def sink(self, relay=None, **options):
         return _settings({"type": "kafka", "properties": f"{{ bootstrap.servers: \"{self.broker.bootstrap}\" }}", **options})
 
     def receipts(self):
@@ -123,7 +154,8 @@ class KafkaTarget:
                 partitions.setdefault(record.key, set()).add(record.partition)
         strayed = {key: found for key, found in partitions.items() if len(found) > 1}
         assert not strayed, f"keys in several partitions: {strayed}"
-        return [Receipt(int(dict(record.headers)["id"]), record.key.decode() if record.key is not None else None)
+        return [Receipt(int(dict(record.headers)["id"]), record.key.decode() if record.key is not None else None,
+                        hash=digest(record.value))
                 for record in records]
 
     def count(self):
