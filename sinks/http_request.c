@@ -35,13 +35,29 @@ static void keep_retry_after(struct http_request *request, struct span line)
     request->retry_after[size] = '\0';
 }
 
+static bool has_shape(struct span text, const char *shape)
+{
+    size_t size = strlen(shape);
+    for (size_t i = 0; i < size; i++)
+        if (i >= text.size || (shape[i] == '9' ? text.data[i] < '0' || text.data[i] > '9' : text.data[i] != shape[i]))
+            return false;
+    return true;
+}
+
+/* libcurl 7.88 takes a line of "http/" and nonsense for status 200: an ack that nobody gave. */
+static bool is_status_line(struct span line)
+{
+    return has_shape(line, "HTTP/9.9 999") || has_shape(line, "HTTP/9 999");
+}
+
 static size_t on_header(char *bytes, size_t size, size_t count, void *data)
 {
     struct http_request *request = data;
     struct span line = {bytes, size * count};
     request->header_bytes += (int64_t)line.size;
-    if (request->header_bytes > HEADER_BYTES_MAX)
+    if (request->header_bytes > HEADER_BYTES_MAX || (request->status_due && !is_status_line(line)))
         return CURL_WRITEFUNC_ERROR;
+    request->status_due = false;
     bool blank = line.size <= 2 && (line.data[0] == '\r' || line.data[0] == '\n');
     if (!blank) {
         keep_retry_after(request, line);
@@ -50,6 +66,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *data)
     long status = 0;
     curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &status);
     request->answered = status >= 200;
+    request->status_due = status < 200;
     return line.size;
 }
 
@@ -165,6 +182,7 @@ void http_request_start(struct http_request *request, struct delivery *d, const 
 {
     request->d = d;
     request->sent = request->answered = request->capped = false;
+    request->status_due = true;
     request->body_bytes = request->header_bytes = 0;
     request->excerpt[0] = request->retry_after[0] = request->why[0] = '\0';
     struct span payload = d->event->payload;

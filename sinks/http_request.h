@@ -29,9 +29,10 @@ struct http_request {
     struct http_request *next; /* in the list of idle ones */
 
     /* What happened so far. */
-    bool sent;     /* a byte of the request may have left */
-    bool answered; /* the header of a final answer is complete */
-    bool capped;   /* we stopped reading a body at max_response */
+    bool sent;       /* a byte of the request may have left */
+    bool answered;   /* the header of a final answer is complete */
+    bool status_due; /* the next line of the header is a status line */
+    bool capped;     /* we stopped reading a body at max_response */
     int64_t max_response, body_bytes, header_bytes;
     char excerpt[HTTP_EXCERPT_MAX + 1]; /* of the body, printable */
     char retry_after[64];

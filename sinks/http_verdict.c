@@ -84,7 +84,7 @@ static const struct {
     /* Bytes that are not HTTP. One event may bring a receiver to say such things; a wrong port says it to all. */
     {CURLE_WEIRD_SERVER_REPLY,   ERROR_OVERLOADED, "the answer is not HTTP"},
     {CURLE_UNSUPPORTED_PROTOCOL, ERROR_OVERLOADED, "the answer is not HTTP"},
-    {CURLE_WRITE_ERROR,          ERROR_OVERLOADED, "the answer's header is too large"},
+    {CURLE_WRITE_ERROR,          ERROR_OVERLOADED, "the answer's header is not HTTP's, or too large"},
     /* clang-format on */
 };
 

@@ -105,8 +105,12 @@ END_TEST
 
 START_TEST(answer_that_is_not_http_is_unknown)
 {
-    static const char *const garbage[] = {"SSH-2.0-OpenSSH_9.2\r\n", "\x15\x03\x01", "200 OK\r\n\r\n",
-                                          "HTTP/9.9 x\r\n\r\n"};
+    static const char *const garbage[] = {"SSH-2.0-OpenSSH_9.2\r\n",
+                                          "\x15\x03\x01",
+                                          "200 OK\r\n\r\n",
+                                          "HTTP/9.9 x\r\n\r\n",
+                                          "HTTP/x.1 500 no\r\nContent-Length: 0\r\n\r\n",
+                                          "http/1.1 500 no\r\nContent-Length: 0\r\n\r\n"};
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++) {
         http_server_script(http.server, (struct http_script){.answer = garbage[i], .close = true});
         enum error_kind kind;

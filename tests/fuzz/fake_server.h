@@ -1,12 +1,15 @@
-/* tests/fuzz/fake_server.h -- a server on a Unix socket, in the same thread as its client: it never waits.
+/* tests/fuzz/fake_server.h -- a server on this machine, in the same thread as its client: it never waits.
  *
- *   fake_server_open once;  fake_server_accept -> fake_server_read, fake_server_write* -> fake_server_hang_up */
+ *   fake_server_open or fake_server_open_tcp once;  fake_server_accept -> fake_server_read, fake_server_write* ->
+ * fake_server_hang_up */
 #ifndef TESTS_FUZZ_FAKE_SERVER_H
 #define TESTS_FUZZ_FAKE_SERVER_H
 
 #include "tests/fuzz/fuzz.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -30,6 +33,19 @@ static inline void fake_server_open(struct fake_server *server, const char *path
     socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
     FUZZ_CHECK(bind(server->listening, (struct sockaddr *)&address, length) == 0, "%s: %s", path, strerror(errno));
     FUZZ_CHECK(listen(server->listening, 64) == 0, "%s: %s", path, strerror(errno));
+}
+
+/* Returns the port, on 127.0.0.1. */
+static inline int fake_server_open_tcp(struct fake_server *server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    server->connection = -1;
+    server->listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool good = bind(server->listening, (struct sockaddr *)&address, size) == 0 && listen(server->listening, 64) == 0 &&
+                getsockname(server->listening, (struct sockaddr *)&address, &size) == 0;
+    FUZZ_CHECK(good, "%s", strerror(errno));
+    return ntohs(address.sin_port);
 }
 
 static inline void fake_server_hang_up(struct fake_server *server)

@@ -1,11 +1,18 @@
 /* What an answer means and what a request's header holds: every status and every broken transfer has one verdict,
- * Retry-After is bounded, and no event adds a line of its own to a request. */
-#include "tests/fuzz/fuzz.h"
+ * Retry-After is bounded, no event adds a line of its own to a request, and a server that says anything at all gets one
+ * verdict, which is no ack unless it said 2xx. */
+#include "tests/fuzz/fake_server.h"
 
 #include "sinks/http_headers.h"
 #include "sinks/http_verdict.h"
+#include "sinks/sink.h"
 
 #include <strings.h>
+
+#define TURNS 5000
+
+static struct fake_server server;
+static char url[64];
 
 static void check_outcome(struct http_outcome outcome)
 {
@@ -138,9 +145,88 @@ static void check_headers(struct fuzz_input *in)
     http_headers_close(headers);
 }
 
+/* ---- the conversation ---- */
+
+/* Says `bytes` and hangs up, to everybody who has sent a whole request. */
+static void serve(struct span bytes)
+{
+    static char heard[16384];
+    static size_t size;
+    if (!fake_server_accept(&server))
+        return;
+    size += fake_server_read(&server, heard + size, sizeof heard - size);
+    const char *body = memmem(heard, size, "\r\n\r\n", 4);
+    FUZZ_CHECK(size < sizeof heard, "an endless request");
+    if (!body || heard + size - body < (ptrdiff_t)strlen("\r\n\r\n{}"))
+        return;
+    FUZZ_CHECK(strncmp(heard, "POST /in/orders HTTP/1.1\r\n", 26) == 0, "%.*s", (int)size, heard);
+    fake_server_write(&server, bytes);
+    fake_server_hang_up(&server);
+    size = 0;
+}
+
+static void converse(struct sink *sink, struct span bytes)
+{
+    struct pollset *ps = pollset_new();
+    struct error err;
+    for (int i = 0; i < TURNS && sink->in_flight > 0; i++) {
+        instant_us now = clock_now();
+        pollset_clear(ps);
+        sink_prepare(sink, ps);
+        pollset_deadline(ps, now + MS_US);
+        FUZZ_CHECK(pollset_wait(ps, now, &err), "%s", err.text);
+        sink_progress(sink, ps, clock_now());
+        serve(bytes);
+    }
+    pollset_free(ps);
+}
+
+/* Is there "HTTP/9.9 2" or "HTTP/9 2", of any digits? */
+static bool says_2xx(struct span bytes)
+{
+    for (size_t i = 0; i + 8 <= bytes.size; i++) {
+        const char *p = bytes.data + i, *end = bytes.data + bytes.size;
+        if (strncmp(p, "HTTP/", 5) != 0)
+            continue;
+        p += 6;
+        p += *p == '.' && end - p > 3 ? 2 : 0;
+        if (p[0] == ' ' && p + 1 < end && p[1] == '2')
+            return true;
+    }
+    return false;
+}
+
+static void check_answer(struct span bytes)
+{
+    const struct sink_type *type = sink_type_find("http");
+    void *settings = memory_new(type->settings_size);
+    struct error err = {0};
+    setting_defaults(type->settings, settings);
+    FUZZ_CHECK(setting_parse(setting_find(type->settings, "url"), url, settings, &err), "%s", err.text);
+    struct sink *sink = sink_open(type, "fuzz", settings, &err);
+    FUZZ_CHECK(sink, "%s", err.text);
+    struct arena *arena = arena_new();
+    struct event event = {.id = 1, .payload = SPAN_LITERAL("{}"), .attempt = 1};
+    struct delivery d = {.event = &event, .arena = arena, .destination = SPAN_LITERAL("orders")}, *ds[] = {&d};
+    FUZZ_CHECK(sink_submit(sink, ds, 1, clock_now()) == 1, "a short count");
+    converse(sink, bytes);
+    FUZZ_CHECK(sink_take_resolved(sink) == &d && !sink_take_resolved(sink), "not one verdict");
+    FUZZ_CHECK((d.verdict == VERDICT_ACKED) == (d.cause == NULL), "verdict %d", d.verdict);
+    FUZZ_CHECK(d.verdict != VERDICT_ACKED || says_2xx(bytes), "acked by %.*s", (int)bytes.size, bytes.data);
+    FUZZ_CHECK(d.retry_after_us >= 0 && d.retry_after_us <= HTTP_RETRY_AFTER_MAX_US, "%lld",
+               (long long)d.retry_after_us);
+    if (d.cause)
+        fuzz_check_error(d.cause);
+    sink_close(sink);
+    arena_free(arena);
+    setting_free(type->settings, settings);
+    free(settings);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/in", fake_server_open_tcp(&server));
     return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? 0 : 1;
 }
 
@@ -160,8 +246,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_retry_after(fuzz_rest(&in), wall_s);
         break;
     }
-    default:
+    case 2:
         check_headers(&in);
+        break;
+    default:
+        check_answer(fuzz_rest(&in));
     }
     return 0;
 }
