@@ -23,20 +23,18 @@ struct dead_work {
     struct dead_statements with[2]; /* [0] of a key, [1] of an event without a key */
 };
 
-/* The parameter $N as a value of the key column's type. */
-static const char *const key_values[][2] = {
-    [KEY_NONE] = {"$1::text", "$2::text"},
-    [KEY_BIGINT] = {"$1::text::bigint", "$2::text::bigint"},
-    [KEY_INTEGER] = {"$1::text::int", "$2::text::int"},
-    [KEY_TEXT] = {"$1::text", "$2::text"},
-    [KEY_UUID] = {"$1::text::uuid", "$2::text::uuid"},
-};
+/* The parameter `text` as a value of the key column's type; free() it. */
+static char *key_value(const struct table *table, const char *text, struct error *err)
+{
+    return sql_render(table_key_of_text(table), (const struct sql_variable[]){{"text", text}, {NULL, NULL}}, err);
+}
 
 static char *render_lock(const struct table *table, bool keyless, struct error *err)
 {
-    const struct sql_variable values[] = {
-        {"key", key_values[table->key_type][0]}, {"id", "$1::text::bigint"}, {NULL, NULL}};
-    char *hash = sql_render(keyless ? table_lock_hash_keyless() : table_lock_hash(table), values, err);
+    char *key = key_value(table, "$1::text", err);
+    const struct sql_variable values[] = {{"key", key}, {"id", "$1::text::bigint"}, {NULL, NULL}};
+    char *hash = key ? sql_render(keyless ? table_lock_hash_keyless() : table_lock_hash(table), values, err) : NULL;
+    free(key);
     if (!hash)
         return NULL;
     char class[16];
@@ -53,16 +51,18 @@ static const struct {
 } kinds[2] = {
     {"d.key = $2::text", "p.key = $2::text and not p.keyless", "(queue, key) where not keyless", "false"},
     {"d.key is null and d.event_id = $2::text::bigint", "p.keyless and p.event_id = $2::text::bigint",
-     "(queue, event_id)", "true"},
+     "(queue, event_id) where keyless", "true"},
 };
 
 static bool render(struct dead_work *work, enum dead_action action, bool keyless, struct error *err)
 {
     const struct table *table = work->table;
     struct dead_statements *st = &work->with[keyless];
-    char key_is[256] = "false";
-    if (!keyless && table->key_sql)
-        snprintf(key_is, sizeof key_is, "e.%s = %s", table->key_sql, key_values[table->key_type][1]);
+    char key_is[1024] = "false";
+    char *key = key_value(table, "$2::text", err);
+    if (key && !keyless && table->key_sql)
+        snprintf(key_is, sizeof key_is, "e.%s = %s", table->key_sql, key);
+    free(key);
     const struct sql_variable variables[] = {{"table", table->name_sql},
                                              {"id", table->id_sql},
                                              {"columns", query_text(work->columns, 0, 0)},

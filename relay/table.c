@@ -85,6 +85,18 @@ const char *table_lock_hash_keyless(void)
     return "hashint8(:id)";
 }
 
+/* A cast that fails would fail the whole statement, for all keys. */
+const char *table_key_of_text(const struct table *table)
+{
+    static const char number[] = "case when :text ~ '^(0|-?[1-9][0-9]{0,17})$' then :text::bigint "
+                                 "when :text ~ '^-?[1-9][0-9]{18}$' then case when :text::numeric between "
+                                 "-9223372036854775808 and 9223372036854775807 then :text::bigint end end";
+    static const char uuid[] = "case when :text ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then :text::uuid end";
+    static const char *const keys[] = {
+        [KEY_NONE] = ":text", [KEY_BIGINT] = number, [KEY_INTEGER] = number, [KEY_TEXT] = ":text", [KEY_UUID] = uuid};
+    return keys[table->key_type];
+}
+
 /* Number of the row in in->columns, or -1. An exact match goes before one in lower case, as SQL folds it. */
 static int column_row(const struct inspection *in, const char *name)
 {

@@ -65,6 +65,11 @@ void table_free(struct table *table);
 const char *table_lock_hash(const struct table *table);
 const char *table_lock_hash_keyless(void);
 
+/* The key that a text stands for, as a statement for sql_render(): an expression over :text; null when PostgreSQL would
+ * not write any key of this column like that. What is remembered of a key may be older than its column's type. Static.
+ */
+const char *table_key_of_text(const struct table *table);
+
 /* What to end with when there are errors: ERROR_PERMISSION if all of them are missing rights, else ERROR_CONFIG. */
 enum error_kind findings_kind(const struct findings *findings);
 

@@ -98,6 +98,15 @@ static const char *lock_hash(const struct table *table, struct arena *arena, str
     return out;
 }
 
+static const char *parked_key(const struct table *table, struct arena *arena, struct error *err)
+{
+    char *key =
+        sql_render(table_key_of_text(table), (const struct sql_variable[]){{"text", "p.key"}, {NULL, NULL}}, err);
+    const char *out = arena_printf(arena, "%s", key);
+    free(key);
+    return out;
+}
+
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
                                            struct arena *arena)
 {
@@ -116,6 +125,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"type", column(arena, table->type_sql, "null")},
         {"created_at", column(arena, table->created_at_sql, "null")},
         {"key_type", key_type_name(table->key_type)},
+        {"parked_key", parked_key(table, arena, &err)},
         {"lock_hash", lock_hash(table, arena, &err)},
         {"columns", event_columns(table, queue, arena)},
         {"key_range", range},

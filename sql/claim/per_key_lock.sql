@@ -2,9 +2,14 @@
 -- which must be a statement of its own, because its snapshot has to be younger than the locks. The keys are chosen
 -- behind materialized fences, so that under every plan the lock function runs once for each key that is returned.
 --
+-- A plan is kept from when the queue was new, and one that suits no parked key reads all 100,000 of them, once a claim or
+-- once a key. So each look-up in outbox.parked says how it is to be done: "offset 0" keeps it from becoming a join, and a
+-- range of one value in its order, unlike an equality, is served best by the index on that value however empty it is. (A key column's own collation would not fit that index.)
+--
 -- :table :where     the queue's table (as e) and its extra condition, or true
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
--- :key_type         bigint, integer, text or uuid
+-- :key_type         bigint, text or uuid
+-- :parked_key       p.key as a :key_type; null when it is none: an entry left from a key column of another type
 -- :lock_hash        integer: the second half of the advisory lock, from k.key and k.solo
 --
 -- $1 bigint     fresh: ids greater than this, newest first
@@ -54,27 +59,33 @@ with fresh as materialized (
     select f.* from found f
     where (f.solo is not null or not (f.key::text = any ($9::text[]) or f.key::text = any ($11::text[])))
       and (f.solo is null or not f.solo = any ($10::bigint[]))
-      and not exists (
+      and (f.solo is not null or not exists (
           select from outbox.parked p
-          where p.queue = $12::text and not p.keyless and f.solo is null and p.key = f.key::text)
-      and not exists (
+          where p.queue = $12::text and not p.keyless
+            and p.key between (f.key::text collate "default") and (f.key::text collate "default")
+          order by p.key offset 0))
+      and (f.solo is null or not exists (
           select from outbox.parked p
-          where p.queue = $12::text and p.keyless and p.event_id = f.solo)
+          where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
+          order by p.event_id offset 0))
 ), candidate as (
     -- Keys with more to deliver, of which there are never more than places; waits that are over; then the two ends in
     -- turn, $8 of 100 from the oldest.
-    (select case when not p.keyless then p.key::text:::key_type end as key, case when p.keyless then p.event_id end as solo,
+    (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo,
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
             -1::bigint as place
      from outbox.parked p
-     where p.queue = $12::text and p.next_at <= statement_timestamp()
+     where p.queue = $12::text and p.next_at <= statement_timestamp() and (p.keyless or (:parked_key) is not null)
        and not (p.key = any ($9::text[]) and not p.keyless) and not (p.event_id = any ($10::bigint[]) and p.keyless)
      order by p.next_at
      limit greatest($7::bigint / 4, 1))
     union all
     (select f.key:::key_type, null, null, null, null, null, -2
      from unnest($11::text[]) as f (key)
-     where not exists (select from outbox.parked p where p.queue = $12::text and not p.keyless and p.key = f.key))
+     where not exists (
+         select from outbox.parked p
+         where p.queue = $12::text and not p.keyless and p.key between f.key and f.key
+         order by p.key offset 0))
     union all
     (select key, solo, low, high, newest_id, oldest_id,
             coalesce(least(

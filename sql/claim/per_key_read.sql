@@ -1,5 +1,5 @@
 -- The second half of a claim: the oldest events of the keys that per_key_lock.sql has locked. A snapshot younger than
--- the locks sees everything that earlier holders of these keys have committed.
+-- the locks sees everything that earlier holders of these keys have committed. outbox.parked is asked as there.
 --
 -- :table :where :id :key   as in per_key_lock.sql
 -- :columns     the event's columns, as in the list below from created_at on
@@ -24,7 +24,11 @@
 -- ...               one text for each extra column
 select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
 from unnest(current_setting('courier.claim')::text[]) as k (name)
-left join outbox.parked p on p.queue = $1::text and not p.keyless and p.key = k.name
+left join lateral (
+    select w.attempts, w.event_id, w.next_at from outbox.parked w
+    where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
+    order by w.key offset 0
+) as p on true
 left join lateral (
     select :columns from :table e
     where :key_range and (:where)
@@ -34,7 +38,11 @@ where case when p.event_id is null then e.id is not null else p.next_at <= state
 union all
 select p.attempts, p.event_id, null, e.*
 from unnest(current_setting('courier.solo')::bigint[]) as k (id)
-left join outbox.parked p on p.queue = $1::text and p.keyless and p.event_id = k.id
+left join lateral (
+    select w.attempts, w.event_id, w.next_at from outbox.parked w
+    where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id
+    order by w.event_id offset 0
+) as p on true
 left join lateral (
     select :columns from :table e
     where :id = k.id and :key is null and (:where)

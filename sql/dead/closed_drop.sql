@@ -21,10 +21,10 @@ with head as (
     update outbox.parked p
        set event_id = n.id, attempts = 0, next_at = now(), last_error = '', updated_at = now()
       from next n
-     where p.queue = $1::text and p.event_id = n.head_id and n.id is not null
+     where p.queue = $1::text and :closed and p.event_id = n.head_id and n.id is not null
 ), removed as (
     delete from outbox.parked p
      using next n
-     where p.queue = $1::text and p.event_id = n.head_id and n.id is null
+     where p.queue = $1::text and :closed and p.event_id = n.head_id and n.id is null
 )
 select count(*) from head;

@@ -48,7 +48,7 @@ create table outbox.parked (
 );
 
 create unique index parked_key on outbox.parked (queue, key) where not keyless;
-create unique index parked_event on outbox.parked (queue, event_id);
+create unique index parked_event on outbox.parked (queue, event_id) where keyless;
 create index parked_next on outbox.parked (queue, next_at);
 
 alter table outbox.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);

@@ -20,6 +20,6 @@ with head as (
 )
 insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
 select $1::text, '', id, true, attempts, next_at, why from head where key is null
-on conflict (queue, event_id) do update
+on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
     updated_at = clock_timestamp()

@@ -1,5 +1,6 @@
 -- The head that a key waited for is delivered or dead. While the key has more events, its entry stays and points at
 -- the next one: an event that was put back with an old id may lie below the position marks of every relay.
+-- The entries are found as in per_key_lock.sql, and nobody but the holder of a key's lock replaces its entry.
 --
 -- :table :where :id :key :key_type   as in per_key_lock.sql
 -- $1 text      queue
@@ -8,13 +9,24 @@
 with next as materialized (
     select k.name, (select min(:id) from :table e where :key = k.name:::key_type and (:where)) as id
     from unnest($2::text[]) as k (name)
+), entry as materialized (
+    select w.place, n.id
+    from next n
+    cross join lateral (
+        select p.ctid as place from outbox.parked p
+        where p.queue = $1::text and not p.keyless and p.key between n.name and n.name
+        order by p.key offset 0) as w
+    union all
+    select w.place, null
+    from unnest($3::bigint[]) as k (id)
+    cross join lateral (
+        select p.ctid as place from outbox.parked p
+        where p.queue = $1::text and p.keyless and p.event_id between k.id and k.id
+        order by p.event_id offset 0) as w
 ), moved as (
     update outbox.parked p
     set event_id = n.id, attempts = 0, next_at = clock_timestamp(), last_error = '', updated_at = clock_timestamp()
-    from next n
-    where p.queue = $1::text and not p.keyless and p.key = n.name and n.id is not null
+    from entry n
+    where p.ctid = n.place and n.id is not null
 )
-delete from outbox.parked p
-where p.queue = $1::text
-  and (not p.keyless and p.key in (select n.name from next n where n.id is null)
-       or p.keyless and p.event_id = any ($3::bigint[]))
+delete from outbox.parked p using entry n where p.ctid = n.place and n.id is null

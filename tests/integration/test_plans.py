@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.http_receiver import Reply
 from tests.support.servers import wait_until
 
 WARM_UPS = 10  # PostgreSQL keeps a plan for good after the fifth run
@@ -36,7 +37,33 @@ def test_plan_that_was_made_for_an_empty_table_does_not_read_a_full_one_whole(db
     assert by_index < 20 * BURST
 
 
-def rows_read(db):
+@pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "new"])
+def test_plan_that_was_made_for_no_closed_key_looks_each_key_up_among_many(db, relay, http, tmp_path, analyzed):
+    db.psql("create table events (id bigserial primary key, order_id text collate \"C\", status text not null)"
+            " with (autovacuum_enabled = off); create index on events (order_id, id);"
+            "alter table outbox.parked set (autovacuum_enabled = off);" + ("vacuum analyze outbox.parked" if analyzed else ""))
+    one = relay(f'database: "{db.dsn}"\nsinks:\n  web: {{ type: http, url: "{http.url}" }}\nqueues:\n'
+                "  orders: { table: public.events, columns: { key: order_id, type: status }, sink: web,"
+                " retry: { base: 1ms, max: 1ms } }\n")
+
+    def burst(keys):
+        db.query("insert into events (order_id, status) select n, 'new' from generate_series(1, %s) n", (keys,))
+        wait_until(lambda: db.value("select not exists (select from events) and not exists (select from outbox.parked"
+                                    " where next_at < 'infinity')"), 60, "the burst to be delivered")
+
+    for _ in range(WARM_UPS):
+        http.rule(lambda _: True, Reply(503), times=1)
+        burst(1)
+    db.query("insert into outbox.parked (queue, key, event_id, next_at)"
+             " select 'orders', 'closed' || n, -n, 'infinity' from generate_series(1, %s) n", (BURST,))
+    burst(500)
+    assert one.stop() == 0
+    wait_until(lambda: db.value("select count(*) = 0 from pg_stat_activity where application_name like 'pgcourier%'"),
+               what="the relay's sessions to end, which is when their counts are complete")
+    assert rows_read(db, "outbox.parked")[1] < BURST
+
+
+def rows_read(db, table="public.events"):
     """Rows read by sequential scans, and entries read from the indexes."""
     return db.query("select seq_tup_read, (select sum(i.idx_tup_read)::bigint from pg_stat_user_indexes i where i.relid = t.relid) "
-                    "from pg_stat_user_tables t where t.relid = 'public.events'::regclass")[0]
+                    "from pg_stat_user_tables t where t.relid = %s::regclass", (table,))[0]

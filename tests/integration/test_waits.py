@@ -2,7 +2,7 @@
 
 import json
 
-from tests.support.servers import wait_until
+from tests.support.servers import run_command, wait_until
 
 CONFIG = """
 database: "{dsn}"
@@ -52,3 +52,31 @@ def test_events_outside_the_filter_do_not_keep_a_wait(db, relay, tmp_path):
     assert one.stop() == 0
     assert delivered(out) == [1]
     assert db.value("select count(*) from public.events") == 1
+
+
+def test_waits_left_from_a_key_column_of_another_type_hold_nobody_up(db, relay, tmp_path):
+    db.psql(TABLE)
+    out = tmp_path / "out.jsonl"
+    alien = ["xyz", "", "-", "007", "-0", " 7", "7.0", "abc", "9223372036854775808", "-9223372036854775809", "99999999999999999999"]
+    with db.connect().cursor() as cursor:
+        cursor.executemany(PARK, [(key, 1 + number, False) for number, key in enumerate(alien)])
+        cursor.executemany(PARK, [(key, 1, False) for key in ("-9223372036854775808", "9223372036854775807")])
+    db.query("insert into public.events (order_id, status) values (7, 'new'), (9223372036854775807, 'new')")
+    one = relay(CONFIG.format(dsn=db.dsn, out=out), until_empty=True)
+    assert one.wait(30) == 0
+    assert sorted(delivered(out)) == [1, 2]
+    assert not one.logged("claim.failed|settle.failed")
+    assert sorted(key for key, in db.query("select key from outbox.parked")) == sorted(alien)
+    assert run_command("dead", "drop", "--all", "-c", one.config_path).returncode == 0
+
+
+def test_dead_takes_up_keys_of_another_type_too(db, tmp_path):
+    db.psql(TABLE)
+    db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'abc', 1, 1, 'infinity')")
+    db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
+             " values ('orders', 2, 'xyz', 'no', 1, 'public.events', '{}'), ('orders', 3, '7', 'no', 1, 'public.events', '{}')")
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=db.dsn, out=tmp_path / "out.jsonl"))
+    done = run_command("dead", "drop", "--all", "-c", str(path))
+    assert done.stdout == "dropped 2 dead letters, opened 1 closed key\n", done.stderr
+    assert db.value("select count(*) from outbox.parked") == 0

@@ -30,7 +30,7 @@ static const struct sql_variable dead_variables[2][8] = {
      {NULL, NULL}},
     {{"match", "d.key is null and d.event_id = $2::text::bigint"},
      {"closed", "p.keyless and p.event_id = $2::text::bigint"},
-     {"conflict", "(queue, event_id)"},
+     {"conflict", "(queue, event_id) where keyless"},
      {"keyless", "true"},
      {"class", "(-7)"},
      {"hash", "hashint8($1::text::bigint)"},

@@ -155,6 +155,17 @@ START_TEST(lock_is_over_the_chosen_key_and_not_the_tables_column)
 }
 END_TEST
 
+START_TEST(key_that_was_remembered_is_cast_only_where_it_fits)
+{
+    assert_has(value("parked_key"), "case when p.key ~ ");
+    assert_has(value("parked_key"), " then p.key::bigint");
+    table.key_type = KEY_UUID;
+    assert_has(value("parked_key"), " then p.key::uuid end");
+    table.key_type = KEY_TEXT;
+    ck_assert_str_eq(value("parked_key"), "p.key");
+}
+END_TEST
+
 START_TEST(ids_are_fed_by_the_sequence_or_else_by_the_table)
 {
     ck_assert_str_eq(value("holders_of"), "'\"public\".\"events\"'");
@@ -181,6 +192,7 @@ int main(void)
     tcase_add_test(tcase, extra_columns_come_last_in_order);
     tcase_add_test(tcase, filter_is_true_when_there_is_none);
     tcase_add_test(tcase, lock_is_over_the_chosen_key_and_not_the_tables_column);
+    tcase_add_test(tcase, key_that_was_remembered_is_cast_only_where_it_fits);
     tcase_add_test(tcase, ids_are_fed_by_the_sequence_or_else_by_the_table);
     return run_suite(suite);
 }
