@@ -1,10 +1,21 @@
 #include "relay/keyset.h"
 
+#include <limits.h>
 #include <stdlib.h>
+
+#define CHAIN_END UINT_MAX
 
 void keyset_init(struct keyset *set, size_t max)
 {
-    *set = (struct keyset){.entries = memory_array(max, sizeof *set->entries), .max = max};
+    size_t chains = 1;
+    while (chains < max)
+        chains *= 2;
+    *set = (struct keyset){.entries = memory_array(max, sizeof *set->entries),
+                           .max = max,
+                           .chains = memory_array(chains, sizeof *set->chains),
+                           .mask = chains - 1};
+    for (size_t i = 0; i < chains; i++)
+        set->chains[i] = CHAIN_END;
 }
 
 void keyset_done(struct keyset *set)
@@ -12,34 +23,59 @@ void keyset_done(struct keyset *set)
     while (set->count > 0)
         keyset_remove(set, set->count - 1);
     free(set->entries);
+    free(set->chains);
+}
+
+struct keyset_entry *keyset_find(const struct keyset *set, struct span key, uint64_t hash)
+{
+    if (set->count == 0) /* also one that was never filled */
+        return NULL;
+    for (unsigned i = set->chains[hash & set->mask]; i != CHAIN_END; i = set->entries[i].next)
+        if (set->entries[i].hash == hash && span_equal(set->entries[i].key, key))
+            return &set->entries[i];
+    return NULL;
 }
 
 bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us at, const void *owner)
 {
-    for (size_t i = 0; i < set->count; i++)
-        if (set->entries[i].hash == hash && span_equal(set->entries[i].key, key)) {
-            set->entries[i].at = at;
-            set->entries[i].owner = owner;
-            return true;
-        }
+    struct keyset_entry *entry = keyset_find(set, key, hash);
+    if (entry) {
+        entry->at = at;
+        entry->owner = owner;
+        return true;
+    }
     if (set->count == set->max)
         return false;
-    struct keyset_entry *entry = &set->entries[set->count++];
-    entry->data = memory_new(key.size + 1);
+    unsigned *chain = &set->chains[hash & set->mask];
+    entry = &set->entries[set->count];
+    *entry =
+        (struct keyset_entry){.data = memory_new(key.size + 1), .hash = hash, .at = at, .owner = owner, .next = *chain};
     if (key.size > 0)
         memcpy(entry->data, key.data, key.size);
     entry->key = (struct span){entry->data, key.size};
-    entry->hash = hash;
-    entry->at = at;
-    entry->owner = owner;
-    entry->count = 0;
+    *chain = (unsigned)set->count++;
     return true;
+}
+
+/* What holds the number of this entry: its chain's beginning or the entry before it. */
+static unsigned *link_to(struct keyset *set, size_t index)
+{
+    unsigned *link = &set->chains[set->entries[index].hash & set->mask];
+    while (*link != index)
+        link = &set->entries[*link].next;
+    return link;
 }
 
 void keyset_remove(struct keyset *set, size_t index)
 {
+    size_t last = set->count - 1;
+    *link_to(set, index) = set->entries[index].next;
     free(set->entries[index].data);
-    set->entries[index] = set->entries[--set->count];
+    if (index != last) {
+        *link_to(set, last) = (unsigned)index;
+        set->entries[index] = set->entries[last];
+    }
+    set->count = last;
 }
 
 void keyset_expire(struct keyset *set, instant_us now)

@@ -1,4 +1,5 @@
-/* relay/keyset.h -- a small bounded set of keys, each with a time and a note. */
+/* relay/keyset.h -- a bounded set of keys, each with a time and a note. What is done with one key takes the same time
+ * whatever the set holds. */
 #ifndef RELAY_KEYSET_H
 #define RELAY_KEYSET_H
 
@@ -12,15 +13,22 @@ struct keyset_entry {
     instant_us at;
     const void *owner;
     unsigned count; /* the caller's; 0 in a new entry */
+    unsigned next;  /* the set's: the entry after this one in its chain */
 };
 
 struct keyset {
     struct keyset_entry *entries;
     size_t count, max;
+    unsigned *chains; /* where each begins */
+    size_t mask;      /* of a hash: the number of its chain */
 };
 
 void keyset_init(struct keyset *set, size_t max);
 void keyset_done(struct keyset *set);
+
+/* The key's entry, valid until the next keyset_put() or removal; NULL: it is not in the set. `hash` is the same number
+ * for one key in all calls. */
+struct keyset_entry *keyset_find(const struct keyset *set, struct span key, uint64_t hash);
 
 /* Adds or updates; false when the set is full: the caller must have another way to find the key. */
 bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us at, const void *owner) MUST_CHECK;

@@ -2,6 +2,8 @@
 
 #include "tests/unit/hand_made.h"
 
+#include <stdio.h>
+
 static struct keyset set;
 
 static void set_up(void)
@@ -62,6 +64,30 @@ START_TEST(keys_expire_at_their_time)
 }
 END_TEST
 
+START_TEST(key_is_found_wherever_removals_have_moved_it)
+{
+    struct keyset many;
+    keyset_init(&many, 300);
+    char key[16];
+    /* Three chains' worth of hashes: every chain is long, and both ends and the middle of it are taken out. */
+    for (unsigned i = 0; i < 300; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        ck_assert(keyset_put(&many, span_of(key), i % 3, i, NULL));
+    }
+    keyset_expire(&many, 99);
+    for (size_t i = many.count; i-- > 0;)
+        if (many.entries[i].at % 2 == 0)
+            keyset_remove(&many, i);
+    ck_assert_uint_eq(many.count, 100);
+    for (unsigned i = 0; i < 300; i++) {
+        snprintf(key, sizeof key, "%u", i);
+        const struct keyset_entry *entry = keyset_find(&many, span_of(key), i % 3);
+        ck_assert(i >= 100 && i % 2 == 1 ? entry && entry->at == (instant_us)i : !entry);
+    }
+    keyset_done(&many);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("keyset");
@@ -72,5 +98,6 @@ int main(void)
     tcase_add_test(tcase, keys_with_one_hash_are_kept_apart);
     tcase_add_test(tcase, full_set_refuses_new_keys_and_takes_known_ones);
     tcase_add_test(tcase, keys_expire_at_their_time);
+    tcase_add_test(tcase, key_is_found_wherever_removals_have_moved_it);
     return run_suite(suite);
 }
