@@ -36,6 +36,15 @@ static const struct {
     {"log.queue", "true", "the log of librdkafka would go to stderr"},
 };
 
+/* What a property must not be. */
+static const struct {
+    const char *name, *value, *why;
+} bans[] = {
+    {"partitioner", "random",
+     "events of one key would go to many partitions and lose their order; use murmur2_random, consistent_random or "
+     "fnv1a_random, which spread only events without a key"},
+};
+
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct error *err)
 {
     char text[256];
@@ -85,6 +94,10 @@ static bool check(const rd_kafka_conf_t *conf, struct error *err)
         if (strcmp(get(conf, musts[i].name, text, sizeof text), musts[i].value) != 0)
             return error_set(err, ERROR_CONFIG, "kafka properties: %s must be %s: %s", musts[i].name, musts[i].value,
                              musts[i].why);
+    for (size_t i = 0; i < sizeof bans / sizeof bans[0]; i++)
+        if (strcmp(get(conf, bans[i].name, text, sizeof text), bans[i].value) == 0)
+            return error_set(err, ERROR_CONFIG, "kafka properties: %s must not be %s: %s", bans[i].name, bans[i].value,
+                             bans[i].why);
     if (get(conf, "transactional.id", text, sizeof text)[0])
         return error_set(err, ERROR_CONFIG,
                          "kafka properties: transactional.id is not supported: events are sent outside transactions; "

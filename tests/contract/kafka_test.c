@@ -210,6 +210,7 @@ static const struct {
      "duplicate events"},
     {"delivery.report.only.error", "true", "delivery.report.only.error must be false"},
     {"transactional.id", "x", "transactional.id is not supported"},
+    {"partitioner", "random", "partitioner must not be random: events of one key would go to many partitions"},
     {"message.timeout.ms", "0", "message.timeout.ms must not be 0"},
     {"delivery.timeout.ms", "0", "message.timeout.ms must not be 0"},
     {"bootstrap.server", "x", "\"bootstrap.server\""},
