@@ -374,6 +374,8 @@ static void per_key_probed(struct ordering *o, size_t index, const PGresult *res
     if (index == PROBE_DRAWN && PQntuples(res) == 1) {
         get_bigint(res, 0, 0, &pk->horizon.first);
         get_bigint(res, 0, 1, &pk->horizon.drawn);
+        if (!PQgetisnull(res, 0, 1) && pk->horizon.drawn == SCAN_ID_MIN)
+            pk->horizon.drawn++; /* an id like any other; SCAN_ID_MIN itself stands for none */
         if (!pk->options.sequence && pk->horizon.drawn < pk->scan.top)
             pk->horizon.drawn = pk->scan.top; /* the greatest visible id falls when it is delivered */
     } else if (index == PROBE_HOLDERS) {

@@ -12,8 +12,8 @@ queues:
 """
 
 
-@pytest.mark.parametrize("ids", [(1, 9223372036854775807), (-9223372036854775808, 0, 9223372036854775807),
-                                 (1_700_000_000_000_000_000, 1_700_000_000_000_000_001)], ids=["top", "both", "snowflake"])
+@pytest.mark.parametrize("ids", [(1, 9223372036854775807), (-9223372036854775808, 0, 9223372036854775807), (-9223372036854775808,),
+                                 (1_700_000_000_000_000_000, 1_700_000_000_000_000_001)], ids=["top", "both", "bottom", "snowflake"])
 def test_a_table_with_ids_far_apart_is_drained_in_few_claims(db, relay, ids):
     db.query("create table public.t (id bigint primary key, k text)")
     for number in ids:
