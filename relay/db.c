@@ -329,7 +329,6 @@ static enum db_event progress_setup(struct db *db, instant_us now, struct error 
     if (event == DB_NOTHING)
         return PQstatus(db->conn) == CONNECTION_OK ? DB_NOTHING : lost(db, now, err);
     db->state = DB_STATE_IDLE;
-    db->failures = 0;
     return DB_UP;
 }
 
@@ -383,8 +382,10 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
             return PQstatus(db->conn) == CONNECTION_OK ? DB_NOTHING : lost(db, now, err);
         event = next_result(db, ret);
     }
-    if (event == DB_ROUND_END)
+    if (event == DB_ROUND_END) {
         db->state = DB_STATE_IDLE;
+        db->failures = 0; /* not before: what comes up may still be of no use, over and over */
+    }
     if (event == DB_NOTHING && PQstatus(db->conn) != CONNECTION_OK)
         return lost(db, now, err);
     return event;

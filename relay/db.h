@@ -4,9 +4,10 @@
  *   when up and idle: db_send... -> db_end_round -> DB_RESULT... -> DB_ROUND_END
  *
  * A round is a pipeline: its statements travel together and run in order; after the first error the server skips
- * the rest of the round. A lost connection is reported once, as DB_DOWN, and connected again by itself, after a growing
- * wait. In a session of our own, statements are prepared on first use; behind a pooler that shares sessions (found out
- * by comparing backend pids, or told by the configuration) nothing is prepared and no session state is set. */
+ * the rest of the round. A lost connection is reported once, as DB_DOWN, and connected again by itself, after a wait
+ * that grows until a round has been answered. In a session of our own, statements are prepared on first use; behind a
+ * pooler that shares sessions (found out by comparing backend pids, or told by the configuration) nothing is prepared
+ * and no session state is set. */
 #ifndef RELAY_DB_H
 #define RELAY_DB_H
 
