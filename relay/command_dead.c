@@ -92,6 +92,7 @@ static const struct argp argp = {
            "themselves, but after later events that went on without them; and it opens closed keys, whose order is "
            "whole.\n"
            "drop forgets dead letters; of a closed key it deletes the event that failed, and the key goes on.\n"
+           "show, retry and drop end with 64 when there is nothing of the --id or --key that was given.\n"
            "retry needs INSERT on the queue's table, which outbox_relay does not have.",
 };
 
@@ -172,12 +173,31 @@ static bool list(PGconn *conn, const struct config *config, const struct dead_op
     return ok;
 }
 
+/* What was named and is not there: most often a slip, and then silence would pass for success. */
+static bool not_found(const struct dead_options *given, struct error *err)
+{
+    const struct dead_filter *filter = &given->filter;
+    return error_set(err, ERROR_USAGE, "dead %s: no dead letter%s%s%s%s%s in %s%s", given->verb,
+                     strcmp(given->verb, "show") == 0 ? "" : " and no closed key", filter->id ? " with id " : "",
+                     filter->id ? filter->id : "", filter->key ? " of key " : "", filter->key ? filter->key : "",
+                     filter->queue ? "queue " : "any queue", filter->queue ? filter->queue : "");
+}
+
+static bool is_named(const struct dead_options *given)
+{
+    return given->filter.id || given->filter.key;
+}
+
 static bool show(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
 {
     (void)config;
     PGresult *dead = find(conn, sql_dead_show, given, err);
     if (!dead)
         return false;
+    if (PQntuples(dead) == 0 && is_named(given)) {
+        PQclear(dead);
+        return not_found(given, err);
+    }
     size_t printed = 0;
     if (given->json) {
         putchar('[');
@@ -204,6 +224,8 @@ static bool act(PGconn *conn, const struct config *config, const struct dead_opt
     }
     if (!known)
         return error_set(err, ERROR_CONFIG, "%s has no queue \"%s\"", given->config_path, given->filter.queue);
+    if (ok && counts.letters + counts.keys == 0 && is_named(given))
+        return not_found(given, err);
     if (ok || counts.letters + counts.keys > 0) /* each key is a transaction: some may be done before one fails */
         printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
                counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");

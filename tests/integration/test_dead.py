@@ -273,3 +273,14 @@ def test_a_running_relay_goes_on_in_order_with_a_key_that_is_opened(shop, tmp_pa
     shop.dead(verb, "--key", "7")
     wait_until(lambda: shop.ids() == [], 10, "the queue to be empty")
     assert delivered(path) == [other, *(ids[n] for n in expected)]
+
+
+def test_what_is_named_and_not_there_is_said(shop):
+    first, _ = shop.insert(7, 8)
+    shop.kill(first)
+    assert shop.dead("show", "--id", "99", code=64) == "pgcourier: dead show: no dead letter with id 99 in any queue\n"
+    assert shop.dead("retry", "--id", "99", "--queue", "orders", code=64) == (
+        "pgcourier: dead retry: no dead letter and no closed key with id 99 in queue orders\n")
+    assert shop.dead("drop", "--key", "9", code=64) == "pgcourier: dead drop: no dead letter and no closed key of key 9 in any queue\n"
+    assert shop.dead("drop", "--id", str(first)) == "dropped 1 dead letter, opened 0 closed keys\n"
+    assert shop.dead("drop", "--all") == "dropped 0 dead letters, opened 0 closed keys\n"
