@@ -1,5 +1,8 @@
 #include "relay/command.h"
 
+#include "relay/base/arena.h"
+#include "relay/sqlstate.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,13 +42,67 @@ int command_fail(const struct error *err)
     return exit_code_of(err->kind);
 }
 
-/* libpq gives no SQLSTATE for a connection that was refused, only text, and that in the server's language. What it does
- * tell apart: did the server answer (so it said why) or was there nobody? */
-static enum error_kind failed_connection_kind(const PGconn *conn)
+#define CODE_SIZE 5
+
+/* "SEVERITY:  28P01: text", the form of PQERRORS_VERBOSE: the code's place, or NULL. */
+static const char *find_code(const char *text)
 {
-    if (PQconnectionNeedsPassword(conn) || PQconnectionUsedPassword(conn))
-        return ERROR_PERMISSION;
-    return ERROR_UNREACHABLE;
+    for (const char *p = strstr(text, ":  "); p; p = strstr(p + 1, ":  ")) {
+        const char *code = p + 3;
+        if (strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == CODE_SIZE &&
+            strncmp(code + CODE_SIZE, ": ", 2) == 0)
+            return code;
+    }
+    return NULL;
+}
+
+/* The lines of a verbose message as they would stand in a short one, in place. */
+static void shorten(char *text)
+{
+    for (char *code; (code = (char *)find_code(text));)
+        memmove(code - 1, code + CODE_SIZE + 1, strlen(code + CODE_SIZE + 1) + 1);
+    for (char *line; (line = strstr(text, "\nLOCATION:  "));) {
+        const char *end = line + 1 + strcspn(line + 1, "\n");
+        memmove(line, end, strlen(end) + 1);
+    }
+}
+
+/* Of several servers' answers the last counts. Where the server gave no code (or a pooler one that says nothing), libpq
+ * still knows whether a password was asked for. */
+static enum error_kind failed_connection_kind(const PGconn *conn, const char *text)
+{
+    const char *code = find_code(text);
+    for (const char *next = code; next; next = find_code(next))
+        code = next;
+    enum error_kind kind = code ? sqlstate_rule(code)->kind : ERROR_UNREACHABLE;
+    bool password = PQconnectionNeedsPassword(conn) || PQconnectionUsedPassword(conn);
+    return kind == ERROR_UNREACHABLE && password && (!code || strncmp(code, "08", 2) == 0) ? ERROR_PERMISSION : kind;
+}
+
+static bool failed(const PGconn *conn, struct error *err)
+{
+    if (!conn)
+        return error_set(err, ERROR_RESOURCE, "database: out of memory");
+    char *text = memory_text(PQerrorMessage(conn));
+    enum error_kind kind = failed_connection_kind(conn, text);
+    shorten(text);
+    error_set(err, kind, "database: %s", text);
+    free(text);
+    return false;
+}
+
+/* libpq gives the SQLSTATE of a refused connection in its text only, when asked to be verbose; and that it can be asked
+ * only of a connection that has been begun. So it is begun twice: the first time gets as far as a socket. */
+static PGconn *connect_verbosely(const char *const *keywords, const char *const *values)
+{
+    PGconn *conn = PQconnectStartParams(keywords, values, 1);
+    if (!conn || PQstatus(conn) == CONNECTION_BAD)
+        return conn;
+    PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+    PQreset(conn);
+    if (PQstatus(conn) == CONNECTION_OK)
+        PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+    return conn;
 }
 
 static bool run(PGconn *conn, const char *sql, struct error *err)
@@ -55,7 +112,8 @@ static bool run(PGconn *conn, const char *sql, struct error *err)
     if (!good) {
         /* PgBouncer says this at the first transaction and hangs up; libpq's last result is about the latter. */
         bool statement_mode = strstr(PQerrorMessage(conn), "statement pooling mode") != NULL;
-        error_set(err, statement_mode ? ERROR_CONFIG : ERROR_UNREACHABLE, "database: %s%s", PQerrorMessage(conn),
+        enum error_kind kind = sqlstate_rule(PQresultErrorField(result, PG_DIAG_SQLSTATE))->kind;
+        error_set(err, statement_mode ? ERROR_CONFIG : kind, "database: %s%s", PQerrorMessage(conn),
                   statement_mode ? "; a pooler has to be in transaction or session mode" : "");
     }
     PQclear(result);
@@ -81,14 +139,10 @@ PGconn *command_connect(const char *database, const char *command, struct error 
      * ever, and `run` has its signals blocked by then. */
     const char *const keywords[] = {"fallback_application_name", "connect_timeout", "dbname", NULL};
     const char *const values[] = {name, getenv("PGCONNECT_TIMEOUT") ? "" : CONNECT_TIMEOUT_S, database, NULL};
-    PGconn *conn = PQconnectdbParams(keywords, values, 1);
-    if (!conn || PQstatus(conn) != CONNECTION_OK) {
-        error_set(err, conn ? failed_connection_kind(conn) : ERROR_RESOURCE, "database: %s",
-                  conn ? PQerrorMessage(conn) : "out of memory");
-        PQfinish(conn);
-        return NULL;
-    }
-    if (prepare_session(conn, err))
+    PGconn *conn = connect_verbosely(keywords, values);
+    if (!conn || PQstatus(conn) != CONNECTION_OK)
+        failed(conn, err);
+    else if (prepare_session(conn, err))
         return conn;
     PQfinish(conn);
     return NULL;

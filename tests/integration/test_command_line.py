@@ -111,3 +111,24 @@ def test_a_server_that_never_answers_ends_a_command_with_69(tmp_path, command):
         result = run_command(command, "-c", str(path), timeout_s=30)
     assert (result.returncode, result.stdout) == (69, "")
     assert "timeout expired" in result.stderr and result.stderr.count("\n") == 1
+
+
+def run_as(tmp_path, dsn, command):
+    path = tmp_path / "good.yaml"
+    path.write_text(f'database: "{dsn}"\n{GOOD}')
+    result = run_command(command, "-c", str(path), *(["--until-empty"] if command == "run" else []))
+    assert result.stdout == "" and result.stderr.count("\n") == 1 and "LOCATION" not in result.stderr
+    return result.returncode, " ".join(result.stderr.split("failed: ")[-1].split())
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_a_connection_that_is_refused_ends_with_the_code_of_the_reason(db, pg, tmp_path, command):
+    pg.query("drop role if exists barred")
+    pg.query("create role barred nologin")
+    assert run_as(tmp_path, pg.dsn("nowhere"), command) == (78, 'FATAL: database "nowhere" does not exist')
+    assert run_as(tmp_path, pg.dsn(db.name, user="nobody_we_know"), command) == (77, 'FATAL: role "nobody_we_know" does not exist')
+    assert run_as(tmp_path, pg.dsn(db.name, user="barred"), command) == (77, 'FATAL: role "barred" is not permitted to log in')
+    pg.query("alter role barred login")
+    db.query(f'revoke connect on database "{db.name}" from public')
+    code, text = run_as(tmp_path, pg.dsn(db.name, user="barred"), command)
+    assert (code, text.partition(";")[0]) == (77, f'FATAL: permission denied for database "{db.name}" DETAIL: User does not have CONNECT privilege.')
