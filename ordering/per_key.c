@@ -185,6 +185,7 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, c
     struct event event = {.payload_kind = pk->options.payload_kind,
                           .headers_kind = pk->options.headers_kind,
                           .attempt = 1,
+                          .created_at_us = EVENT_NO_TIME,
                           .columns = extra};
     int64_t head;
     bool waited = get_bigint(res, row, EVENT_HEAD, &head);
@@ -197,7 +198,7 @@ static bool read_event(const struct per_key *pk, const PGresult *res, int row, c
     if (get_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us) &&
         (event.created_at_us == INT64_MIN ||
          __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
-        event.created_at_us = 0; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
+        event.created_at_us = EVENT_NO_TIME; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
     event.key = get_span(res, row, EVENT_KEY);
     event.type = get_span(res, row, EVENT_TYPE);
     event.payload = get_span(res, row, EVENT_PAYLOAD);

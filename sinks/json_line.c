@@ -42,7 +42,7 @@ static void write_optional(struct json_writer *json, const char *name, struct sp
 static void write_created_at(struct json_writer *json, int64_t wall_us)
 {
     write_name(json, "created_at", "");
-    if (wall_us == 0)
+    if (wall_us == EVENT_NO_TIME)
         json_write_raw(json, SPAN_LITERAL("null"));
     else
         json_write_instant(json, wall_us);

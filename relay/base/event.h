@@ -12,6 +12,9 @@ enum payload_kind {
     PAYLOAD_BYTES /* bytea */
 };
 
+/* No time is known: the table has no such column, or it is null or infinite there. Every other number is a time. */
+#define EVENT_NO_TIME INT64_MIN
+
 /* One outbox row. Immutable once claimed; its bytes live in its batch's arena. */
 struct event {
     int64_t id;           /* the order column; also the idempotency key that sinks send */
@@ -23,7 +26,7 @@ struct event {
     struct span headers;            /* a JSON object as text, or absent */
     enum payload_kind headers_kind; /* PAYLOAD_TEXT: nobody has checked that it is JSON */
     struct span traceparent;        /* or absent */
-    int64_t created_at_us;          /* wall clock, microseconds since 1970 UTC; 0 = the table has no such column */
+    int64_t created_at_us;          /* wall clock, microseconds since 1970 UTC, or EVENT_NO_TIME */
     int64_t oversize_bytes;         /* size of a payload that is larger than may be sent and was not read; else 0 */
     unsigned attempt;               /* this delivery's number, counted from 1 */
     struct span *columns;           /* values of extra columns that the destination template names */

@@ -55,7 +55,7 @@ END_TEST
 
 START_TEST(absent_values_are_null)
 {
-    event = (struct event){.id = -1, .attempt = 3};
+    event = (struct event){.id = -1, .attempt = 3, .created_at_us = EVENT_NO_TIME};
     delivery.destination = (struct span){0};
     line_is("{\"id\":-1,\"key\":null,\"type\":null,\"destination\":null,\"payload\":null,\"headers\":null,"
             "\"created_at\":null,\"attempt\":3}\n");
@@ -141,6 +141,7 @@ START_TEST(control_characters_have_their_short_escapes)
 {
     event =
         (struct event){.id = 1, .payload = SPAN_LITERAL("\b\f\n\r\t\"\\/\x01\x1f\x7f"), .payload_kind = PAYLOAD_TEXT};
+    event.created_at_us = EVENT_NO_TIME;
     delivery.destination = (struct span){0};
     line_is("{\"id\":1,\"key\":null,\"type\":null,\"destination\":null,"
             "\"payload\":\"\\b\\f\\n\\r\\t\\\"\\\\/\\u0001\\u001f\x7f\",\"headers\":null,\"created_at\":null,"
@@ -190,7 +191,8 @@ START_TEST(instants_of_any_year_are_written)
     static const struct {
         int64_t wall_us;
         const char *wanted;
-    } cases[] = {{1, "1970-01-01T00:00:00.000001Z"},
+    } cases[] = {{0, "1970-01-01T00:00:00.000000Z"},
+                 {1, "1970-01-01T00:00:00.000001Z"},
                  {-1, "1969-12-31T23:59:59.999999Z"},
                  {INT64_C(951782400000000), "2000-02-29T00:00:00.000000Z"},
                  {INT64_C(253402300800000000), "10000-01-01T00:00:00.000000Z"},

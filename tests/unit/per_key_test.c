@@ -149,9 +149,21 @@ START_TEST(instants_at_infinity_or_too_far_away_are_no_instants)
     res = event_row(3, "k");
     set_bigint(res, 0, CREATED, 9223371331199999999); /* 294276-12-31 23:59:59.999999, the last PostgreSQL has */
     ck_assert(take_result(1, res));
+    ck_assert_int_eq(events[0].created_at_us, EVENT_NO_TIME);
+    ck_assert_int_eq(events[1].created_at_us, EVENT_NO_TIME);
+    ck_assert_int_eq(events[2].created_at_us, EVENT_NO_TIME);
+}
+END_TEST
+
+START_TEST(the_epoch_is_an_instant_and_null_is_none)
+{
+    claim();
+    PGresult *res = event_row(1, "k");
+    set_bigint(res, 0, CREATED, -EPOCH_2000_S * SECOND_US);
+    ck_assert(take_result(1, res));
+    ck_assert(take_result(1, event_row(2, "k")));
     ck_assert_int_eq(events[0].created_at_us, 0);
-    ck_assert_int_eq(events[1].created_at_us, 0);
-    ck_assert_int_eq(events[2].created_at_us, 0);
+    ck_assert_int_eq(events[1].created_at_us, EVENT_NO_TIME);
 }
 END_TEST
 
@@ -298,6 +310,7 @@ int main(void)
     tcase_add_test(tcase, answer_of_another_shape_is_refused);
     tcase_add_test(tcase, event_is_decoded_with_its_nulls);
     tcase_add_test(tcase, instants_at_infinity_or_too_far_away_are_no_instants);
+    tcase_add_test(tcase, the_epoch_is_an_instant_and_null_is_none);
     tcase_add_test(tcase, oversize_event_comes_with_its_size_and_no_payload);
     tcase_add_test(tcase, attempts_count_for_the_head_only);
     tcase_add_test(tcase, key_that_waited_for_nothing_is_told);
