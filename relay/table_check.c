@@ -277,6 +277,25 @@ static bool check_filter(struct check *check, struct error *err)
     return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
 }
 
+bool table_check_shared(const struct queue_config *queue, const struct table *table, const struct queue_config *other,
+                        const struct table *other_table, struct error *err)
+{
+    if (table->oid != other_table->oid)
+        return true;
+    if (!queue->where || !other->where)
+        return error_set(
+            err, ERROR_CONFIG,
+            "%s: queue \"%s\" already reads %s; give each of the two a \"where\" that leaves the other's rows "
+            "alone",
+            queue->place, other->name, table->plain_name);
+    return table->lock_class == other_table->lock_class ||
+           error_set(
+               err, ERROR_CONFIG,
+               "%s: queue \"%s\" reads %s with another lock class; give both the same, or one key could be delivered "
+               "by both at once",
+               queue->place, other->name, table->plain_name);
+}
+
 enum error_kind findings_kind(const struct findings *findings)
 {
     return findings->denied == findings->errors ? ERROR_PERMISSION : ERROR_CONFIG;

@@ -225,3 +225,24 @@ def test_servers_that_forget_are_a_warning(tmp_path):
         done = run_command("check-config", "-c", str(path), "--database")
     assert done.returncode == 0
     assert "orders: warning: synchronous_commit is off" in done.stdout and "orders: warning: fsync is off" in done.stdout
+
+
+@pytest.mark.parametrize("other, text", [
+    ("sink: none", 'queue "orders" already reads public.events; give each of the two a "where" that leaves the other\'s rows alone'),
+    ("sink: none, where: b, lock_class: 7", 'queue "orders" reads public.events with another lock class; give both the same'),
+    ("sink: none, where: b", None)])
+def test_two_queues_are_told_that_they_read_one_table_under_two_names(durable, check, tmp_path, other, text):
+    check.database.query("create table public.events (id bigserial primary key, k text, a bool, b bool);"
+                         "create index on public.events (k, id)")
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(f'database: "{durable.dsn(check.database.name)}"\nsinks:\n  none: {{ type: discard }}\nqueues:\n'
+                    "  orders: { table: events, columns: { key: k }, sink: none, where: a }\n"
+                    f"  others: {{ table: Public.EVENTS, columns: {{ key: k }}, {other} }}\n")
+    checked = run_command("check-config", "-c", str(path), "--database")
+    done = run_command("run", "-c", str(path), "--until-empty")
+    if text:
+        assert (checked.returncode, done.returncode) == (78, 78)
+        assert f"others: error: {path}:6:3: {text}" in checked.stdout
+        assert f"pgcourier: {path}:6:3: {text}" in done.stderr
+    else:
+        assert (checked.returncode, done.returncode) == (0, 0)
