@@ -1,5 +1,6 @@
 #include "relay/check_database.h"
 #include "relay/command.h"
+#include "sinks/sink.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -41,13 +42,29 @@ static const struct argp_option options[] = {
 static const struct argp argp = {
     .options = options,
     .parser = parse_option,
-    .doc = "Says whether a configuration is good, and if not, where and why. Connects to nothing "
-           "without --database.",
+    .doc =
+        "Says whether a configuration is good, and if not, where and why. Reads the files that it names, and connects "
+        "to nothing without --database.",
 };
 
 static void print_count(size_t count, const char *name)
 {
     printf(", %zu %s%s", count, name, count == 1 ? "" : "s");
+}
+
+/* What only the sinks themselves can say. The code of the first that refuses its settings. */
+static int check_sinks(const struct config *config)
+{
+    int code = EXIT_OK;
+    for (size_t i = 0; i < config->sink_count; i++) {
+        const struct sink_config *sink = &config->sinks[i];
+        struct error err;
+        if (sink_check(sink->type, sink->name, sink->settings, &err))
+            continue;
+        fprintf(stderr, "%s: sinks.%s: %s\n", sink->place, sink->name, err.text);
+        code = code == EXIT_OK ? exit_code_of(err.kind) : code;
+    }
+    return code;
 }
 
 static int check_config(int argc, char **argv)
@@ -65,11 +82,16 @@ static int check_config(int argc, char **argv)
         fprintf(stderr, "%s\n", err.text);
         return exit_code_of(err.kind);
     }
+    int code = check_sinks(config);
+    if (code != EXIT_OK) {
+        config_free(config);
+        return code;
+    }
     printf("%s: ok", arguments.config);
     print_count(config->sink_count, "sink");
     print_count(config->queue_count, "queue");
     printf("\n");
-    int code = arguments.database ? check_database(config) : EXIT_OK;
+    code = arguments.database ? check_database(config) : EXIT_OK;
     config_free(config);
     return code;
 }

@@ -42,15 +42,21 @@ static bool open_failed(const char *path, struct error *err)
                      strerror(cause), remedy);
 }
 
+static void directory_of(const char *path, char ret[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    memcpy(ret, ".", sizeof ".");
+    if (slash && (size_t)(slash - path) + 1 < PATH_MAX) {
+        memcpy(ret, path, (size_t)(slash - path) + 1);
+        ret[slash - path + 1] = '\0';
+    }
+}
+
 /* The name of a new file is not on disk before its directory is. File systems that cannot do this need not. */
 static void sync_directory(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char directory[PATH_MAX] = ".";
-    if (slash && (size_t)(slash - path) + 1 < sizeof directory) {
-        memcpy(directory, path, (size_t)(slash - path) + 1);
-        directory[slash - path + 1] = '\0';
-    }
+    char directory[PATH_MAX];
+    directory_of(path, directory);
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -82,6 +88,22 @@ bool append_file_open(struct append_file *file, struct error *err)
     file->fd = fd;
     file->regular = !is_stdout(file) && S_ISREG(st.st_mode);
     return true;
+}
+
+bool append_file_check(const struct append_file *file, struct error *err)
+{
+    struct stat st;
+    if (is_stdout(file))
+        return true;
+    if (stat(file->path, &st) == 0) {
+        bool good = !S_ISDIR(st.st_mode) && access(file->path, S_ISREG(st.st_mode) ? R_OK | W_OK : W_OK) == 0;
+        if (S_ISDIR(st.st_mode))
+            errno = EISDIR;
+        return good || open_failed(file->path, err);
+    }
+    char directory[PATH_MAX];
+    directory_of(file->path, directory);
+    return (errno == ENOENT && access(directory, W_OK | X_OK) == 0) || open_failed(file->path, err);
 }
 
 bool append_file_usable(const struct append_file *file)

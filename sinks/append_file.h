@@ -36,6 +36,9 @@ void append_file_init(struct append_file *file, const char *path, mode_t mode, b
  * ERROR_PERMISSION, one line that names the path. */
 bool append_file_open(struct append_file *file, struct error *err) MUST_CHECK;
 
+/* What append_file_open() would say, without creating or opening anything. */
+bool append_file_check(const struct append_file *file, struct error *err) MUST_CHECK;
+
 /* Whole lines. Whatever the result, the first *ret_written bytes are in the file; in a regular file they end with a
  * line unless truncating failed too. After BLOCKED call again with the rest; after FAILED the rest never arrived. */
 enum append_result append_file_write(struct append_file *file, struct span lines, size_t *ret_written,

@@ -60,6 +60,16 @@ static bool mode_parse(const char *text, mode_t *ret_mode, struct error *err)
     return true;
 }
 
+static bool file_check(const char *name, const void *settings, struct error *err)
+{
+    const struct file_settings *wanted = settings;
+    struct append_file out;
+    mode_t mode = 0640;
+    bool good = !wanted->mode || mode_parse(wanted->mode, &mode, err);
+    append_file_init(&out, wanted->path, mode, wanted->sync);
+    return (good && append_file_check(&out, err)) || error_prefix(err, "sink %s", name);
+}
+
 static struct sink *file_open(const char *name, const void *settings, struct error *err)
 {
     const struct file_settings *wanted = settings;
@@ -225,5 +235,6 @@ const struct sink_type sink_file = {
     .progress = file_progress,
     .close = file_close,
     .probe = file_probe,
+    .check = file_check,
     .reopen = file_reopen,
 };

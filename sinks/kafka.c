@@ -262,6 +262,15 @@ failed:
     return NULL;
 }
 
+static bool kafka_check(const char *name, const void *settings, struct error *err)
+{
+    rd_kafka_conf_t *conf = kafka_conf_new(settings, false, err);
+    bool good = conf && kafka_producer_check(conf, err);
+    if (conf)
+        rd_kafka_conf_destroy(conf);
+    return good || error_prefix(err, "sink %s", name);
+}
+
 /* Within 1 s in all. */
 static void kafka_close(struct sink *sink)
 {
@@ -281,6 +290,7 @@ const struct sink_type sink_kafka = {
     .settings_size = sizeof(struct kafka_settings),
     .needs_destination = true,
     .open = kafka_open,
+    .check = kafka_check,
     .submit = kafka_submit,
     .prepare = kafka_prepare,
     .progress = kafka_progress,

@@ -50,15 +50,33 @@ static void report_all(struct kafka_producer *p)
 
 /* ---- the handle's life ---- */
 
-static bool handle_new(struct kafka_producer *p, struct error *err)
+static rd_kafka_t *librdkafka_new(rd_kafka_conf_t *conf, struct error *err)
 {
     char text[256];
-    rd_kafka_conf_t *conf = rd_kafka_conf_dup(p->conf);
-    p->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
-    if (!p->rk) {
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
+    if (!rk) {
         rd_kafka_conf_destroy(conf);
-        return error_set(err, ERROR_CONFIG, "librdkafka %s: %s", rd_kafka_version_str(), text);
+        error_set(err, ERROR_CONFIG, "librdkafka %s: %s", rd_kafka_version_str(), text);
     }
+    return rk;
+}
+
+bool kafka_producer_check(const rd_kafka_conf_t *conf, struct error *err)
+{
+    rd_kafka_conf_t *alone = rd_kafka_conf_dup(conf);
+    /* Without brokers there is nobody to call. */
+    rd_kafka_conf_set(alone, "bootstrap.servers", NULL, NULL, 0);
+    rd_kafka_t *rk = librdkafka_new(alone, err);
+    if (rk)
+        rd_kafka_destroy(rk);
+    return rk != NULL;
+}
+
+static bool handle_new(struct kafka_producer *p, struct error *err)
+{
+    p->rk = librdkafka_new(rd_kafka_conf_dup(p->conf), err);
+    if (!p->rk)
+        return false;
     const uint64_t one = 1;
     p->queue = rd_kafka_queue_get_main(p->rk);
     rd_kafka_set_log_queue(p->rk, NULL); /* NULL: the main queue */

@@ -26,6 +26,15 @@ struct sink *sink_open(const struct sink_type *type, const char *name, const voi
     return sink;
 }
 
+bool sink_check(const struct sink_type *type, const char *name, const void *settings, struct error *err)
+{
+    if (type->check)
+        return type->check(name, settings, err);
+    struct sink *sink = sink_open(type, name, settings, err);
+    sink_close(sink);
+    return sink != NULL;
+}
+
 size_t sink_submit(struct sink *sink, struct delivery *const ds[], size_t n, instant_us now)
 {
     for (size_t i = 0; i < n; i++) {

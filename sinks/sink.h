@@ -65,6 +65,10 @@ struct sink_type {
      * else. */
     enum reach (*probe)(struct sink *sink, struct span destination, instant_us now);
 
+    /* What open() would say of these settings, without any effect: nothing is created and nobody is called. NULL:
+     * open() has no effect either, so opening and closing is the check. */
+    bool (*check)(const char *name, const void *settings, struct error *err);
+
     /* SIGHUP: open files again. */
     bool (*reopen)(struct sink *sink, struct error *err);
 };
@@ -85,6 +89,7 @@ const struct sink_type *sink_type_find(const char *name); /* NULL if there is no
 /* The only way to call a sink: each checks the contract, then dispatches. */
 struct sink *sink_open(const struct sink_type *type, const char *name, const void *settings,
                        struct error *err) MUST_CHECK;
+bool sink_check(const struct sink_type *type, const char *name, const void *settings, struct error *err) MUST_CHECK;
 size_t sink_submit(struct sink *sink, struct delivery *const ds[], size_t n, instant_us now) MUST_CHECK;
 void sink_prepare(struct sink *sink, struct pollset *ps);
 void sink_progress(struct sink *sink, const struct pollset *ps, instant_us now);

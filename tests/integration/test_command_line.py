@@ -132,3 +132,46 @@ def test_a_connection_that_is_refused_ends_with_the_code_of_the_reason(db, pg, t
     db.query(f'revoke connect on database "{db.name}" from public')
     code, text = run_as(tmp_path, pg.dsn(db.name, user="barred"), command)
     assert (code, text.partition(";")[0]) == (77, f'FATAL: permission denied for database "{db.name}" DETAIL: User does not have CONNECT privilege.')
+
+
+SINKS = {  # what only a sink itself can say of its settings
+    "a folder for a file": ('type: file, path: "{folder}"', "cannot open {folder} to append: Is a directory; name a file in it"),
+    "no such folder": ('type: file, path: "{folder}/none/x"', "cannot open {folder}/none/x to append: No such file or directory; create its directory"),
+    "a mode that is none": ('type: file, path: "{folder}/x", mode: "999"', "mode `999` is not a file permission"),
+    "a property": ("type: kafka, properties: {{ bootstrap.servers: nowhere.invalid, linger.ms: soon }}", "kafka properties: linger.ms: "),
+    "certificates of kafka": ('type: kafka, properties: {{ bootstrap.servers: nowhere.invalid, security.protocol: ssl, ssl.ca.location: "{folder}/none.pem" }}',
+                              "ssl.ca.location"),
+    "certificates of http": ('type: http, url: "https://nowhere.invalid", ca_file: "{folder}/none.pem"', "none.pem"),
+    "a user of redis": ('type: redis, url: "redis://nowhere.invalid", username: x', "username without a password; set password"),
+}
+
+
+@pytest.mark.parametrize("wrong", SINKS)
+def test_what_only_a_sink_knows_is_said_before_it_runs(tmp_path, wrong):
+    settings, text = (part.format(folder=tmp_path) for part in SINKS[wrong])
+    path = tmp_path / "sink.yaml"
+    path.write_text(f'sinks:\n  bus: {{ {settings} }}\nqueues:\n  orders: {{ sink: bus, destination: "x" }}\n')
+    result = run_command("check-config", "-c", str(path))
+    assert (result.returncode, result.stdout) == (78, "")
+    assert result.stderr.startswith(f"{path}:2:3: sinks.bus: ") and text in result.stderr, result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_checking_a_sink_leaves_nothing_behind_and_calls_nobody(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        path = tmp_path / "sinks.yaml"
+        path.write_text(f"""sinks:
+  file: {{ type: file, path: "{tmp_path}/out.jsonl" }}
+  bus: {{ type: kafka, properties: {{ bootstrap.servers: "127.0.0.1:{port}" }} }}
+  web: {{ type: http, url: "http://127.0.0.1:{port}" }}
+  stream: {{ type: redis, url: "redis://127.0.0.1:{port}" }}
+queues:
+  orders: {{ sink: file }}
+""")
+        result = run_command("check-config", "-c", str(path))
+        assert (result.returncode, result.stderr) == (0, "")
+        assert [entry.name for entry in tmp_path.iterdir()] == ["sinks.yaml"]
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()

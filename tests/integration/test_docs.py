@@ -32,10 +32,11 @@ CONFIGURATIONS = [(page, number, text) for page in PAGES for number, text in enu
 
 
 def completed(text, folder):
-    """A fragment with sinks alone gets a queue for each, and secrets get a file."""
+    """A fragment with sinks alone gets a queue for each, secrets get a file, and a sink's file a folder that exists."""
     secret = folder / "secret"
     secret.write_text("password\n")
     text = re.sub(r"(_file: *)[^\s,}]+", rf"\g<1>{secret}", text)
+    text = re.sub(r'( path: *"?)/[^\s"]+/', rf"\g<1>{folder}/", text)
     if not re.search(r"^queues:", text, re.MULTILINE):
         sinks = re.findall(r"^  ([\w-]+):", text, re.MULTILINE)
         text += "queues:\n" + "".join(f"  q_{name}: {{ sink: {name}, destination: d }}\n" for name in sinks)
