@@ -121,21 +121,13 @@ void claim_follow_again(struct claim *claim, instant_us now)
     }
 }
 
-static bool has_entry(const struct keyset *set, struct span key, uint64_t hash)
-{
-    for (size_t i = 0; i < set->count; i++)
-        if (set->entries[i].hash == hash && span_equal(set->entries[i].key, key))
-            return true;
-    return false;
-}
-
 /* Its lane is settled, the transaction goes on, and so does the lock. */
 static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
 {
     for (const struct batch *batch = holder->batches; batch; batch = batch->next)
         if (has_lane(batch, key, hash))
             return true;
-    return has_entry(&holder->held, key, hash);
+    return keyset_find(&holder->held, key, hash) != NULL;
 }
 
 /* `holder` may have this key in a lane, or from an earlier lane of its open transaction. */
@@ -214,7 +206,7 @@ void claim_forget_held(struct claim *claim)
 static bool is_free(const struct claim *claim, const struct keyset_entry *entry)
 {
     const struct queue *queue = claim->queue;
-    return !find_lane(queue->orphans, entry->key, entry->hash) && !has_entry(&queue->avoid, entry->key, entry->hash);
+    return !find_lane(queue->orphans, entry->key, entry->hash) && !keyset_find(&queue->avoid, entry->key, entry->hash);
 }
 
 bool claim_has_followed(const struct claim *claim)
