@@ -16,12 +16,14 @@ class Row:
     row: int
     fault: str
     tests: list = field(default_factory=list)
+    deep: list = field(default_factory=list)
     note: str = ""
     out: str = ""
 
     def python(self):
-        """[(file under tests/, function)]"""
-        return [tuple(test.split("::")) for test in self.tests if "::" in test]
+        """[(file under tests/, function)] of those that run now"""
+        tests = self.tests + (self.deep if os.environ.get("PGCOURIER_DEEP") == "1" else [])
+        return [tuple(test.split("::")) for test in tests if "::" in test]
 
     def programs(self):
         """[(SUITE.PROGRAM, test)]"""

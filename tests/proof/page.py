@@ -24,7 +24,7 @@ def shown(test):
 def described(row):
     if row.out:
         return f"**left out**: {row.out}"
-    tests = "<br>".join(shown(test) for test in row.tests)
+    tests = "<br>".join([shown(test) for test in row.tests] + [f"{shown(test)} (with `--deep`)" for test in row.deep])
     return f"{tests}<br>*{row.note}*" if row.note else tests
 
 

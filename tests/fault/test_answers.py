@@ -1,0 +1,126 @@
+"""Answers of sinks that come late, half, or wrong: what may have been taken is sent again, under the same name and in order;
+what was refused for no fault of the event's costs it no attempt."""
+
+import pytest
+
+from tests.support.fake_redis import Answer, FakeRedis, FakeRedisTarget
+from tests.support.fault_run import FaultRun
+from tests.support.proxy import DOWN, UP, Proxy
+from tests.support.servers import HALF, Reply
+from tests.support.shop import Shop
+from tests.support.targets import HttpTarget
+
+KEYS = 20
+
+
+def once_each(chosen):
+    """A function of an id: True for each of the chosen the first time it is asked."""
+    waiting = set(chosen)
+
+    def first_time(event_id):
+        asked = event_id in waiting
+        waiting.discard(event_id)
+        return asked
+
+    return first_time
+
+
+# ---- HTTP ----
+
+def never_overtaken(requests, event, keys):
+    """No later event of its key was sent before it was sent again."""
+    of_key = [int(request.headers["event-id"]) for request in requests if keys[int(request.headers["event-id"])] == keys[event]]
+    at = of_key.index(event)
+    return of_key[at + 1] == event
+
+
+@pytest.mark.parametrize("reply", [Reply(200, delay_s=3600), Reply(200, action=HALF), Reply(502)], ids=["late", "half", "gateway"])
+def test_an_answer_that_says_nothing_is_sent_again_before_the_next_of_its_key(relay, db, http, reply):
+    run = FaultRun(relay, Shop(db), HttpTarget(http))
+    events = run.add(200, keys=KEYS)
+    chosen = [event.id for event in events[3:200:23]]
+    first_time = once_each(chosen)
+    http.rule(lambda request: first_time(int(request.headers["event-id"])), reply)
+    run.start(sink={"timeout": "4s", "connect_timeout": "4s"}, retry="{ base: 50ms, max: 200ms }")
+    run.wait_until_empty()
+    run.fault("answers that say nothing", in_flight=len(chosen))
+    assert run.finish() == len(chosen)
+    keys = {event.id: event.key for event in events}
+    assert all(never_overtaken(http.requests, event, keys) for event in chosen)
+    for event in chosen:
+        assert len({request.headers["webhook-id"] for request in http.requests
+                    if request.headers["event-id"] == str(event)}) == 1, "it came under two names"
+
+
+def test_an_exchange_may_break_at_any_byte(relay, db, http):
+    """Of the request or of the answer; a proxy ends the connection there."""
+    with Proxy(http.port) as proxy:
+        target = HttpTarget(http)
+        run = FaultRun(relay, Shop(db), target)
+        run.start(sink={"url": f"http://127.0.0.1:{proxy.port}/in", "connections": 1},
+                  retry="{ base: 20ms, max: 50ms, attempts: 1000 }", connections=1)
+        cuts = [(UP, 1), (UP, 60), (UP, 200), (DOWN, 1), (DOWN, 15), (DOWN, 37)]
+        for direction, size in cuts:
+            trap = proxy.cut_after(size, direction)
+            proxy.cut()
+            run.add(6, keys=2)
+            run.wait_until_empty()
+            assert trap.sprung
+        run.fault("broken exchanges", in_flight=len(cuts))
+        run.finish()
+
+
+# ---- Redis ----
+
+REFUSALS = [
+    b"-LOADING Redis is loading the dataset in memory\r\n",
+    b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+    b"-READONLY You can't write against a read only replica.\r\n",
+    b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+    b"-CLUSTERDOWN The cluster is down\r\n",
+    b"-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.\r\n",
+    b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+]
+
+UNCERTAIN = {
+    "no answer": Answer(b"", close=True),
+    "half an answer": Answer(b"$3\r\n0-", close=True),
+    "no Redis": Answer(b"HTTP/1.1 200 OK\r\n\r\n"),
+    "an endless bulk": Answer(b"$2000000000\r\nxxxx"),
+    "a late answer": Answer(delay_s=5),
+}
+
+
+@pytest.fixture
+def redis_run(relay, db):
+    with FakeRedis() as server:
+        yield FaultRun(relay, Shop(db), FakeRedisTarget(server)), server
+
+
+def test_a_redis_that_cannot_serve_costs_no_attempt_and_no_duplicate(redis_run):
+    run, server = redis_run
+    refusals = list(REFUSALS)
+
+    def answer(_command):
+        return Answer(refusals.pop(), taken=False) if run.target.count() >= 100 and refusals else None
+
+    server.answer = answer
+    run.add(300, keys=KEYS)
+    run.start(sink={"max_in_flight": 4})
+    assert run.finish() == 0
+    assert refusals == []
+    run.no_failures()
+
+
+@pytest.mark.parametrize("way", UNCERTAIN)
+def test_a_redis_answer_that_says_nothing_is_sent_again_in_order(redis_run, way):
+    run, server = redis_run
+    in_flight = 4
+    events = run.add(300, keys=KEYS)
+    chosen = [event.id for event in events[10:300:100]]
+    first_time = once_each(chosen)
+    server.answer = lambda command: UNCERTAIN[way] if first_time(int(command[command.index(b"id") + 1])) else None
+    run.start(sink={"max_in_flight": in_flight, "timeout": "2s"}, retry="{ base: 50ms, max: 200ms }")
+    run.wait_until_empty()
+    run.fault(way, in_flight=in_flight * len(chosen))
+    assert run.finish() >= len(chosen)

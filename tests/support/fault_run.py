@@ -1,0 +1,86 @@
+"""What most fault tests do: fill a shop, start relays, hurt them, and have the history checked.
+
+    run = FaultRun(relay, Shop(db), FileTarget(tmp_path))
+    run.add(2000)
+    one = run.start()
+    run.wait_for(500)
+    ... a fault ...
+    run.fault("what it was", in_flight=64)   # only if it may have made deliveries uncertain
+    run.finish()
+"""
+
+import re
+import signal
+
+from tests.support.history import Fault, History
+from tests.support.process import wait_until
+
+
+class FaultRun:
+    def __init__(self, start, shop, target):
+        self.start_relay, self.shop, self.target = start, shop, target
+        self.relays = []
+        self.faults = []
+        self.dead = []
+
+    @property
+    def db(self):
+        return self.shop.db
+
+    def add(self, events, keys=50):
+        """`events` events, one commit; those of a key are spread over the whole."""
+        return self.shop.insert([number % keys + 1 for number in range(events)])
+
+    def start(self, database=None, top="", sink=None, until_empty=False, program=None, **queue):
+        """One relay more; `database` is a connection string instead of the shop's own."""
+        text = self.shop.config(self.target.sink(**(sink or {})), **{**self.target.queue, **queue})
+        if database:
+            text = text.replace(self.shop.db.dsn, database)
+        one = self.start_relay(text + top + "\n", until_empty=until_empty, program=program)
+        self.relays.append(one)
+        return one
+
+    def wait_for(self, receipts, timeout_s=60):
+        wait_until(lambda: self.target.count() >= receipts, timeout_s, f"{receipts} events to arrive")
+
+    def wait_until_empty(self, timeout_s=60):
+        def empty():
+            assert self.shop.left() == 0 or self.running(), "no relay runs any more"
+            return self.shop.left() == 0
+
+        wait_until(empty, timeout_s, "the table to be empty", interval_s=0.05)
+
+    def running(self):
+        return [one for one in self.relays if one.exit_code is None]
+
+    def fault(self, what, in_flight):
+        self.faults.append(Fault(what=what, receipts=0, in_flight=in_flight))
+
+    def logged(self, pattern):
+        return [line for one in self.relays for line in one.logged(pattern)]
+
+    def wait_for_log(self, pattern, timeout_s=30):
+        return wait_until(lambda: self.logged(pattern), timeout_s, f"a log line with {pattern}")
+
+    def lost_events(self):
+        """Events in claims whose connection broke."""
+        return sum(int(re.search(r"events=(\d+)", line).group(1)) for line in self.logged("msg=claim.lost"))
+
+    def no_failures(self):
+        """Nothing was counted as an event's own fault."""
+        assert self.db.value("select count(*) from outbox.parked") + self.db.value("select count(*) from outbox.dead") == 0
+
+    def finish(self, timeout_s=60):
+        """Waits for the drain, stops the relays and checks the history; returns the number of duplicates."""
+        self.wait_until_empty(timeout_s)
+        self.stop()
+        history = History(self.shop.journal, self.target.receipts(), self.faults, self.dead)
+        history.check()
+        return history.duplicates
+
+    def stop(self):
+        for one in self.relays:
+            if one.exit_code is None:
+                assert one.stop() == 0
+            else:
+                assert one.exit_code in (0, -signal.SIGKILL), one.log[-5:]
