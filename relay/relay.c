@@ -173,7 +173,7 @@ static void take_signals(struct relay *relay, instant_us now)
 }
 
 /* Each step takes what the one before left ready, so the order of these lines is the order an event travels. */
-static void relay_turn(struct relay *relay, instant_us now)
+static void move_events(struct relay *relay, instant_us now)
 {
     const struct config *config = relay->options.config;
     for (size_t i = 0; i < config->queue_count; i++) {
@@ -224,7 +224,7 @@ static void log_stats(struct relay *relay, instant_us now)
         report_stats(relay->queues[i], (double)(now - relay->started_at) / SECOND_US);
 }
 
-static void prepare(struct relay *relay, instant_us now)
+struct pollset *relay_prepare(struct relay *relay, instant_us now)
 {
     const struct config *config = relay->options.config;
     struct pollset *ps = relay->ps;
@@ -248,6 +248,7 @@ static void prepare(struct relay *relay, instant_us now)
     }
     for (size_t i = 0; i < config->sink_count; i++)
         outlet_prepare(relay->outlets[i], ps, now);
+    return ps;
 }
 
 /* The end has come: everything is settled, or there is no more time. */
@@ -257,33 +258,48 @@ static bool is_over(const struct relay *relay, instant_us now)
            (relay->stop_by != INSTANT_NEVER && (all_quiet(relay) || now >= relay->stop_by + SETTLE_GRACE_US));
 }
 
+void relay_turn(struct relay *relay, instant_us now)
+{
+    int64_t interval_us = relay->options.config->stats_interval_us;
+    if (relay->started_at == 0) {
+        relay->started_at = now;
+        relay->stats_at = now + interval_us;
+    }
+    take_signals(relay, now);
+    move_events(relay, now);
+    check_empty(relay, now);
+    if (interval_us > 0 && now >= relay->stats_at) {
+        log_stats(relay, now);
+        relay->stats_at = now + interval_us;
+    }
+}
+
+bool relay_has_ended(struct relay *relay, instant_us now, enum relay_end *ret)
+{
+    if (is_over(relay, now)) {
+        log_stats(relay, now);
+        *ret = all_quiet(relay) && !relay->cut ? RELAY_DRAINED : RELAY_CUT;
+        return true;
+    }
+    if (!relay->reload || relay->stop_by != INSTANT_NEVER)
+        return false;
+    relay->reload = false;
+    *ret = RELAY_RELOAD;
+    return true;
+}
+
 enum relay_end relay_run(struct relay *relay)
 {
     struct error err;
+    enum relay_end end;
     instant_us now = clock_now();
-    if (relay->started_at == 0) {
-        relay->started_at = now;
-        relay->stats_at = now + relay->options.config->stats_interval_us;
-    }
-    while (!is_over(relay, now)) {
-        prepare(relay, now);
-        if (!pollset_wait(relay->ps, now, &err))
+    while (!relay_has_ended(relay, now, &end)) {
+        if (!pollset_wait(relay_prepare(relay, now), now, &err))
             LOG(relay->options.log, LOG_ERROR, "relay.poll_failed", log_text("cause", err.text));
         now = clock_now();
-        take_signals(relay, now);
         relay_turn(relay, now);
-        check_empty(relay, now);
-        if (relay->options.config->stats_interval_us > 0 && now >= relay->stats_at) {
-            log_stats(relay, now);
-            relay->stats_at = now + relay->options.config->stats_interval_us;
-        }
-        if (relay->reload && relay->stop_by == INSTANT_NEVER) {
-            relay->reload = false;
-            return RELAY_RELOAD;
-        }
     }
-    log_stats(relay, now);
-    return all_quiet(relay) && !relay->cut ? RELAY_DRAINED : RELAY_CUT;
+    return end;
 }
 
 enum relay_end relay_drain(struct relay *relay)

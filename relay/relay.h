@@ -1,10 +1,14 @@
 /* relay/relay.h -- the running relay: one thread, one poll loop.
  *
- *   relay_open -> relay_run ... -> relay_close */
+ *   relay_open -> relay_run ... -> relay_close
+ *   or with a clock of one's own, as in a simulation:
+ *   relay_open -> (relay_prepare -> wait -> relay_turn until relay_has_ended) ... -> relay_close */
 #ifndef RELAY_RELAY_H
 #define RELAY_RELAY_H
 
+#include "relay/base/clock.h"
 #include "relay/base/log.h"
+#include "relay/base/pollset.h"
 #include "relay/config.h"
 
 struct relay;
@@ -28,6 +32,12 @@ enum relay_end {
 struct relay *relay_open(const struct relay_options *options, struct error *err) MUST_CHECK;
 
 enum relay_end relay_run(struct relay *relay);
+
+/* The loop of relay_run() in pieces. What to wait for, owned by the relay and valid until the next call; one turn after
+ * the wait; and whether that was the last, with what relay_run() would return. */
+struct pollset *relay_prepare(struct relay *relay, instant_us now);
+void relay_turn(struct relay *relay, instant_us now);
+bool relay_has_ended(struct relay *relay, instant_us now, enum relay_end *ret);
 
 /* As if a signal had asked to stop; for a configuration that is being replaced. Returns like relay_run(). */
 enum relay_end relay_drain(struct relay *relay);
