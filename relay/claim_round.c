@@ -161,6 +161,12 @@ static void plan_next_poll(struct queue *queue, bool found, instant_us now)
     queue->poll_at = now + queue->idle_us - jitter;
 }
 
+/* Of an event without a key, which may be gone. */
+static int64_t solo_id(const struct lane *lane)
+{
+    return lane->last ? lane->last->event.id : lane->gone_id;
+}
+
 /* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
  * settled at that time? */
 static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
@@ -168,7 +174,7 @@ static bool is_orphaned(const struct lane *lane, const struct lane *orphan, inst
     if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
         return false;
     if (!lane->key.data)
-        return !orphan->key.data && lane->last->event.id == orphan->last->event.id;
+        return !orphan->key.data && solo_id(lane) == solo_id(orphan);
     return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
 }
 
