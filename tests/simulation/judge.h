@@ -1,0 +1,41 @@
+/* tests/simulation/judge.h -- the guarantees of DESIGN.md, checked at every step of a run.
+ *
+ * An event may be submitted again only after something has happened that excuses it: its delivery was not acked, or the
+ * lock of its key was lost while it was in the table. So G3 and G4 are one rule: each excuse is worth one submission.
+ */
+#ifndef TESTS_SIMULATION_JUDGE_H
+#define TESTS_SIMULATION_JUDGE_H
+
+#include "relay/base/clock.h"
+#include "relay/base/error.h"
+#include "sinks/delivery.h"
+#include "tests/simulation/store.h"
+
+void judge_clear(void);
+
+/* ---- what happens ---- */
+
+void judge_committed(const struct row *row); /* its producer's transaction */
+void judge_submitted(int process, int64_t id, unsigned attempt);
+void judge_arrived(int process, int64_t id);
+void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind);
+void judge_deleted(int process, const struct row *row, bool bury);
+void judge_parked(int process, int64_t id, int64_t attempts, bool closed);
+
+/* The transaction of this backend ends without a commit; before its locks are free. */
+void judge_locks_lost(int backend, int process);
+/* What it has lost by now, its client knows from `at` on. */
+void judge_client_told(int backend, instant_us at);
+void judge_process_gone(int process); /* nobody is left who would have to be told */
+
+/* ---- what must be ---- */
+
+/* Every event has arrived or is a dead letter, and nothing waits. */
+bool judge_is_drained(void);
+
+/* At the end of the run. */
+void judge_end(bool drained);
+
+void judge_violation(const char *guarantee, const struct row *row, const char *format, ...) PRINTF_LIKE(3, 4);
+
+#endif

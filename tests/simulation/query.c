@@ -1,0 +1,180 @@
+/* What the statements of sql/claim/ and sql/horizon/ read. */
+#include "tests/simulation/result.h"
+#include "tests/simulation/server.h"
+#include "tests/simulation/world.h"
+
+bool query_sees(const struct backend *backend, const struct version *version)
+{
+    return store_sees(&sim.store, &backend->snapshot, version);
+}
+
+/* The entry of a key, or of an event without one. */
+const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo)
+{
+    for (size_t i = 0; i < sim.store.wait_count; i++) {
+        const struct wait *wait = &sim.store.waits[i];
+        bool same = solo == QUERY_NO_ID ? wait->key == key : wait->key == KEY_NONE_SIM && wait->head == solo;
+        if (same && query_sees(backend, &wait->version))
+            return wait;
+    }
+    return NULL;
+}
+
+static void reply_event(struct backend *backend, const struct wait *wait, const struct row *row)
+{
+    PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 12);
+    if (wait) {
+        result_int(res, 0, 0, (int32_t)wait->attempts);
+        result_bigint(res, 0, 1, wait->head);
+    }
+    if (wait && !row && wait->key != KEY_NONE_SIM)
+        result_key(res, 0, 2, wait->key);
+    if (row) {
+        static const char payload[2048];
+        bool oversize = sim.plan.queue.max_event_bytes > 0 && row->bytes > sim.plan.queue.max_event_bytes;
+        result_bigint(res, 0, 3, row->id);
+        if (oversize)
+            result_bigint(res, 0, 5, row->bytes);
+        else
+            result_text(res, 0, 8, payload, (size_t)row->bytes);
+        if (row->key != KEY_NONE_SIM)
+            result_key(res, 0, 6, row->key);
+    }
+    server_reply(backend, res);
+}
+
+static bool is_waiting(const struct backend *backend, const struct wait *wait)
+{
+    return wait && wait->next_at > backend->started_at;
+}
+
+static void read_key(struct backend *backend, const struct call *call, int64_t key, int64_t *left)
+{
+    const struct wait *wait = query_find_wait(backend, key, QUERY_NO_ID);
+    if (is_waiting(backend, wait))
+        return;
+    int64_t floor = wait && wait->head < call->n[1] ? wait->head : call->n[1], most = call->n[2];
+    bool any = false;
+    for (size_t i = 0; i < sim.store.row_count && most > 0 && *left > 0; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (row->key != key || row->id < floor || !query_sees(backend, &row->version))
+            continue;
+        reply_event(backend, wait, row);
+        any = true;
+        most--;
+        --*left;
+    }
+    if (!any && wait && *left > 0) {
+        reply_event(backend, wait, NULL);
+        --*left;
+    }
+}
+
+static void read_solo(struct backend *backend, int64_t id, int64_t *left)
+{
+    const struct wait *wait = query_find_wait(backend, QUERY_NO_ID, id);
+    const struct row *row = store_find_row(&sim.store, id);
+    if (row && !query_sees(backend, &row->version))
+        row = NULL;
+    if (*left == 0 || is_waiting(backend, wait) || (!wait && !row))
+        return;
+    reply_event(backend, wait, row);
+    --*left;
+}
+
+static void run_read(struct backend *backend, const struct call *call)
+{
+    int64_t left = call->n[3];
+    for (size_t i = 0; i < backend->claim_key_count; i++)
+        read_key(backend, call, backend->claim_keys[i], &left);
+    for (size_t i = 0; i < backend->claim_solo_count; i++)
+        read_solo(backend, backend->claim_solos[i], &left);
+    server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
+}
+
+/* ---- the horizon ---- */
+
+static void run_seen(struct backend *backend, bool drawn)
+{
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 2);
+    result_bigint(res, 0, 0, 1);
+    if (drawn)
+        result_bigint(res, 0, 1, sim.store.drawn);
+    for (size_t i = sim.store.row_count; !drawn && i-- > 0;)
+        if (query_sees(backend, &sim.store.rows[i].version)) {
+            result_bigint(res, 0, 1, sim.store.rows[i].id);
+            break;
+        }
+    server_reply(backend, res);
+}
+
+static void run_holders(struct backend *backend)
+{
+    const struct store *store = &sim.store;
+    int holders[64], count = 0;
+    for (int i = store->txn_count; i-- > 0 && count < 64;)
+        if (store->txns[i].state == TXN_OPEN && store->txns[i].draws)
+            holders[count++] = i;
+    PGresult *res = result_new(PGRES_TUPLES_OK, count, 1);
+    for (int row = 0; row < count; row++)
+        result_key(res, row, 0, holders[row]);
+    server_reply(backend, res);
+}
+
+static void run_floor(struct backend *backend, const struct call *call)
+{
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 1);
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (row->id >= call->n[0] && row->id <= call->n[1] && query_sees(backend, &row->version)) {
+            result_bigint(res, 0, 0, row->id);
+            break;
+        }
+    }
+    server_reply(backend, res);
+}
+
+static void run_empty(struct backend *backend)
+{
+    bool waiting = false;
+    for (size_t i = 0; i < sim.store.row_count && !waiting; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (!query_sees(backend, &row->version))
+            continue;
+        const struct wait *wait = row->key == KEY_NONE_SIM ? query_find_wait(backend, QUERY_NO_ID, row->id)
+                                                           : query_find_wait(backend, row->key, QUERY_NO_ID);
+        waiting = !wait || wait->next_at != AT_INFINITY;
+    }
+    server_reply(backend, result_new(PGRES_TUPLES_OK, waiting, 1));
+}
+
+bool query_run(struct backend *backend, const struct call *call)
+{
+    switch (call->query) {
+    case QUERY_LOCK:
+        query_lock(backend, call);
+        return true;
+    case QUERY_READ:
+        run_read(backend, call);
+        return true;
+    case QUERY_DRAWN:
+    case QUERY_SEEN:
+        run_seen(backend, call->query == QUERY_DRAWN);
+        return true;
+    case QUERY_HOLDERS:
+        run_holders(backend);
+        return true;
+    case QUERY_FLOOR:
+        run_floor(backend, call);
+        return true;
+    case QUERY_EMPTY:
+        run_empty(backend);
+        return true;
+    case QUERY_NOTHING:
+    case QUERY_LISTEN:
+        server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
+        return true;
+    default:
+        return query_settle(backend, call);
+    }
+}

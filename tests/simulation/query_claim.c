@@ -1,0 +1,335 @@
+/* What per_key_lock.sql does: choose keys, and lock them. */
+#include "tests/simulation/result.h"
+#include "tests/simulation/server.h"
+#include "tests/simulation/world.h"
+
+#include <stdlib.h>
+
+#define CANDIDATES_MAX (ROWS_MAX + 64)
+#define KEYLESS_LOCKS (INT64_C(1) << 32)
+
+/* A row of the query's `candidate`. */
+struct candidate {
+    int64_t key, solo; /* one of them QUERY_NO_ID */
+    int64_t low, high, fresh_id, newest_id, oldest_id;
+    int64_t place;
+    uint64_t tie;
+    bool locked;
+};
+
+/* per_key_lock.sql under way. */
+struct choice {
+    const struct backend *backend;
+    const struct call *call;
+    struct candidate found[CANDIDATES_MAX], ordered[CANDIDATES_MAX];
+    size_t found_count, ordered_count, newest_count, oldest_count;
+    int64_t newest_min, oldest_max;
+};
+
+static struct choice choice;
+
+int64_t query_lock_name(int key, int64_t id)
+{
+    int64_t name = key == KEY_NONE_SIM ? id : key;
+    if (sim.plan.lock_names > 0)
+        return name % sim.plan.lock_names;
+    return key == KEY_NONE_SIM ? KEYLESS_LOCKS + id : name;
+}
+
+static bool has(const struct list *list, int64_t value)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->values[i] == value)
+            return true;
+    return false;
+}
+
+static struct candidate *find_found(const struct row *row)
+{
+    int64_t key = row->key == KEY_NONE_SIM ? QUERY_NO_ID : row->key,
+            solo = row->key == KEY_NONE_SIM ? row->id : QUERY_NO_ID;
+    for (size_t i = 0; i < choice.found_count; i++)
+        if (choice.found[i].key == key && choice.found[i].solo == solo)
+            return &choice.found[i];
+    struct candidate *added = &choice.found[choice.found_count++];
+    *added = (struct candidate){.key = key,
+                                .solo = solo,
+                                .low = row->id,
+                                .high = row->id,
+                                .fresh_id = QUERY_NO_ID,
+                                .newest_id = QUERY_NO_ID,
+                                .oldest_id = QUERY_NO_ID};
+    return added;
+}
+
+static struct candidate *note_found(const struct row *row)
+{
+    struct candidate *c = find_found(row);
+    c->low = row->id < c->low ? row->id : c->low;
+    c->high = row->id > c->high ? row->id : c->high;
+    return c;
+}
+
+static void look_at_the_ends(void)
+{
+    const int64_t *n = choice.call->n, limit = n[5];
+    const struct store *store = &sim.store;
+    int64_t fresh = 0;
+    for (size_t i = store->row_count; i-- > 0;) {
+        const struct row *row = &store->rows[i];
+        if (!query_sees(choice.backend, &row->version))
+            continue;
+        if (row->id > n[0] && fresh < limit) {
+            struct candidate *c = note_found(row);
+            c->fresh_id = c->fresh_id > row->id ? c->fresh_id : row->id;
+            fresh++;
+        }
+        if (row->id >= n[1] && row->id <= n[2] && (int64_t)choice.newest_count < limit) {
+            struct candidate *c = note_found(row);
+            c->newest_id = c->newest_id > row->id ? c->newest_id : row->id;
+            choice.newest_min = row->id;
+            choice.newest_count++;
+        }
+    }
+    for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < limit; i++) {
+        const struct row *row = &store->rows[i];
+        if (row->id < n[3] || row->id > n[4] || !query_sees(choice.backend, &row->version))
+            continue;
+        struct candidate *c = note_found(row);
+        c->oldest_id = c->oldest_id == QUERY_NO_ID ? row->id : c->oldest_id;
+        choice.oldest_max = row->id;
+        choice.oldest_count++;
+    }
+}
+
+static void add_candidate(const struct candidate *from, int64_t place)
+{
+    struct candidate *c = &choice.ordered[choice.ordered_count++];
+    *c = *from;
+    c->place = place;
+    c->tie = rng_next(&sim.rng); /* nobody has promised an order among equals */
+}
+
+static const struct candidate unknown = {.key = QUERY_NO_ID,
+                                         .solo = QUERY_NO_ID,
+                                         .low = QUERY_NO_ID,
+                                         .high = QUERY_NO_ID,
+                                         .fresh_id = QUERY_NO_ID,
+                                         .newest_id = QUERY_NO_ID,
+                                         .oldest_id = QUERY_NO_ID};
+
+static bool is_added(const struct wait *wait)
+{
+    for (size_t i = 0; i < choice.ordered_count; i++) {
+        const struct candidate *c = &choice.ordered[i];
+        if (wait->key == KEY_NONE_SIM ? c->solo == wait->head : c->key == wait->key)
+            return true;
+    }
+    return false;
+}
+
+static bool is_due(const struct wait *wait)
+{
+    const struct call *call = choice.call;
+    bool busy = wait->key == KEY_NONE_SIM ? has(&call->lists[9], wait->head) : has(&call->lists[8], wait->key);
+    return wait->next_at <= choice.backend->started_at && !busy && query_sees(choice.backend, &wait->version) &&
+           !is_added(wait);
+}
+
+/* Waits that are over, soonest first, up to a quarter of the claim. */
+static void add_waits(void)
+{
+    int64_t most = choice.call->n[6] / 4 > 1 ? choice.call->n[6] / 4 : 1;
+    for (int64_t n = 0; n < most; n++) {
+        const struct wait *next = NULL;
+        for (size_t i = 0; i < sim.store.wait_count; i++) {
+            const struct wait *wait = &sim.store.waits[i];
+            if (is_due(wait) && (!next || wait->next_at < next->next_at))
+                next = wait;
+        }
+        if (!next)
+            return;
+        struct candidate c = unknown;
+        *(next->key == KEY_NONE_SIM ? &c.solo : &c.key) = next->key == KEY_NONE_SIM ? next->head : next->key;
+        add_candidate(&c, -1);
+    }
+}
+
+static void add_followed(void)
+{
+    const struct list *follow = &choice.call->lists[10];
+    for (size_t i = 0; i < follow->count; i++) {
+        struct candidate c = unknown;
+        c.key = follow->values[i];
+        if (!query_find_wait(choice.backend, c.key, QUERY_NO_ID))
+            add_candidate(&c, -2);
+    }
+}
+
+static bool is_ready(const struct candidate *c)
+{
+    const struct list *lists = choice.call->lists;
+    bool left_out =
+        c->solo == QUERY_NO_ID ? has(&lists[8], c->key) || has(&lists[10], c->key) : has(&lists[9], c->solo);
+    return !left_out && !query_find_wait(choice.backend, c->key, c->solo);
+}
+
+static int64_t newer_id(const struct candidate *c)
+{
+    return c->fresh_id != QUERY_NO_ID ? c->fresh_id : c->newest_id;
+}
+
+/* How many of the ready ones come before this one, itself included, from one of the two ends. */
+static int64_t rank(const bool *ready, const struct candidate *me, bool newest)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < choice.found_count; i++) {
+        const struct candidate *c = &choice.found[i];
+        int64_t mine = newest ? newer_id(me) : me->oldest_id, other = newest ? newer_id(c) : c->oldest_id;
+        n += ready[i] && other != QUERY_NO_ID && (newest ? other >= mine : other <= mine);
+    }
+    return n;
+}
+
+static void add_ready(void)
+{
+    static bool ready[CANDIDATES_MAX];
+    int64_t share = choice.call->n[7];
+    for (size_t i = 0; i < choice.found_count; i++)
+        ready[i] = is_ready(&choice.found[i]);
+    for (size_t i = 0; i < choice.found_count; i++) {
+        const struct candidate *c = &choice.found[i];
+        if (!ready[i])
+            continue;
+        int64_t place = 1000000000;
+        if (newer_id(c) != QUERY_NO_ID && share < 100)
+            place = rank(ready, c, true) * 100 / (100 - share);
+        if (c->oldest_id != QUERY_NO_ID && share > 0) {
+            int64_t oldest = rank(ready, c, false) * 100 / share;
+            place = oldest < place ? oldest : place;
+        }
+        add_candidate(c, place);
+    }
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
+    return x->tie < y->tie ? -1 : x->tie > y->tie;
+}
+
+static void lock_chosen(struct backend *backend)
+{
+    backend->claim_key_count = backend->claim_solo_count = 0;
+    int backend_index = (int)(backend - server_backend(0));
+    for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++) {
+        struct candidate *c = &choice.ordered[i];
+        int key = c->solo == QUERY_NO_ID ? (int)c->key : KEY_NONE_SIM;
+        c->locked = store_try_lock(&sim.store, query_lock_name(key, c->solo), backend_index);
+        if (c->locked && c->solo == QUERY_NO_ID)
+            backend->claim_keys[backend->claim_key_count++] = c->key;
+        else if (c->locked)
+            backend->claim_solos[backend->claim_solo_count++] = c->solo;
+        TRACE("  lock %s%d %s", c->solo == QUERY_NO_ID ? "k" : "event ",
+              (int)(c->solo == QUERY_NO_ID ? c->key : c->solo), c->locked ? "taken" : "missed");
+    }
+}
+
+static size_t list_missed(int64_t *ret)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++)
+        if (!choice.ordered[i].locked)
+            ret[n++] = choice.ordered[i].key;
+    for (size_t i = 0; i < choice.found_count; i++)
+        if (choice.found[i].solo == QUERY_NO_ID && has(&choice.call->lists[8], choice.found[i].key))
+            ret[n++] = choice.found[i].key;
+    return n;
+}
+
+static void widen(int64_t *low, int64_t *high, const struct candidate *c)
+{
+    if (c->low == QUERY_NO_ID)
+        return;
+    *low = *low == QUERY_NO_ID || c->low < *low ? c->low : *low;
+    *high = c->high > *high ? c->high : *high;
+}
+
+static void put_id(PGresult *res, int row, int column, int64_t id)
+{
+    if (id != QUERY_NO_ID)
+        result_bigint(res, row, column, id);
+}
+
+/* What the first half leaves for the second, as text. */
+static const char *claim_text(const struct backend *backend)
+{
+    char *out = arena_alloc(sim.arena, backend->claim_key_count * KEY_TEXT_MAX + 3), *p = out;
+    *p++ = '{';
+    for (size_t i = 0; i < backend->claim_key_count; i++) {
+        p += key_text(p, backend->claim_keys[i]);
+        *p++ = ',';
+    }
+    p -= backend->claim_key_count > 0;
+    *p = '}';
+    return out;
+}
+
+static PGresult *summarise(void)
+{
+    static int64_t missed[2 * CANDIDATES_MAX];
+    size_t missed_count = list_missed(missed);
+    const int64_t *n = choice.call->n;
+    int64_t newest_left = QUERY_NO_ID, oldest_left = QUERY_NO_ID, missed_min = QUERY_NO_ID, missed_max = QUERY_NO_ID,
+            seen_min = QUERY_NO_ID, seen_max = QUERY_NO_ID, locked = 0;
+    for (size_t i = 0; i < choice.ordered_count; i++) {
+        const struct candidate *c = &choice.ordered[i];
+        if ((int64_t)i < n[6]) {
+            locked += c->locked;
+            if (!c->locked)
+                widen(&missed_min, &missed_max, c);
+            continue;
+        }
+        newest_left = c->newest_id > newest_left ? c->newest_id : newest_left;
+        if (c->oldest_id != QUERY_NO_ID && (oldest_left == QUERY_NO_ID || c->oldest_id < oldest_left))
+            oldest_left = c->oldest_id;
+    }
+    if (newest_left == QUERY_NO_ID && (int64_t)choice.newest_count >= n[5])
+        newest_left = choice.newest_min - 1;
+    if (oldest_left == QUERY_NO_ID && (int64_t)choice.oldest_count >= n[5])
+        oldest_left = choice.oldest_max + 1;
+    for (size_t i = 0; i < choice.found_count; i++)
+        widen(&seen_min, &seen_max, &choice.found[i]);
+    const char *claimed = claim_text(choice.backend);
+    int rows = missed_count > 0 ? (int)missed_count : 1;
+    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 10);
+    for (int row = 0; row < rows; row++) {
+        put_id(res, row, 0, newest_left);
+        put_id(res, row, 1, oldest_left);
+        put_id(res, row, 2, seen_max);
+        put_id(res, row, 3, missed_min);
+        put_id(res, row, 4, missed_max);
+        result_bigint(res, row, 5, locked);
+        result_text(res, row, 6, claimed, strlen(claimed));
+        if (missed_count > 0 && missed[row] != QUERY_NO_ID)
+            result_key(res, row, 8, missed[row]);
+        put_id(res, row, 9, seen_min);
+    }
+    return res;
+}
+
+void query_lock(struct backend *backend, const struct call *call)
+{
+    choice.backend = backend;
+    choice.call = call;
+    choice.found_count = choice.ordered_count = choice.newest_count = choice.oldest_count = 0;
+    look_at_the_ends();
+    add_waits();
+    add_followed();
+    add_ready();
+    qsort(choice.ordered, choice.ordered_count, sizeof choice.ordered[0], compare_places);
+    lock_chosen(backend);
+    server_reply(backend, summarise());
+}

@@ -1,0 +1,146 @@
+/* What the statements of sql/settle/ do. A write meets the newest version of a row, and waits for whoever is changing
+ * it; begun again after the wait, it finds its own changes made and goes on. */
+#include "tests/simulation/judge.h"
+#include "tests/simulation/result.h"
+#include "tests/simulation/server.h"
+#include "tests/simulation/world.h"
+
+static bool must_wait(struct backend *backend, const struct version *version)
+{
+    backend->waits_for = store_contested(&sim.store, version, backend->txn);
+    return backend->waits_for != TXN_NONE;
+}
+
+static bool is_live(const struct backend *backend, const struct version *version)
+{
+    return store_is_live(&sim.store, version, backend->txn);
+}
+
+/* False: has to wait. */
+static bool delete_rows(struct backend *backend, const struct list *ids, bool bury, size_t *ret_gone)
+{
+    *ret_gone = 0;
+    if (!sim.plan.sequence)
+        sim.store.txns[backend->txn].draws = true; /* any write locks the table as an insert does */
+    for (size_t i = 0; i < ids->count; i++) {
+        struct row *row = store_find_row(&sim.store, ids->values[i]);
+        if (!row ||
+            (row->version.ended_by != backend->txn && !store_sees(&sim.store, &backend->snapshot, &row->version)))
+            continue;
+        if (must_wait(backend, &row->version))
+            return false;
+        if (row->version.ended_by == backend->txn) {
+            ++*ret_gone;
+        } else if (is_live(backend, &row->version)) {
+            row->version.ended_by = backend->txn;
+            judge_deleted(backend->process, row, bury);
+            ++*ret_gone;
+        }
+    }
+    return true;
+}
+
+/* The newest version of an entry, live or being changed; NULL: there is none. */
+static struct wait *newest_wait(const struct backend *backend, int key, int64_t head)
+{
+    for (size_t i = sim.store.wait_count; i-- > 0;) {
+        struct wait *wait = &sim.store.waits[i];
+        bool same = key == KEY_NONE_SIM ? wait->key == KEY_NONE_SIM && wait->head == head : wait->key == key;
+        if (same &&
+            (is_live(backend, &wait->version) || store_contested(&sim.store, &wait->version, backend->txn) != TXN_NONE))
+            return wait;
+    }
+    return NULL;
+}
+
+/* False: has to wait. */
+static bool end_version(struct backend *backend, struct wait *wait)
+{
+    if (must_wait(backend, &wait->version))
+        return false;
+    if (is_live(backend, &wait->version))
+        wait->version.ended_by = backend->txn;
+    return true;
+}
+
+static bool run_park(struct backend *backend, const struct call *call)
+{
+    const struct list *ids = &call->lists[1], *keys = &call->lists[2], *attempts = &call->lists[3],
+                      *delays = &call->lists[4];
+    for (size_t i = 0; i < ids->count; i++) {
+        int key = (int)keys->values[i];
+        struct wait *old = newest_wait(backend, key, ids->values[i]);
+        if (old && !end_version(backend, old))
+            return false;
+        int64_t delay = delays->values[i];
+        const struct wait wait = {.key = key,
+                                  .head = ids->values[i],
+                                  .attempts = attempts->values[i],
+                                  .next_at = delay < 0 ? AT_INFINITY : sim.now + delay};
+        store_add_wait(&sim.store, &wait, backend->txn);
+        judge_parked(backend->process, ids->values[i], attempts->values[i], delay < 0);
+    }
+    server_reply(backend, result_count(ids->count));
+    return true;
+}
+
+static int64_t next_of_key(const struct backend *backend, int64_t key)
+{
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (row->key == key && store_sees(&sim.store, &backend->snapshot, &row->version))
+            return row->id;
+    }
+    return 0;
+}
+
+static bool run_unpark(struct backend *backend, const struct call *call)
+{
+    const struct list *keys = &call->lists[1], *solos = &call->lists[2];
+    for (size_t i = 0; i < keys->count; i++) {
+        int key = (int)keys->values[i];
+        int64_t head = next_of_key(backend, key);
+        /* By ctid: one that has been replaced meanwhile is left alone. */
+        struct wait *old = (struct wait *)query_find_wait(backend, key, QUERY_NO_ID);
+        if (!old)
+            continue;
+        if (!end_version(backend, old))
+            return false;
+        if (head > 0 && old->version.ended_by == backend->txn) {
+            const struct wait wait = {.key = key, .head = head, .next_at = sim.now};
+            store_add_wait(&sim.store, &wait, backend->txn);
+        }
+    }
+    for (size_t i = 0; i < solos->count; i++) {
+        struct wait *old = (struct wait *)query_find_wait(backend, KEY_NONE_SIM, solos->values[i]);
+        if (old && !end_version(backend, old))
+            return false;
+    }
+    server_reply(backend, result_count(0));
+    return true;
+}
+
+static bool run_delete(struct backend *backend, const struct call *call, const struct list *ids)
+{
+    size_t gone;
+    if (!delete_rows(backend, ids, call->query == QUERY_BURY, &gone))
+        return false;
+    server_reply(backend, result_count(gone));
+    return true;
+}
+
+bool query_settle(struct backend *backend, const struct call *call)
+{
+    switch (call->query) {
+    case QUERY_DONE:
+        return run_delete(backend, call, &call->lists[0]);
+    case QUERY_BURY:
+        return run_delete(backend, call, &call->lists[1]);
+    case QUERY_PARK:
+        return run_park(backend, call);
+    case QUERY_UNPARK:
+        return run_unpark(backend, call);
+    default:
+        return true;
+    }
+}

@@ -1,0 +1,369 @@
+#include "tests/simulation/server.h"
+
+#include "tests/simulation/connection.h"
+#include "tests/simulation/judge.h"
+#include "tests/simulation/result.h"
+#include "tests/simulation/world.h"
+
+#include <assert.h>
+
+#define LOCK_TIMEOUT_US (5 * SECOND_US)
+
+static struct {
+    struct backend backends[BACKENDS_MAX];
+    int count;
+    instant_us down_until;
+} server;
+
+static const char *const query_names[] = {"begin",  "commit", "rollback", "sync",    "eof",   "nothing",
+                                          "listen", "lock",   "read",     "done",    "bury",  "park",
+                                          "unpark", "drawn",  "seen",     "holders", "floor", "empty"};
+
+/* What a statement may fail with; FATAL ones end the session as well. */
+static const struct {
+    const char *sqlstate;
+    bool fatal;
+} failures[] = {{"40001", false}, {"40P01", false}, {"55P03", false}, {"57014", false},
+                {"53200", false}, {"26000", false}, {"XX000", false}, {"58030", false},
+                {"42501", false}, {"57P01", true},  {"25P03", true},  {"53300", true}};
+
+void server_clear(void)
+{
+    server.count = 0;
+    server.down_until = 0;
+}
+
+struct backend *server_backend(int backend)
+{
+    return &server.backends[backend];
+}
+
+static int free_backend(void)
+{
+    for (int i = 0; i < server.count; i++)
+        if (!server.backends[i].alive)
+            return i;
+    assert(server.count < BACKENDS_MAX);
+    return server.count++;
+}
+
+int server_connect(struct db *client, int process)
+{
+    if (sim.now < server.down_until)
+        return -1;
+    int index = free_backend();
+    struct backend *backend = &server.backends[index];
+    memset(backend, 0, offsetof(struct backend, claim_keys));
+    backend->alive = true;
+    backend->client = client;
+    backend->process = process;
+    backend->txn = backend->waits_for = TXN_NONE;
+    backend->calls_end = &backend->calls;
+    backend->next_at = backend->cut_at = INSTANT_NEVER;
+    backend->claim_key_count = backend->claim_solo_count = 0;
+    return index;
+}
+
+static int index_of(const struct backend *backend)
+{
+    return (int)(backend - server.backends);
+}
+
+/* Messages to the client keep their order. */
+static instant_us arrival(struct backend *backend)
+{
+    instant_us at = sim.now + sim_draw(20, 200);
+    backend->said_at = at > backend->said_at ? at : backend->said_at;
+    return backend->said_at;
+}
+
+static void say(struct backend *backend, enum message_kind kind, PGresult *res, size_t index)
+{
+    if (!backend->client || sim.now >= backend->cut_at) {
+        PQclear(res);
+        return;
+    }
+    connection_receive(backend->client, kind, arrival(backend), res, index);
+}
+
+void server_reply(struct backend *backend, PGresult *res)
+{
+    say(backend, MESSAGE_RESULT, res, backend->calls->index);
+}
+
+/* ---- transactions ---- */
+
+static void forget_locks(struct backend *backend)
+{
+    judge_locks_lost(index_of(backend), backend->process);
+    store_unlock_all(&sim.store, index_of(backend));
+}
+
+static void abort_txn(struct backend *backend)
+{
+    if (backend->txn == TXN_NONE)
+        return;
+    if (backend->releasing)
+        store_unlock_all(&sim.store, index_of(backend)); /* it has committed */
+    else
+        store_abort(&sim.store, backend->txn);
+    backend->releasing = false;
+    backend->txn = TXN_NONE;
+    forget_locks(backend);
+}
+
+/* `told_at`: when the client hears of it, unless it knows already. */
+static void end_backend(struct backend *backend, instant_us told_at)
+{
+    TRACE("backend %d ends", index_of(backend));
+    abort_txn(backend);
+    bool cut = sim.now >= backend->cut_at;
+    if (backend->client && !cut)
+        connection_receive(backend->client, MESSAGE_EOF, told_at, NULL, 0);
+    judge_client_told(index_of(backend), !backend->client ? sim.now : cut ? backend->heard_at : told_at);
+    if (backend->client)
+        connection_detach(backend->client);
+    backend->alive = false;
+    backend->client = NULL;
+    backend->next_at = INSTANT_NEVER;
+}
+
+void server_restart(int64_t down_us)
+{
+    server.down_until = sim.now + down_us;
+    for (int i = 0; i < server.count; i++)
+        if (server.backends[i].alive)
+            end_backend(&server.backends[i], sim.now + sim_draw(20, 3000));
+}
+
+void server_notify(void)
+{
+    for (int i = 0; i < server.count; i++)
+        if (server.backends[i].alive && server.backends[i].listening)
+            say(&server.backends[i], MESSAGE_NOTIFY, NULL, 0);
+}
+
+/* ---- calls ---- */
+
+static void plan_next(struct backend *backend)
+{
+    backend->next_at = backend->calls ? backend->calls->at > sim.now ? backend->calls->at : sim.now : INSTANT_NEVER;
+}
+
+/* The wire breaks: the two sides find out at different times, or the client at once and the server much later. */
+static void cut(struct backend *backend)
+{
+    TRACE("backend %d: connection cut", index_of(backend));
+    backend->cut_at = sim.now;
+    backend->heard_at = sim.now + (sim_chance(700) ? sim_draw(10, 5000) : sim_draw(5000, 800 * MS_US));
+    instant_us gone_at = sim.now + (sim_chance(700) ? sim_draw(10, 5000) : sim_draw(5000, 800 * MS_US));
+    connection_receive(backend->client, MESSAGE_EOF, backend->heard_at, NULL, 0);
+    struct call *eof = arena_alloc(sim.arena, sizeof *eof);
+    eof->query = QUERY_EOF;
+    eof->at = gone_at;
+    *backend->calls_end = eof;
+    backend->calls_end = &eof->next;
+}
+
+void server_send(int index, struct call *call)
+{
+    struct backend *backend = &server.backends[index];
+    if (!backend->alive || sim.now >= backend->cut_at)
+        return;
+    call->at = sim.now + sim_draw(20, 200);
+    call->next = NULL;
+    *backend->calls_end = call;
+    backend->calls_end = &call->next;
+    if (!backend->running && backend->calls == call)
+        plan_next(backend);
+    if (call->query != QUERY_EOF && sim_fails(sim.plan.rates.connection_cut))
+        cut(backend);
+}
+
+void server_hang_up(int index)
+{
+    struct backend *backend = &server.backends[index];
+    backend->client = NULL;
+    struct call *eof = arena_alloc(sim.arena, sizeof *eof);
+    eof->query = QUERY_EOF;
+    eof->at = sim.now + (sim_fails(200) ? sim_draw(1000, 800 * MS_US) : sim_draw(20, 1000));
+    *backend->calls_end = eof;
+    backend->calls_end = &eof->next;
+    if (!backend->running && backend->calls == eof)
+        plan_next(backend);
+}
+
+static void finish_call(struct backend *backend)
+{
+    backend->running = false;
+    backend->waits_for = TXN_NONE;
+    backend->calls = backend->calls->next;
+    if (!backend->calls)
+        backend->calls_end = &backend->calls;
+    plan_next(backend);
+}
+
+static void fail(struct backend *backend, const char *sqlstate)
+{
+    TRACE("backend %d: %s fails with %s", index_of(backend), query_names[backend->calls->query], sqlstate);
+    server_reply(backend, result_error(sqlstate));
+    bool in_block = backend->explicit;
+    abort_txn(backend); /* its locks are free at once, not with the ROLLBACK */
+    backend->failed = in_block;
+    backend->skipping = true;
+    finish_call(backend);
+}
+
+static void finish_sync(struct backend *backend)
+{
+    if (backend->txn != TXN_NONE && !backend->explicit) {
+        store_commit(&sim.store, backend->txn);
+        backend->txn = TXN_NONE;
+        store_unlock_all(&sim.store, index_of(backend));
+    }
+    backend->skipping = false;
+    say(backend, MESSAGE_ROUND_END, NULL, 0);
+    judge_client_told(index_of(backend), sim.now >= backend->cut_at ? backend->heard_at : backend->said_at);
+    finish_call(backend);
+}
+
+/* Visible now; the locks follow. */
+static void finish_commit(struct backend *backend)
+{
+    if (backend->txn != TXN_NONE && !backend->releasing) {
+        store_commit(&sim.store, backend->txn);
+        backend->releasing = true;
+        backend->next_at = sim.now + sim_draw(1, 50);
+        if (!sim_fails(sim.plan.rates.backend_killed))
+            return;
+        /* The commit is done and nobody will hear of it. */
+        end_backend(backend, sim.now + sim_draw(20, 200 * MS_US));
+        return;
+    }
+    store_unlock_all(&sim.store, index_of(backend));
+    backend->releasing = backend->explicit = backend->failed = false;
+    backend->txn = TXN_NONE;
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
+    finish_call(backend);
+}
+
+static void finish_rollback(struct backend *backend)
+{
+    abort_txn(backend);
+    backend->explicit = backend->failed = false;
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
+    finish_call(backend);
+}
+
+static void finish_query(struct backend *backend)
+{
+    const struct call *call = backend->calls;
+    if (sim_fails(sim.plan.rates.sql_error)) {
+        size_t i = (size_t)sim_draw(0, sizeof failures / sizeof failures[0] - 1);
+        fail(backend, failures[i].sqlstate);
+        if (failures[i].fatal)
+            end_backend(backend, arrival(backend));
+        return;
+    }
+    backend->waits_for = TXN_NONE;
+    if (!query_run(backend, call)) {
+        TRACE("backend %d: %s waits", index_of(backend), query_names[call->query]);
+        backend->next_at = backend->started_at + LOCK_TIMEOUT_US;
+        return;
+    }
+    if (call->query == QUERY_LISTEN)
+        backend->listening = true;
+    finish_call(backend);
+}
+
+static void start_call(struct backend *backend)
+{
+    const struct call *call = backend->calls;
+    backend->running = true;
+    backend->started_at = sim.now;
+    bool needs_txn = call->query > QUERY_EOF && call->query != QUERY_LISTEN && call->query != QUERY_NOTHING;
+    if (needs_txn && backend->txn == TXN_NONE && !backend->failed)
+        backend->txn = store_begin(&sim.store);
+    backend->snapshot = (struct snapshot){sim.store.commits, backend->txn};
+    bool slow = call->query != QUERY_EOF && sim_fails(sim.plan.rates.statement_slow);
+    backend->next_at = sim.now + (slow ? sim_draw(1000, 300 * MS_US) : needs_txn ? sim_draw(20, 300) : 5);
+    if (call->query != QUERY_EOF && sim_fails(sim.plan.rates.backend_killed))
+        end_backend(backend, sim.now + sim_draw(20, 200 * MS_US));
+}
+
+static void begin_block(struct backend *backend)
+{
+    backend->txn = store_begin(&sim.store);
+    backend->explicit = true;
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
+    finish_call(backend);
+}
+
+static void run_call(struct backend *backend)
+{
+    enum query query = backend->calls->query;
+    bool ends_failed = query == QUERY_ROLLBACK || query == QUERY_COMMIT;
+    TRACE("backend %d (relay %d): %s", index_of(backend), backend->process, query_names[query]);
+    if (query == QUERY_EOF) {
+        end_backend(backend, sim.now);
+    } else if (query == QUERY_SYNC) {
+        finish_sync(backend);
+    } else if (backend->skipping) {
+        server_reply(backend, result_new(PGRES_PIPELINE_ABORTED, 0, 0));
+        finish_call(backend);
+    } else if (backend->failed && !ends_failed) {
+        fail(backend, "25P02");
+    } else if (query == QUERY_BEGIN) {
+        begin_block(backend);
+    } else if (query == QUERY_COMMIT) {
+        finish_commit(backend);
+    } else if (query == QUERY_ROLLBACK) {
+        finish_rollback(backend);
+    } else {
+        finish_query(backend);
+    }
+}
+
+/* ---- what the loop calls ---- */
+
+/* A transaction that somebody waited for has ended. */
+static bool may_go_on(const struct backend *backend)
+{
+    return backend->waits_for != TXN_NONE && sim.store.txns[backend->waits_for].state != TXN_OPEN;
+}
+
+static struct backend *next_backend(instant_us *ret_at)
+{
+    struct backend *next = NULL;
+    *ret_at = INSTANT_NEVER;
+    for (int i = 0; i < server.count; i++) {
+        struct backend *backend = &server.backends[i];
+        if (!backend->alive)
+            continue;
+        instant_us at = may_go_on(backend) ? sim.now : backend->next_at;
+        if (at < *ret_at) {
+            *ret_at = at;
+            next = backend;
+        }
+    }
+    return next;
+}
+
+instant_us server_next(void)
+{
+    instant_us at;
+    next_backend(&at);
+    return at;
+}
+
+void server_step(void)
+{
+    instant_us at;
+    struct backend *backend = next_backend(&at);
+    if (!backend->running)
+        start_call(backend);
+    else if (backend->waits_for != TXN_NONE && !may_go_on(backend))
+        fail(backend, "55P03"); /* also how a deadlock ends here */
+    else
+        run_call(backend);
+}

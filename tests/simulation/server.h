@@ -1,0 +1,115 @@
+/* tests/simulation/server.h -- the backends of the simulated PostgreSQL: rounds of statements, executed one after the
+ * other in virtual time, each with a snapshot of its own, and all the ways in which that ends badly.
+ *
+ *   server_connect -> server_send... -> (server_next -> server_step)* -> server_hang_up */
+#ifndef TESTS_SIMULATION_SERVER_H
+#define TESTS_SIMULATION_SERVER_H
+
+#include "relay/base/clock.h"
+#include "relay/base/statement.h"
+#include "tests/simulation/store.h"
+
+#include <libpq-fe.h>
+
+#define BACKENDS_MAX 64
+#define CALL_PARAMS_MAX 14
+
+enum query {
+    QUERY_BEGIN,
+    QUERY_COMMIT,
+    QUERY_ROLLBACK,
+    QUERY_SYNC, /* the end of a round */
+    QUERY_EOF,  /* the client is gone */
+    QUERY_NOTHING,
+    QUERY_LISTEN,
+    QUERY_LOCK,
+    QUERY_READ,
+    QUERY_DONE,
+    QUERY_BURY,
+    QUERY_PARK,
+    QUERY_UNPARK,
+    QUERY_DRAWN,
+    QUERY_SEEN,
+    QUERY_HOLDERS,
+    QUERY_FLOOR,
+    QUERY_EMPTY
+};
+
+struct list {
+    int64_t *values; /* ids, or the numbers of keys; KEY_NONE_SIM for null */
+    size_t count;
+};
+
+/* One statement on its way. */
+struct call {
+    enum query query;
+    size_t index; /* in its round */
+    instant_us at;
+    int64_t n[CALL_PARAMS_MAX];         /* $1 is n[0] */
+    struct list lists[CALL_PARAMS_MAX]; /* the same for arrays */
+    struct call *next;
+};
+
+struct db;
+
+struct backend {
+    bool alive;
+    struct db *client; /* NULL: gone */
+    int process;
+    bool explicit;  /* in a transaction block */
+    bool failed;    /* of which a statement has failed: nothing more until its end */
+    bool skipping;  /* to the end of the round */
+    bool running;   /* the first call is being executed */
+    bool releasing; /* committed; its locks are not free yet */
+    bool listening;
+    int txn;
+    struct call *calls, **calls_end;
+    instant_us next_at, started_at, said_at;
+    struct snapshot snapshot;
+    int waits_for;                                       /* a transaction */
+    instant_us cut_at;                                   /* nothing passes from then on; */
+    instant_us heard_at;                                 /* the client finds out at this time */
+    int64_t claim_keys[ROWS_MAX], claim_solos[ROWS_MAX]; /* courier.claim, courier.solo */
+    size_t claim_key_count, claim_solo_count;
+};
+
+void server_clear(void);
+
+/* -1: refused. */
+int server_connect(struct db *client, int process);
+void server_send(int backend, struct call *call);
+void server_hang_up(int backend); /* the client closes; its backend finds out some time later */
+
+instant_us server_next(void);
+void server_step(void);
+
+/* The server goes down: every session ends at once, nobody gets in for a while. */
+void server_restart(int64_t down_us);
+
+/* A transaction of somebody else has committed: tells who listens. */
+void server_notify(void);
+
+struct backend *server_backend(int backend);
+
+/* ---- for the queries ---- */
+
+/* Hands over `res` (taken over) as a result of the call under way. */
+void server_reply(struct backend *backend, PGresult *res);
+
+/* Carries out the call: replies and true; or false, when it has to wait for `backend->waits_for`. */
+bool query_run(struct backend *backend, const struct call *call);
+bool query_settle(struct backend *backend, const struct call *call);
+void query_lock(struct backend *backend, const struct call *call);
+
+#define QUERY_NO_ID INT64_MIN
+
+/* What the snapshot of the statement under way shows. */
+bool query_sees(const struct backend *backend, const struct version *version);
+
+/* The entry of a key, or, with `solo` an id, that of an event without one. NULL: it does not wait. */
+const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo);
+
+/* The advisory lock of a key, or of an event without one. */
+int64_t query_lock_name(int key, int64_t id);
+
+#endif

@@ -1,0 +1,190 @@
+/* What the relay finds around it when it starts: a clock, a pollset that only keeps the deadline, signals, a database
+ * whose table is as it should be. These definitions take the place of the real ones when the program is linked. */
+#include "tests/simulation/start.h"
+#include "ordering/ordering.h"
+#include "relay/base/pollset.h"
+#include "relay/command.h"
+#include "relay/table.h"
+#include "relay/table_sql.h"
+#include "sql_text.h"
+#include "tests/simulation/server.h"
+#include "tests/simulation/world.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* ---- relay/base/clock.h ---- */
+
+instant_us clock_now(void)
+{
+    return sim.now;
+}
+
+int64_t clock_wall_us(void)
+{
+    return sim.now;
+}
+
+/* ---- relay/base/pollset.h ---- */
+
+struct pollset {
+    instant_us deadline;
+};
+
+struct pollset *pollset_new(void)
+{
+    return memory_new(sizeof(struct pollset));
+}
+
+void pollset_free(struct pollset *ps)
+{
+    free(ps);
+}
+
+void pollset_clear(struct pollset *ps)
+{
+    ps->deadline = INSTANT_NEVER;
+}
+
+void pollset_add(struct pollset *ps, int fd, short events)
+{
+    (void)ps;
+    (void)fd;
+    (void)events;
+}
+
+void pollset_deadline(struct pollset *ps, instant_us deadline)
+{
+    ps->deadline = instant_min(ps->deadline, deadline);
+}
+
+instant_us pollset_next_deadline(const struct pollset *ps)
+{
+    return ps->deadline;
+}
+
+bool pollset_wait(struct pollset *ps, instant_us now, struct error *err)
+{
+    (void)ps;
+    (void)now;
+    return error_set(err, ERROR_INTERNAL, "nobody waits in a simulation");
+}
+
+short pollset_revents(const struct pollset *ps, int fd)
+{
+    (void)ps;
+    (void)fd;
+    return 0;
+}
+
+/* ---- signals: read(2) in relay/relay.c ---- */
+
+ssize_t __real_read(int fd, void *buffer, size_t size);
+ssize_t __wrap_read(int fd, void *buffer, size_t size);
+
+ssize_t __wrap_read(int fd, void *buffer, size_t size)
+{
+    if (fd != START_SIGNAL_FD)
+        return __real_read(fd, buffer, size);
+    struct process *process = &sim.processes[sim.current];
+    if (process->signals == 0)
+        return -1;
+    process->signals--;
+    *(struct signalfd_siginfo *)buffer = (struct signalfd_siginfo){.ssi_signo = SIGTERM};
+    return sizeof(struct signalfd_siginfo);
+}
+
+/* ---- relay/command.h, relay/table.h, relay/table_sql.h ---- */
+
+PGconn *command_connect(const char *database, const char *command, struct error *err)
+{
+    static char connection;
+    (void)database;
+    (void)command;
+    (void)err;
+    return (PGconn *)&connection; /* nobody looks into it */
+}
+
+struct table *table_inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
+{
+    (void)conn;
+    (void)queue;
+    (void)err;
+    static char sequence[] = "s";
+    struct table *table = memory_new(sizeof *table);
+    table->payload_kind = PAYLOAD_TEXT;
+    table->key_type = KEY_TEXT;
+    table->lock_class = 7;
+    table->sequence_sql = sim.plan.sequence ? sequence : NULL;
+    return table;
+}
+
+void table_free(struct table *table)
+{
+    free(table);
+}
+
+bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
+                 struct error *err)
+{
+    (void)conn;
+    (void)queue;
+    (void)table;
+    (void)ret;
+    (void)err;
+    return true;
+}
+
+bool table_check_shared(const struct queue_config *queue, const struct table *table, const struct queue_config *other,
+                        const struct table *other_table, struct error *err)
+{
+    (void)queue;
+    (void)table;
+    (void)other;
+    (void)other_table;
+    (void)err;
+    return true;
+}
+
+enum error_kind findings_kind(const struct findings *findings)
+{
+    (void)findings;
+    return ERROR_CONFIG;
+}
+
+const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
+                                           struct arena *arena)
+{
+    (void)table;
+    (void)queue;
+    return arena_alloc(arena, sizeof(struct sql_variable));
+}
+
+/* ---- relay/base/statement.h: a statement's text is only a number here, that of its query ---- */
+
+char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err);
+
+char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err)
+{
+    static const struct {
+        const char *template;
+        enum query query;
+    } known[] = {
+        {sql_per_key_lock, QUERY_LOCK},       {sql_per_key_read, QUERY_READ},   {sql_settle_delete, QUERY_DONE},
+        {sql_settle_archive, QUERY_DONE},     {sql_settle_bury, QUERY_BURY},    {sql_settle_park, QUERY_PARK},
+        {sql_settle_unpark, QUERY_UNPARK},    {sql_horizon_drawn, QUERY_DRAWN}, {sql_horizon_seen, QUERY_SEEN},
+        {sql_horizon_holders, QUERY_HOLDERS}, {sql_horizon_floor, QUERY_FLOOR}, {sql_queue_empty, QUERY_EMPTY},
+    };
+    (void)variables;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].template == template) {
+            char text[16];
+            snprintf(text, sizeof text, "#%d", (int)known[i].query);
+            return memory_text(text);
+        }
+    error_set(err, ERROR_INTERNAL, "the simulation does not know this statement: %.60s", template);
+    return NULL;
+}

@@ -1,0 +1,116 @@
+#include "tests/simulation/store.h"
+
+#include <assert.h>
+
+void store_clear(struct store *store)
+{
+    store->txn_count = 0;
+    store->commits = 0;
+    store->row_count = store->wait_count = store->lock_count = 0;
+    store->drawn = 0;
+}
+
+int store_begin(struct store *store)
+{
+    assert(store->txn_count < TXNS_MAX);
+    store->txns[store->txn_count] = (struct txn){.state = TXN_OPEN};
+    return store->txn_count++;
+}
+
+void store_commit(struct store *store, int txn)
+{
+    assert(store->txns[txn].state == TXN_OPEN);
+    store->txns[txn].state = TXN_COMMITTED;
+    store->txns[txn].committed_as = ++store->commits;
+}
+
+void store_abort(struct store *store, int txn)
+{
+    assert(store->txns[txn].state == TXN_OPEN);
+    store->txns[txn].state = TXN_ABORTED;
+}
+
+static bool has_happened(const struct store *store, const struct snapshot *snapshot, int txn)
+{
+    if (txn == TXN_NONE)
+        return false;
+    return txn == snapshot->txn ||
+           (store->txns[txn].state == TXN_COMMITTED && store->txns[txn].committed_as <= snapshot->commits);
+}
+
+bool store_sees(const struct store *store, const struct snapshot *snapshot, const struct version *version)
+{
+    return has_happened(store, snapshot, version->made_by) && !has_happened(store, snapshot, version->ended_by);
+}
+
+int store_contested(const struct store *store, const struct version *version, int me)
+{
+    int made = version->made_by, ended = version->ended_by;
+    if (made != me && store->txns[made].state == TXN_OPEN)
+        return made;
+    if (ended != TXN_NONE && ended != me && store->txns[ended].state == TXN_OPEN)
+        return ended;
+    return TXN_NONE;
+}
+
+bool store_is_live(const struct store *store, const struct version *version, int me)
+{
+    const struct snapshot newest = {.commits = store->commits, .txn = me};
+    return store_sees(store, &newest, version);
+}
+
+struct row *store_find_row(struct store *store, int64_t id)
+{
+    size_t lo = 0, hi = store->row_count;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (store->rows[mid].id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < store->row_count && store->rows[lo].id == id ? &store->rows[lo] : NULL;
+}
+
+struct row *store_add_row(struct store *store, int64_t id, int key, int txn)
+{
+    assert(store->row_count < ROWS_MAX);
+    assert(store->row_count == 0 || store->rows[store->row_count - 1].id < id);
+    struct row *row = &store->rows[store->row_count++];
+    *row = (struct row){.version = {.made_by = txn, .ended_by = TXN_NONE}, .id = id, .key = key};
+    return row;
+}
+
+struct wait *store_add_wait(struct store *store, const struct wait *wait, int txn)
+{
+    assert(store->wait_count < WAITS_MAX);
+    struct wait *added = &store->waits[store->wait_count++];
+    *added = *wait;
+    added->version = (struct version){.made_by = txn, .ended_by = TXN_NONE};
+    return added;
+}
+
+bool store_try_lock(struct store *store, int64_t name, int backend)
+{
+    int holder = store_lock_holder(store, name);
+    if (holder >= 0)
+        return holder == backend;
+    assert(store->lock_count < LOCKS_MAX);
+    store->locks[store->lock_count++] = (struct lock){name, backend};
+    return true;
+}
+
+int store_lock_holder(const struct store *store, int64_t name)
+{
+    for (size_t i = 0; i < store->lock_count; i++)
+        if (store->locks[i].name == name)
+            return store->locks[i].backend;
+    return -1;
+}
+
+void store_unlock_all(struct store *store, int backend)
+{
+    for (size_t i = store->lock_count; i-- > 0;)
+        if (store->locks[i].backend == backend)
+            store->locks[i] = store->locks[--store->lock_count];
+}

@@ -1,0 +1,96 @@
+/* tests/simulation/store.h -- the tables, transactions and locks of a simulated PostgreSQL.
+ *
+ * As in the real one: a statement sees what had been committed when its snapshot was taken, and what its own
+ * transaction did; whoever meets a row that an open transaction is ending has to wait for that transaction; ids are
+ * drawn outside of transactions; a commit is visible before its advisory locks are free. Nothing here knows of time. */
+#ifndef TESTS_SIMULATION_STORE_H
+#define TESTS_SIMULATION_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TXN_NONE (-1)
+#define TXNS_MAX 65536
+#define ROWS_MAX 128
+#define WAITS_MAX 4096
+#define LOCKS_MAX 512
+#define KEY_NONE_SIM (-1)
+#define AT_INFINITY INT64_MAX
+
+enum txn_state { TXN_OPEN, TXN_COMMITTED, TXN_ABORTED };
+
+struct txn {
+    enum txn_state state;
+    int64_t committed_as; /* the how-manieth commit it was */
+    bool draws;           /* holds what horizon_holders.sql lists */
+};
+
+/* Of a row: which transaction made it and which one ended it. */
+struct version {
+    int made_by, ended_by;
+};
+
+struct row {
+    struct version version;
+    int64_t id;
+    int key; /* KEY_NONE_SIM: no order wanted */
+    int bytes;
+};
+
+/* outbox.parked */
+struct wait {
+    struct version version;
+    int key; /* KEY_NONE_SIM: `head` waits alone */
+    int64_t head;
+    int64_t attempts;
+    int64_t next_at; /* AT_INFINITY: closed */
+};
+
+struct lock {
+    int64_t name;
+    int backend;
+};
+
+struct store {
+    struct txn txns[TXNS_MAX];
+    int txn_count;
+    int64_t commits;
+    struct row rows[ROWS_MAX]; /* in the order of their ids */
+    size_t row_count;
+    struct wait waits[WAITS_MAX];
+    size_t wait_count;
+    struct lock locks[LOCKS_MAX];
+    size_t lock_count;
+    int64_t drawn; /* the sequence */
+};
+
+/* What one statement sees. */
+struct snapshot {
+    int64_t commits;
+    int txn; /* its own, or TXN_NONE */
+};
+
+void store_clear(struct store *store);
+
+int store_begin(struct store *store);
+void store_commit(struct store *store, int txn);
+void store_abort(struct store *store, int txn);
+
+bool store_sees(const struct store *store, const struct snapshot *snapshot, const struct version *version);
+
+/* The transaction that `me` has to wait for before it may end this row, or TXN_NONE. */
+int store_contested(const struct store *store, const struct version *version, int me);
+/* There, and not ended by anybody, whatever snapshots say: what a write finds. */
+bool store_is_live(const struct store *store, const struct version *version, int me);
+
+struct row *store_find_row(struct store *store, int64_t id); /* NULL: there never was one */
+struct row *store_add_row(struct store *store, int64_t id, int key, int txn);
+struct wait *store_add_wait(struct store *store, const struct wait *wait, int txn);
+
+/* False when another backend has it. */
+bool store_try_lock(struct store *store, int64_t name, int backend);
+int store_lock_holder(const struct store *store, int64_t name); /* -1: nobody */
+void store_unlock_all(struct store *store, int backend);
+
+#endif
