@@ -39,6 +39,7 @@ class Backlog:
         while not self._over.is_set():
             if self.shop.left() < BACKLOG:
                 self.shop.insert(self.shop.choose(self.rng, 300), connection)
+                self.shop.insert(self.shop.choose(self.rng, 20), connection, commit=False)
             else:
                 self._over.wait(0.02)
         connection.close()
@@ -106,5 +107,5 @@ def test_kills_lose_nothing_and_repeat_no_more_than_was_in_flight(db, relay, tar
     assert [one.stop() for _, one in killer.running] == [0] * RELAYS
     verdict = shop.check(target.receipts(), killer.faults, archived=True, seed=seed)
     in_flight = [fault.in_flight for fault in killer.faults]
-    print(f"{KILLS} kills in {len(shop.journal)} events: {verdict.duplicates} duplicates of {sum(in_flight)} events in"
+    print(f"{KILLS} kills in {len(shop.committed)} events: {verdict.duplicates} duplicates of {sum(in_flight)} events in"
           f" flight; by kill {verdict.duplicates_by_fault} of {in_flight}")

@@ -40,7 +40,7 @@ class Stage:
         self.shop.insert(keys)
 
     def bad_ids(self):
-        return [event.id for event in self.shop.journal if event.key == str(BAD)]
+        return [event.id for event in self.shop.committed if event.key == str(BAD)]
 
     def waiting_keys(self):
         return {key for key, in self.db.query("select distinct order_id from public.events")}

@@ -11,7 +11,7 @@ from tests.support.postgres import Database
 from tests.support.relay import binary, environment
 from tests.support.servers import Reply, wait_until
 from tests.support.shop import Shop
-from tests.support.targets import FileTarget
+from tests.support.targets import FileTarget, HttpTarget
 
 SLOW = 0.5
 
@@ -57,6 +57,7 @@ def test_a_signal_lets_what_is_in_flight_end_and_settles_it(relay, shop, http, n
     assert time.monotonic() - started < SLOW + 2
     assert len(http.requests) == 50, "nothing new was sent after the signal"
     assert shop.left() == 50, "what was acked is settled"
+    shop.check(HttpTarget(http).receipts(), drained=False)
     wait_until(lambda: sessions(shop.db) == 0)
 
 
@@ -100,6 +101,7 @@ def test_what_was_acked_is_settled_when_the_rest_is_cut_off(relay, shop, http):
     one.send(signal.SIGTERM)
     assert one.wait(10) == 75
     assert shop.left() == 25
+    shop.check(HttpTarget(http).receipts(), drained=False)
 
 
 def test_hangup_takes_up_a_new_configuration(relay, shop, tmp_path):

@@ -62,30 +62,39 @@ class Shop:
     def __init__(self, db, orders=5000):
         self.db = db
         self.orders = orders
-        self.journal = []  # Event of every row that was committed
+        self.journal = []  # Event of every row, with what became of it; the last one of an id counts
+        self.committed = []  # those of which it is known
         self._lock = threading.Lock()
         db.psql(SCHEMA)
         db.query("insert into public.orders select generate_series(1, %s)", (orders,))
 
-    def _note(self, rows):
-        events = [Event(event_id, key, "yes", payload_hash) for event_id, key, payload_hash in rows]
+    def _note(self, rows, outcome):
+        events = [Event(event_id, key, outcome, payload_hash) for event_id, key, payload_hash in rows]
         with self._lock:
             self.journal.extend(events)
+            if outcome == "yes":
+                self.committed.extend(events)
         return events
 
-    def insert(self, keys, connection=None):
-        """Commits one event for each of the keys, None for an event without one, and returns them."""
+    def insert(self, keys, connection=None, commit=True):
+        """Commits one event for each of the keys, None for an event without one, and returns them; commit=False rolls
+        them back. An error in between leaves them in the journal as what they are: nobody knows."""
         own = connection or self.db.connect()
-        with own.cursor() as cursor:
-            cursor.execute("select * from public.produce(%s::bigint[])", (list(keys),))
-            rows = cursor.fetchall()
-        if own is not connection:
-            own.close()
-        return self._note(rows)
+        try:
+            with own.cursor() as cursor:
+                cursor.execute("begin")
+                cursor.execute("select * from public.produce(%s::bigint[])", (list(keys),))
+                rows = cursor.fetchall()
+                self._note(rows, "unknown")
+                cursor.execute("commit" if commit else "rollback")
+                return self._note(rows, "yes" if commit else "no")
+        finally:
+            if own is not connection:
+                own.close()
 
     def add(self, events, keys):
         """`events` rows over `keys` orders, one transaction; the rows of an order are spread over the whole."""
-        return self._note(self.db.query(ADD, (keys, keys, events)))
+        return self._note(self.db.query(ADD, (keys, keys, events)), "yes")
 
     def choose(self, rng, count):
         """Keys at random: mostly any order, one in twenty the hot one, one in fifty none at all."""
@@ -97,10 +106,12 @@ class Shop:
         connection = self.db.connect()
         for _ in range(commits):
             self.insert(self.choose(rng, events_per_commit), connection)
+            if rng.random() < 0.1:
+                self.insert(self.choose(rng, events_per_commit), connection, commit=False)
         connection.close()
 
     def produce(self, events, producers=8, seed=1, events_per_commit=25):
-        """`events` events by concurrent producers; returns when all are committed."""
+        """`events` events by concurrent producers, and some that are rolled back; returns when all are committed."""
         commits = events // producers // events_per_commit
         with ThreadPoolExecutor(producers) as pool:
             running = [pool.submit(self._producer, seed * 1000 + n, commits, events_per_commit) for n in range(producers)]
@@ -117,9 +128,9 @@ class Shop:
         return self.db.value("select count(*) from public.events")
 
     def settled(self):
-        """How many of the journal's events have left the table."""
+        """How many of the committed events have left the table."""
         left = self.left()
-        return len(self.journal) - left
+        return len(self.committed) - left
 
     def attempts(self):
         """Failures on record; none of them was an event's own fault when this is 0."""
