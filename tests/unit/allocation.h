@@ -116,7 +116,8 @@ CURLcode __wrap_curl_global_init(long flags)
 
 void __real__mark_point(const char *file, int line);
 void __wrap__mark_point(const char *file, int line);
-void __wrap__ck_assert_failed(const char *file, int line, const char *expression, const char *format, ...);
+void __wrap__ck_assert_failed(const char *file, int line, const char *expression, const char *format, ...)
+    PRINTF_LIKE(4, 5);
 void __real__ck_assert_failed(const char *file, int line, const char *expression, const char *format, ...);
 
 void __wrap__mark_point(const char *file, int line)
@@ -129,10 +130,11 @@ void __wrap__mark_point(const char *file, int line)
 
 void __wrap__ck_assert_failed(const char *file, int line, const char *expression, const char *format, ...)
 {
-    char text[8192];
+    char text[8192] = "";
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format ? format : "", args);
+    if (format)
+        vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (!refusal.at)
         __real__ck_assert_failed(file, line, expression, "%s", text);
