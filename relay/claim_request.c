@@ -168,6 +168,8 @@ void claim_free_settled(struct claim *claim)
         for (const struct lane *lane = batch->unsettled ? NULL : batch->lanes; lane; lane = lane->next)
             if (lane->key.data)
                 note_held(claim, lane->key, lane->hash);
+            else
+                claim->held_solos++;
     settle_free_batches(&claim->batches);
 }
 
@@ -185,7 +187,7 @@ void claim_note_laneless(struct claim *claim, const struct batch *batch)
 
 size_t claim_count_held(const struct claim *claim)
 {
-    size_t n = claim->held.count;
+    size_t n = claim->held.count + claim->held_solos;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         n += batch->lane_count;
     return n;
@@ -194,6 +196,7 @@ size_t claim_count_held(const struct claim *claim)
 void claim_forget_held(struct claim *claim)
 {
     claim->full = false;
+    claim->held_solos = 0;
     while (claim->held.count > 0)
         keyset_remove(&claim->held, claim->held.count - 1);
     struct keyset *follow = &claim->queue->follow;

@@ -86,6 +86,7 @@ struct claim {
     struct batch *arriving; /* being read */
     struct batch *batches;  /* held; their locks belong to the open transaction */
     struct keyset held;     /* keys that the open transaction has locked and that have no lane in `batches` */
+    size_t held_solos;      /* the same of events without a key; only counted */
     bool full;              /* it holds as many locks as it may */
     instant_us sent_at, began_at;
     instant_us retry_at; /* no new claim before */

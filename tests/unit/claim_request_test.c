@@ -259,6 +259,21 @@ START_TEST(key_that_was_settled_aside_while_this_claim_asked_is_followed)
 }
 END_TEST
 
+START_TEST(locks_of_settled_lanes_count_until_the_transaction_ends_with_and_without_a_key)
+{
+    lane_of(&claims[0], "a")->state = LANE_SETTLED;
+    lane_of(&claims[0], NULL)->state = LANE_SETTLED;
+    for (struct batch *batch = claims[0].batches; batch; batch = batch->next)
+        batch->unsettled = 0;
+    lane_of(&claims[0], NULL);
+    ck_assert_uint_eq(claim_count_held(&claims[0]), 3);
+    claim_free_settled(&claims[0]);
+    ck_assert_uint_eq(claim_count_held(&claims[0]), 3);
+    claim_forget_held(&claims[0]);
+    ck_assert_uint_eq(claim_count_held(&claims[0]), 1);
+}
+END_TEST
+
 START_TEST(key_that_was_settled_aside_before_its_claim_went_on_is_followed)
 {
     lane_of(&claims[1], "a")->state = LANE_SETTLED; /* nothing of claims[1] is noted yet */
@@ -305,6 +320,7 @@ int main(void)
     tcase_add_test(tcase, key_that_another_claim_of_ours_has_is_followed_by_that_claim);
     tcase_add_test(tcase, key_that_a_straggler_of_this_claim_has_is_followed_after_it);
     tcase_add_test(tcase, key_that_was_settled_aside_while_this_claim_asked_is_followed);
+    tcase_add_test(tcase, locks_of_settled_lanes_count_until_the_transaction_ends_with_and_without_a_key);
     tcase_add_test(tcase, key_that_was_settled_aside_before_its_claim_went_on_is_followed);
     tcase_add_test(tcase, key_that_a_lost_claim_had_is_followed_after_it);
     tcase_add_test(tcase, key_of_another_relay_is_left_to_the_scan);
