@@ -7,6 +7,7 @@
 #include "relay/settle.h"
 
 #define STRAGGLER_US (50 * MS_US)
+#define VAIN_BURST_US (50 * MS_US)
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
 {
@@ -78,6 +79,13 @@ static bool orphans_wait(const struct queue *queue)
     return false;
 }
 
+/* A backlog for a destination that is down is claimed and given back, over and over, for the sake of what may be behind
+ * it: that must not keep the database busy. */
+static instant_us vain_over_at(const struct queue *queue)
+{
+    return queue->vain_until - VAIN_BURST_US;
+}
+
 static bool has_reason(const struct claim *claim, instant_us now)
 {
     const struct queue *queue = claim->queue;
@@ -96,8 +104,8 @@ static bool is_claiming(const struct queue *queue)
 static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
-    if (queue->stopping || !queue->side.probed || now < claim->retry_at || orphans_wait(queue) ||
-        !has_reason(claim, now))
+    if (queue->stopping || !queue->side.probed || now < claim->retry_at || now < vain_over_at(queue) ||
+        orphans_wait(queue) || !has_reason(claim, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
@@ -165,6 +173,8 @@ void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
+    if (vain_over_at(queue) > now)
+        pollset_deadline(ps, vain_over_at(queue));
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
         db_prepare(claim->db, ps);

@@ -79,8 +79,10 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     struct queue *queue = claim->queue;
     struct arena *arena = claim->round.arena;
     keyset_expire(&queue->avoid, now);
+    keyset_expire(&queue->avoid_solos, now);
     size_t follow_max = most_followed(claim, keys);
-    size_t busy_max = queue->avoid.count + unsettled_lanes(queue->orphans) + unsettled_lanes(claim->batches);
+    size_t busy_max = queue->avoid.count + queue->avoid_solos.count + unsettled_lanes(queue->orphans) +
+                      unsettled_lanes(claim->batches);
     struct request *request = arena_alloc(arena, sizeof *request);
     request->keys = arena_array(arena, busy_max + 1, sizeof *request->keys);
     request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
@@ -92,6 +94,9 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->claim.follow_keys = request->follow;
     for (size_t i = 0; i < queue->avoid.count; i++)
         request->keys[request->claim.busy_key_count++] = queue->avoid.entries[i].key;
+    for (size_t i = 0; i < queue->avoid_solos.count; i++)
+        memcpy(&request->solos[request->claim.busy_solo_count++], queue->avoid_solos.entries[i].key.data,
+               sizeof(int64_t));
     add_busy_batches(request, queue->orphans);
     if (holding)
         add_busy_batches(request, claim->batches);

@@ -13,6 +13,7 @@
 #define SUBMIT_MAX 256
 #define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */
 #define PROBE_POLL_US (20 * MS_US)
+#define VAIN_US 200 /* so that at most 5,000 keys a second are claimed in vain */
 
 static struct item *item_of(struct delivery *d)
 {
@@ -280,6 +281,13 @@ static size_t gather_lane(struct outlet *outlet, struct lane *lane, struct deliv
     return n;
 }
 
+/* Claimed, and given back at once, because this one destination is down. */
+static void note_vain(struct queue *queue, instant_us now)
+{
+    instant_us from = queue->vain_until > now ? queue->vain_until : now;
+    queue->vain_until = from + VAIN_US;
+}
+
 static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, instant_us now)
 {
     size_t n = 0;
@@ -299,6 +307,8 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
         if (pass == PASS_WAIT)
             break;
         if (pass == PASS_BLOCKED) {
+            if (circuit_lets_go(&outlet->circuit))
+                note_vain(lane_queue(lane), now);
             deliver_stop(lane, release_us, now);
             continue;
         }

@@ -72,6 +72,7 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->watch = order_watch_new();
     keyset_init(&queue->follow, FOLLOW_MAX);
     keyset_init(&queue->avoid, AVOID_MAX);
+    keyset_init(&queue->avoid_solos, AVOID_MAX);
     if (!open_table(queue, conn, err) || !open_ordering(queue, err)) {
         queue_close(queue);
         return NULL;
@@ -102,6 +103,7 @@ void queue_close(struct queue *queue)
     order_watch_free(queue->watch);
     keyset_done(&queue->follow);
     keyset_done(&queue->avoid);
+    keyset_done(&queue->avoid_solos);
     free(queue);
 }
 

@@ -122,10 +122,12 @@ struct queue {
     struct claim *claims;
     size_t claim_count;
     struct side side;
-    struct batch *arrived; /* claimed, not routed; linked by arrived_next */
-    struct batch *orphans; /* their claim is lost */
-    struct keyset follow;  /* keys with more events; owner = the claim that holds them, or NULL */
-    struct keyset avoid;   /* keys whose destination is down */
+    struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
+    struct batch *orphans;     /* their claim is lost */
+    struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
+    struct keyset avoid;       /* keys whose destination is down */
+    struct keyset avoid_solos; /* the same for events without a key; the key is the id's bytes */
+    instant_us vain_until;     /* what was claimed for destinations that are down has its price paid by then */
     instant_us poll_at;
     int64_t idle_us;
     bool work_known;  /* the last claim found something */

@@ -130,6 +130,19 @@ static void follow(struct queue *queue, const struct lane *lane, instant_us now)
     queue->ordering->type->released(queue->ordering, from ? from->event.id : SCAN_ID_MIN, SCAN_ID_MAX, now);
 }
 
+/* Its destination wants to be left alone: what is claimed meanwhile shall not be this key again. When too many are kept
+ * away, the scan alone does so; then looking at what is new waits as well, as long as it may without work. */
+static void keep_away(struct queue *queue, const struct lane *lane, instant_us now)
+{
+    int64_t id = lane->first->event.id;
+    struct span solo = {(const char *)&id, sizeof id};
+    bool kept = lane->key.data ? keyset_put(&queue->avoid, lane->key, lane->hash, now + lane->release_us, NULL)
+                               : keyset_put(&queue->avoid_solos, solo, span_hash(solo), now + lane->release_us, NULL);
+    int64_t most_us = queue->config->poll_max_us;
+    if (!kept)
+        queue->poll_at = now + (lane->release_us < most_us ? lane->release_us : most_us);
+}
+
 /* A lane whose end is settled: what comes next for its key? */
 static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 {
@@ -148,9 +161,8 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
         }
         queue->ordering->type->released(queue->ordering, lane->first->event.id, lane->last->event.id,
                                         now + lane->release_us);
-        if (lane->key.data && lane->release_us > 0 &&
-            !keyset_put(&queue->avoid, lane->key, lane->hash, now + lane->release_us, NULL))
-            queue->poll_at = now + lane->release_us;
+        if (lane->release_us > 0)
+            keep_away(queue, lane, now);
         return;
     case LANE_RETRY:
         metrics->retried++;

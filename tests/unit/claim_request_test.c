@@ -97,6 +97,23 @@ START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
 }
 END_TEST
 
+static void avoid_solo(int64_t id, instant_us until)
+{
+    struct span name = {(const char *)&id, sizeof id};
+    ck_assert(keyset_put(&stage.queue.avoid_solos, name, span_hash(name), until, NULL));
+}
+
+START_TEST(avoided_events_without_a_key_are_left_out)
+{
+    avoid_solo(7, NOW + 1);
+    avoid_solo(8, NOW);
+    const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
+    ck_assert_uint_eq(request->busy_key_count, 0);
+    ck_assert_uint_eq(request->busy_solo_count, 1);
+    ck_assert_int_eq(request->busy_solos[0], 7);
+}
+END_TEST
+
 START_TEST(any_number_of_keys_may_be_busy)
 {
     struct batch *batch = batch_of(&claims[0]);
@@ -308,6 +325,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, keys_that_this_relay_is_busy_with_are_left_out);
+    tcase_add_test(tcase, avoided_events_without_a_key_are_left_out);
     tcase_add_test(tcase, any_number_of_keys_may_be_busy);
     tcase_add_test(tcase, half_of_a_claim_may_be_followed_keys);
     tcase_add_test(tcase, every_other_claim_of_one_key_may_be_a_followed_key);

@@ -178,6 +178,32 @@ START_TEST(troubled_route_stops_its_own_events_only)
 }
 END_TEST
 
+START_TEST(what_is_claimed_for_a_troubled_route_in_vain_has_a_price)
+{
+    trouble_route_x();
+    struct lane *blocked = another_x(5);
+    stage_event(stage_batch(&stage), 6, "y");
+    turn();
+    ck_assert_int_eq(blocked->outcome, LANE_RELEASED);
+    instant_us until = stage.queue.vain_until;
+    ck_assert_int_gt(until, now);
+    another_x(7);
+    another_x(8);
+    turn();
+    ck_assert_int_eq(stage.queue.vain_until - now, 2 * (until - (now - MS_US)));
+}
+END_TEST
+
+START_TEST(what_a_sink_that_is_down_gives_back_has_no_price)
+{
+    open_circuit();
+    struct lane *blocked = stage_event(stage_batch(&stage), 5, "b")->lane;
+    turn();
+    ck_assert_int_eq(blocked->outcome, LANE_RELEASED);
+    ck_assert_int_eq(stage.queue.vain_until, 0);
+}
+END_TEST
+
 START_TEST(troubled_route_is_tried_with_one_event_at_a_time)
 {
     trouble_route_x();
@@ -299,6 +325,8 @@ int main(void)
     tcase_add_test(tcase, no_key_is_claimed_for_a_trial_that_would_have_to_wait_for_room);
     tcase_add_test(tcase, trial_that_is_refused_for_its_own_fault_makes_way_for_another);
     tcase_add_test(tcase, troubled_route_stops_its_own_events_only);
+    tcase_add_test(tcase, what_is_claimed_for_a_troubled_route_in_vain_has_a_price);
+    tcase_add_test(tcase, what_a_sink_that_is_down_gives_back_has_no_price);
     tcase_add_test(tcase, troubled_route_is_tried_with_one_event_at_a_time);
     tcase_add_test(tcase, trial_that_the_sink_had_no_room_for_is_tried_later);
     tcase_add_test(tcase, trial_of_a_route_is_one_event_also_where_the_sink_keeps_order);

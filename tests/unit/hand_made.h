@@ -40,6 +40,7 @@ static inline void stage_init(struct stage *stage, const char *destination)
     *stage = (struct stage){.log = {.level = LOG_ERROR, .fd = -1}};
     stage->config = (struct queue_config){.retry_base_us = SECOND_US,
                                           .retry_max_us = 60 * SECOND_US,
+                                          .poll_max_us = 500 * MS_US,
                                           .retry_attempts = 3,
                                           .on_exhausted = ON_EXHAUSTED_DEAD_LETTER};
     static char name[] = "orders";
@@ -57,6 +58,7 @@ static inline void stage_init(struct stage *stage, const char *destination)
     ck_assert_ptr_nonnull(queue->route);
     keyset_init(&queue->follow, 8);
     keyset_init(&queue->avoid, 8);
+    keyset_init(&queue->avoid_solos, 8);
     stage->claim.queue = queue;
 }
 
@@ -75,6 +77,7 @@ static inline void stage_done(struct stage *stage)
     stage_free_batches(&queue->orphans);
     keyset_done(&queue->follow);
     keyset_done(&queue->avoid);
+    keyset_done(&queue->avoid_solos);
     order_watch_free(queue->watch);
     route_free(queue->route);
 }

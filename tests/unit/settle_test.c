@@ -168,6 +168,33 @@ START_TEST(what_is_given_back_is_looked_at_again_and_its_key_avoided_meanwhile)
 }
 END_TEST
 
+START_TEST(event_without_a_key_is_avoided_too)
+{
+    struct lane *lane = stage_event(batch, 7, NULL)->lane;
+    lane->release_us = 5 * SECOND_US;
+    finish(lane, 0, LANE_RELEASED);
+    commit(collect(false));
+    int64_t id = 7;
+    ck_assert_uint_eq(stage.queue.avoid.count, 0);
+    ck_assert_uint_eq(stage.queue.avoid_solos.count, 1);
+    ck_assert_mem_eq(stage.queue.avoid_solos.entries[0].key.data, &id, sizeof id);
+    ck_assert_int_eq(stage.queue.avoid_solos.entries[0].at, NOW + 5 * SECOND_US);
+}
+END_TEST
+
+START_TEST(new_events_do_not_wait_long_when_more_is_given_back_than_can_be_avoided)
+{
+    for (int64_t id = 1; id <= 9; id++) {
+        struct lane *lane = stage_event(batch, id, (char[]){(char)('a' + id), 0})->lane;
+        lane->release_us = 3600 * SECOND_US;
+        finish(lane, 0, LANE_RELEASED);
+    }
+    commit(collect(false));
+    ck_assert_uint_eq(stage.queue.avoid.count, stage.queue.avoid.max);
+    ck_assert_int_eq(stage.queue.poll_at, NOW + stage.config.poll_max_us);
+}
+END_TEST
+
 /* ---- keys that waited ---- */
 
 START_TEST(wait_ends_when_the_head_is_gone)
@@ -386,6 +413,8 @@ int main(void)
     tcase_add_test(tcase, key_with_more_events_is_followed_by_the_claim_that_holds_it);
     tcase_add_test(tcase, full_follow_list_falls_back_on_the_scan);
     tcase_add_test(tcase, what_is_given_back_is_looked_at_again_and_its_key_avoided_meanwhile);
+    tcase_add_test(tcase, event_without_a_key_is_avoided_too);
+    tcase_add_test(tcase, new_events_do_not_wait_long_when_more_is_given_back_than_can_be_avoided);
     tcase_add_test(tcase, wait_ends_when_the_head_is_gone);
     tcase_add_test(tcase, key_that_did_not_wait_is_not_resumed);
     tcase_add_test(tcase, event_without_a_key_waits_and_resumes_by_its_id);

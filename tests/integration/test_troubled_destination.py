@@ -1,0 +1,45 @@
+"""One destination of many refuses everything, and a backlog waits for it."""
+
+import re
+import time
+
+import pytest
+
+from tests.support.servers import Reply, wait_until
+from tests.support.shop import Shop
+
+BACKLOG = 10000
+WINDOW_S = 2
+VAIN_PER_S = 5000  # events claimed and given back, at most; and so many at once:
+BURST = 2000
+
+
+def claimed(one):
+    """Keys claimed so far."""
+    return sum(int(count) for line in one.logged("claim.done") for count in re.findall(r" keys=(\d+)", line))
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_its_backlog_does_not_keep_the_database_busy_nor_others_waiting(relay, db, http, keyed):
+    http.respond = lambda request: Reply(401 if request.target == "/down" else 200)
+    key = "n" if keyed else "null"
+    insert = f"insert into public.events (order_id, status, payload) select {key}, %s, 'x' from generate_series(%s, %s) as n"
+    shop = Shop(db)
+    db.query(insert, ("down", 1, BACKLOG))
+    sink = f'type: http, url: "{http.url}", max_in_flight: 64'
+    one = relay(shop.config(sink, destination='"{type}"'), arguments=["--log-level", "debug"])
+    wait_until(lambda: claimed(one) >= BACKLOG, 60, "the backlog to be looked at")
+
+    before, started = claimed(one), time.monotonic()
+    time.sleep(WINDOW_S)
+    in_vain, seconds = claimed(one) - before, time.monotonic() - started
+    print(f"{in_vain / seconds:.0f} events a second were claimed in vain")
+    assert in_vain <= VAIN_PER_S * seconds + BURST
+
+    db.query(insert, ("up", BACKLOG + 1, BACKLOG + 50))
+    wait_until(lambda: sum(request.target == "/up" for request in http.requests) == 50, 20, "the others to arrive")
+    assert shop.attempts() == 0
+    http.respond = None
+    wait_until(lambda: shop.left() == 0, 60, "the backlog to be delivered")
+    assert shop.attempts() == 0
+    assert one.stop() == 0
