@@ -31,7 +31,7 @@ def through(proxy, db):
 
 @pytest.fixture
 def run(relay, db, tmp_path):
-    return FaultRun(relay, Shop(db, orders=200), FileTarget(tmp_path))
+    return FaultRun(relay, Shop(db, orders=200), FileTarget(tmp_path / "events.jsonl"))
 
 
 PLACES = {"before it is sent": (COMMIT_SENT, UP), "when it is sent and not answered": (COMMIT_ANSWERED, DOWN)}

@@ -13,6 +13,7 @@ import threading
 from dataclasses import dataclass
 
 from tests.support.history import Receipt
+from tests.support.journal import digest
 from tests.support.process import free_port
 
 
@@ -23,6 +24,14 @@ class Answer:
     delay_s: float = 0.0
     close: bool = False  # after the answer, which may be empty or half
 
+    def told(self):
+        """What the history check is to think of it: only a whole answer in time is one."""
+        if not self.taken:
+            return "away"
+        if self.raw != Answer.raw or self.close:
+            return "silent"
+        return "late" if self.delay_s else "ack"
+
 
 GREETINGS = {b"PING": b"+PONG\r\n", b"AUTH": b"+OK\r\n", b"SELECT": b"+OK\r\n"}
 
@@ -31,7 +40,7 @@ class FakeRedis:
     def __init__(self):
         self.port = free_port()
         self.answer = None
-        self.entries = []  # the fields of every XADD that was taken
+        self.entries = []  # (fields, answer) of every XADD
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="fake-redis")
 
@@ -66,8 +75,8 @@ class FakeRedis:
         answer = self.answer(command) if self.answer and not greeting else None
         if answer is None:
             answer = Answer(greeting) if greeting else Answer()
-        if answer.taken and command[0].upper() == b"XADD":
-            self.entries.append(fields(command))
+        if command[0].upper() == b"XADD":
+            self.entries.append((fields(command), answer))
         return answer
 
     def start(self):
@@ -115,7 +124,8 @@ class FakeRedisTarget:
         return ", ".join(f"{name}: {value}" for name, value in settings.items())
 
     def receipts(self):
-        return [Receipt(int(entry[b"id"]), entry[b"key"].decode()) for entry in list(self.server.entries)]
+        return [Receipt(int(entry[b"id"]), entry[b"key"].decode(), answer.told(), hash=digest(entry[b"payload"]))
+                for entry, answer in list(self.server.entries)]
 
     def count(self):
         return len(self.server.entries)

@@ -1,6 +1,6 @@
 """What most fault tests do: fill a shop, start relays, hurt them, and have the history checked.
 
-    run = FaultRun(relay, Shop(db), FileTarget(tmp_path))
+    run = FaultRun(relay, Shop(db), FileTarget(tmp_path / "events.jsonl"))
     run.add(2000)
     one = run.start()
     run.wait_for(500)
@@ -12,7 +12,7 @@
 import re
 import signal
 
-from tests.support.history import Fault, History
+from tests.support.history import Fault
 from tests.support.process import wait_until
 
 
@@ -21,7 +21,6 @@ class FaultRun:
         self.start_relay, self.shop, self.target = start, shop, target
         self.relays = []
         self.faults = []
-        self.dead = []
 
     @property
     def db(self):
@@ -31,12 +30,11 @@ class FaultRun:
         """`events` events, one commit; those of a key are spread over the whole."""
         return self.shop.insert([number % keys + 1 for number in range(events)])
 
-    def start(self, database=None, top="", sink=None, until_empty=False, program=None, **queue):
+    def start(self, database=None, top="", sink=None, until_empty=False, program=None, env=None,
+              **queue):
         """One relay more; `database` is a connection string instead of the shop's own."""
-        text = self.shop.config(self.target.sink(**(sink or {})), **{**self.target.queue, **queue})
-        if database:
-            text = text.replace(self.shop.db.dsn, database)
-        one = self.start_relay(text + top + "\n", until_empty=until_empty, program=program)
+        text = self.shop.config(self.target.sink(**(sink or {})), database=database, top=top, **{**self.target.queue, **queue})
+        one = self.start_relay(text, until_empty=until_empty, program=program, env=env)
         self.relays.append(one)
         return one
 
@@ -54,7 +52,7 @@ class FaultRun:
         return [one for one in self.relays if one.exit_code is None]
 
     def fault(self, what, in_flight):
-        self.faults.append(Fault(what=what, receipts=0, in_flight=in_flight))
+        self.faults.append(Fault(what, in_flight))
 
     def logged(self, pattern):
         return [line for one in self.relays for line in one.logged(pattern)]
@@ -74,9 +72,7 @@ class FaultRun:
         """Waits for the drain, stops the relays and checks the history; returns the number of duplicates."""
         self.wait_until_empty(timeout_s)
         self.stop()
-        history = History(self.shop.journal, self.target.receipts(), self.faults, self.dead)
-        history.check()
-        return history.duplicates
+        return self.shop.check(self.target.receipts(), self.faults).duplicates
 
     def stop(self):
         for one in self.relays:
