@@ -58,7 +58,7 @@ static void check_member(const json_t *line, const char *name, struct span wante
 static void check_created_at(const json_t *line, int64_t wall_us)
 {
     const json_t *member = json_object_get(line, "created_at");
-    if (wall_us == 0) {
+    if (wall_us == EVENT_NO_TIME) {
         FUZZ_CHECK(json_is_null(member), "created_at of nothing");
         return;
     }
