@@ -348,12 +348,18 @@ static enum db_event progress_connect(struct db *db, const struct pollset *ps, i
     return DB_NOTHING;
 }
 
+/* A server that ends a session says why and closes. One read takes the words and only the next one sees the end, and in
+ * between the relay would deliver events whose keys it has lost. What is idle is not spoken to for much else. */
+static bool read_input(struct db *db)
+{
+    return PQconsumeInput(db->conn) == 1 && (db->state != DB_STATE_IDLE || PQconsumeInput(db->conn) == 1);
+}
+
 /* Reads and writes what can be without waiting. False when the connection is lost. */
 static bool exchange(struct db *db, const struct pollset *ps)
 {
     short ready = pollset_revents(ps, PQsocket(db->conn));
-    if (((ready & (POLLIN | POLLERR | POLLHUP)) && PQconsumeInput(db->conn) != 1) ||
-        ((ready & POLLOUT) && PQflush(db->conn) < 0))
+    if (((ready & (POLLIN | POLLERR | POLLHUP)) && !read_input(db)) || ((ready & POLLOUT) && PQflush(db->conn) < 0))
         return false;
     for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
         db->notified = true;

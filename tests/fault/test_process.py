@@ -1,0 +1,166 @@
+"""What happens to a relay's process: it is stopped and woken, starved, started in a bare place, and its clock jumps."""
+
+import os
+import re
+import resource
+import signal
+import struct
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+
+from tests.support.fault_run import FaultRun
+from tests.support.process import REPO
+from tests.support.relay import binary, environment
+from tests.support.servers import Reply, wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget, HttpTarget
+
+KEYS = 20
+
+
+@pytest.fixture
+def run(relay, db, http):
+    return FaultRun(relay, Shop(db), HttpTarget(http))
+
+
+@pytest.fixture
+def file_run(relay, db, tmp_path):
+    return FaultRun(relay, Shop(db), FileTarget(tmp_path / "events.jsonl"))
+
+
+def terminate_sessions(db):
+    db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
+             " and datname = current_database()")
+
+
+def test_a_relay_that_wakes_up_without_its_claims_sends_nothing_more(run, http):
+    """It was stopped with all keys in delivery; its sessions ended, another relay did the work. The answers that it finds
+    when it wakes up must not make it go on with its keys: its connection is as readable as they are."""
+    run.add(10 * KEYS, keys=KEYS)
+    first_requests = iter(range(KEYS))
+    http.rule(lambda request: next(first_requests, None) is not None, Reply(200, delay_s=4))
+    zombie = run.start(connections=1)
+    wait_until(lambda: http.in_flight == KEYS, 20, "a delivery of every key")
+    zombie.process.send(signal.SIGSTOP)
+    terminate_sessions(run.db)
+    run.fault("a relay is stopped and loses its claims", in_flight=KEYS)
+    run.start()
+    run.wait_until_empty()
+    wait_until(lambda: http.in_flight == 0, 20, "the answers to the stopped relay")
+    zombie.process.send(signal.SIGCONT)
+    wait_until(lambda: zombie.logged("claim.lost"), 20, "the stopped relay to notice")
+    run.add(2 * KEYS, keys=KEYS)
+    assert run.finish() == KEYS
+
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_a_relay_without_file_descriptors_waits_for_some(run, http):
+    """Its connections to the receiver and to the database need them."""
+    one = run.start()
+    run.add(5 * KEYS, keys=KEYS)
+    run.wait_until_empty()
+    _, most = resource.prlimit(one.pid, resource.RLIMIT_NOFILE)
+    terminate_sessions(run.db)
+    resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (4, most))
+    http.stop()  # the connections that are open end
+    http.start()
+    terminate_sessions(run.db)
+    run.add(5 * KEYS, keys=KEYS)
+    wait_until(lambda: one.logged("(?i)too many open files"), 30, "the relay to say what it lacks")
+    before = len(one.log)
+    time.sleep(2)
+    assert len(one.log) - before < 50, "it tries without a pause"
+    assert one.exit_code is None
+    assert run.shop.left() == 5 * KEYS
+    resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (most, most))
+    run.fault("no file descriptors", in_flight=KEYS)
+    run.finish()
+
+
+def test_a_log_that_cannot_be_written_is_done_without(file_run, tmp_path):
+    config = tmp_path / "pgcourier.yaml"
+    config.write_text(file_run.shop.config(file_run.target.sink(), **file_run.target.queue) + "stats_interval: 20ms\n")
+    file_run.add(1000)
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([binary(), "run", "-c", str(config)], stdout=full, stderr=full, env=environment())
+    try:
+        file_run.shop.journal.sort()
+        wait_until(lambda: file_run.shop.left() == 0, 30, "the table to be empty")
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    file_run.finish()
+
+
+@pytest.fixture
+def step_clock(tmp_path):
+    """A function that moves the wall clock of relays with the given environment, and that environment."""
+    library, offset = tmp_path / "step_clock.so", tmp_path / "offset"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", library,
+                    os.path.join(REPO, "tests", "support", "step_clock.c"), "-ldl"], check=True)
+
+    def step(seconds):
+        with open(offset, "r+b" if offset.exists() else "wb") as file:
+            file.write(struct.pack("q", seconds))
+
+    step(0)
+    return step, {"LD_PRELOAD": str(library), "STEP_CLOCK": str(offset)}
+
+
+def test_steps_of_the_clock_change_nothing(run, http, step_clock):
+    """An hour forwards must not end requests or waits, an hour back must not prolong them. The time of the log's lines shows
+    that the relay's clock did step."""
+    step, env = step_clock
+    refusals = Counter()
+
+    def refuse(request):
+        event = int(request.headers["event-id"])
+        refusals[event] += event % 7 == 0
+        return 0 < refusals[event] < 4
+
+    http.rule(refuse, Reply(500))
+    http.respond = lambda request: Reply(200, delay_s=0.05)
+    one = run.start(env=env, program=binary(["release"]), top="stats_interval: 50ms",
+                    retry="{ base: 100ms, max: 400ms, attempts: 100 }")
+    hours = set()
+    for seconds in (0, 3600, -3600, 0):
+        step(seconds)
+        events = run.add(6 * KEYS, keys=KEYS)
+        wait_until(lambda last=events[-1].id: run.target.count() > last, 60, "the events to arrive")
+        lines = len(one.log)
+        wait_until(lambda lines=lines: len(one.log) > lines + 1, 20, "a line of statistics")
+        hours.add(one.log[-1].split(":")[0])
+    assert len(hours) >= 3
+    run.finish()
+
+
+PLACES = {
+    "no environment": ["env", "-i"],
+    "no such locale": ["env", "LC_ALL=xx_YY.UTF-8", "LANG=tr_TR", "TZ=Nowhere/Nothing"],
+    "a folder that is gone": ["sh", "-c", 'mkdir "$0/gone" && cd "$0/gone" && rmdir "$0/gone" && exec "$@"'],
+    "no folder to write to": ["sh", "-c", 'cd /proc && exec "$@"', "sh"],
+    "closed streams": ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh"],
+    "signals ignored": ["sh", "-c", 'trap "" HUP INT QUIT PIPE ALRM USR1 USR2 CHLD; exec "$@"', "sh"],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_relay_runs_anywhere(file_run, tmp_path, place):
+    config = tmp_path / "pgcourier.yaml"
+    config.write_text(file_run.shop.config(file_run.target.sink(), **file_run.target.queue))
+    file_run.add(100)
+    wrapper = [word if word != "$0" else str(tmp_path) for word in PLACES[place]]
+    if place == "a folder that is gone":
+        wrapper.append(str(tmp_path))
+    done = subprocess.run([*wrapper, binary(), "run", "-c", str(config), "--until-empty"], stdin=subprocess.DEVNULL,
+                          capture_output=place != "closed streams", env=environment(), timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    file_run.finish()
