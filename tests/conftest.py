@@ -147,7 +147,9 @@ def target(request, tmp_path):
     if request.param == "redis":
         return targets.RedisTarget(request.getfixturevalue("redis"))
     if request.param == "http":
-        return targets.HttpTarget(request.getfixturevalue("http"))
+        receiver = targets.HttpTarget(request.getfixturevalue("http"))
+        receiver.linger()
+        return receiver
     return targets.KafkaTarget(request.getfixturevalue("kafka"), request.getfixturevalue("topic"))
 
 

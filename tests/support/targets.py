@@ -12,7 +12,7 @@ import json
 import os
 
 from tests.support.history import Receipt
-from tests.support.http_receiver import CLOSE, ANSWER, Reply
+from tests.support.http_receiver import ANSWER, CLOSE, Reply
 from tests.support.journal import digest
 
 
@@ -90,6 +90,10 @@ class HttpTarget:
         self.refused_keys = set()
         self.refusal = Reply(500)
         receiver.rule(lambda request: request.headers.get("event-key") in self.refused_keys, lambda request: self.refusal)
+
+    def linger(self):
+        """Takes 5 ms for every fourth answer: two relays in one key at once would meet."""
+        self.receiver.respond = lambda request: Reply(delay_s=0.005) if request.number % 4 == 0 else None
 
     def sink(self, relay=None, **options):
         url = f"{self.receiver.url}/in/{relay}" if relay else f"{self.receiver.url}/in"
