@@ -43,7 +43,7 @@ def test_an_answer_that_says_nothing_is_sent_again_before_the_next_of_its_key(re
     http.rule(lambda request: first_time(int(request.headers["event-id"])), reply)
     run.start(sink={"timeout": "4s", "connect_timeout": "4s"}, retry="{ base: 50ms, max: 200ms }")
     run.wait_until_empty()
-    run.fault("answers that say nothing", in_flight=len(chosen))
+    run.fault("an answer that says nothing", in_flight=1, times=len(chosen))
     run.finish()
     assert len(http.requests) == len(events) + len(chosen)
     keys = {event.id: event.key for event in events}
@@ -67,7 +67,7 @@ def test_an_exchange_may_break_at_any_byte(relay, db, http):
             run.add(6, keys=2)
             run.wait_until_empty()
             assert trap.sprung
-        run.fault("broken exchanges", in_flight=len(cuts))
+        run.fault("a broken exchange", in_flight=1, times=len(cuts))
         run.finish()
 
 
@@ -123,5 +123,5 @@ def test_a_redis_answer_that_says_nothing_is_sent_again_in_order(redis_run, way)
     server.answer = lambda command: UNCERTAIN[way] if first_time(int(command[command.index(b"id") + 1])) else None
     run.start(sink={"max_in_flight": in_flight, "timeout": "2s"}, retry="{ base: 50ms, max: 200ms }")
     run.wait_until_empty()
-    run.fault(way, in_flight=in_flight * len(chosen))
+    run.fault(way, in_flight, times=len(chosen))
     assert run.finish() >= len(chosen)

@@ -1,7 +1,6 @@
 """The database fails in mid-drain, in every way it can; the relay backs off, goes on, and the history stays right."""
 
 import os
-import re
 import subprocess
 import time
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ import pytest
 
 from tests.conftest import migrate
 from tests.support import servers
-from tests.support.history import Fault
+from tests.support.fault_run import FaultRun
 from tests.support.postgres import bin_folders
 from tests.support.process import as_user, find_program
 from tests.support.servers import Reply, wait_until
@@ -22,68 +21,22 @@ KEYS = 200
 DEEP = os.environ.get("PGCOURIER_DEEP") == "1"
 
 
-class Drain:
-    """Relays that drain a shop into one file, and the check at the end."""
-
-    def __init__(self, start, shop, folder):
-        self.start, self.shop = start, shop
-        self.target = FileTarget(folder / "events.jsonl")
-        self.relays = []
-
-    @property
-    def db(self):
-        return self.shop.db
-
-    def add(self, events, keys=KEYS):
-        self.shop.add(events, keys)
-
-    def run(self, relays=1, database=None, top="", **queue):
-        """Starts them; the queue settings have the table's own defaults."""
-        config = self.shop.config(self.target.sink(sync=False), top=top, database=database, **self.target.queue, **queue)
-        self.relays += [self.start(config) for _ in range(relays)]
-        for relay in self.relays:  # without a database at its start a relay ends
-            wait_until(lambda relay=relay: relay.logged("relay.start"), 20, "the relay to start")
-
-    def arrived(self):
-        return self.target.count()
-
-    def stands_still(self):
-        before = self.arrived()
-        time.sleep(1)
-        return self.arrived() == before
-
-    def wait_for(self, events):
-        wait_until(lambda: self.arrived() >= events, 60, f"{events} events to arrive")
-
-    def logged(self, pattern):
-        return [line for relay in self.relays for line in relay.logged(pattern)]
-
-    def wait_for_log(self, pattern, timeout_s=20):
-        return wait_until(lambda: self.logged(pattern), timeout_s, f"a log line with {pattern}")
-
-    def lost_claims(self):
-        """Claims whose connection broke: the outcome of their events may be unknown to the next relay."""
-        return [Fault("claim lost", int(re.search(r"events=(\d+)", line).group(1))) for line in self.logged("msg=claim.lost")]
-
-    def finish(self, faults=()):
-        wait_until(lambda: self.shop.left() == 0, 60, "the table to be empty", interval_s=0.05)
-        for relay in self.relays:
-            assert relay.stop() == 0
-        self.shop.check(self.target.receipts(), faults)
+def fault_run(start, db, folder):
+    return FaultRun(start, Shop(db), FileTarget(folder / "events.jsonl", sync=False), KEYS)
 
 
 @pytest.fixture
 def drain(relay, db, tmp_path):
-    return Drain(relay, Shop(db), tmp_path)
+    return fault_run(relay, db, tmp_path)
 
 
 @contextmanager
 def private_cluster(relay, tmp_path, **settings):
-    """A Drain on a server of its own, whose commits survive a crash of the server."""
+    """A run on a server of its own, whose commits survive a crash of the server."""
     with servers.Postgres(settings={"synchronous_commit": "on", **settings}) as server:
         database = server.create_database()
         migrate(database.dsn)
-        yield Drain(relay, Shop(database), tmp_path)
+        yield fault_run(relay, database, tmp_path)
 
 
 def kill_a_backend(db):
@@ -93,40 +46,46 @@ def kill_a_backend(db):
 
 def test_terminated_backends_cost_no_event_and_no_order(drain):
     drain.add(2000)
-    drain.run(relays=2)
+    drain.start_running(relays=2)
     end = time.monotonic() + (20 if DEEP else 4)
     while time.monotonic() < end:
         kill_a_backend(drain.db)
         drain.add(200)
         time.sleep(0.2)
-    drain.finish(drain.lost_claims())
+    drain.finish(lost_claims=True)
     assert drain.logged("msg=database.down")
 
 
 def test_one_relay_whose_backends_are_terminated_sends_nothing_twice(drain):
     """It knows the outcome of everything it sent, so there is nothing to repeat."""
     drain.add(10000)
-    drain.run(relays=1)
+    drain.start_running(relays=1)
     for share in range(1, 6):
         drain.wait_for(share * 1000)
         kill_a_backend(drain.db)
     drain.finish()
 
 
+def stands_still(target):
+    before = target.count()
+    time.sleep(1)
+    return target.count() == before
+
+
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_restart_of_the_server_is_survived(relay, tmp_path, mode):
     with private_cluster(relay, tmp_path) as drain:
         drain.add(10000)
-        drain.run(relays=2)
+        drain.start_running(relays=2)
         drain.wait_for(1000)
         drain.db.server.restart(mode)
-        drain.finish(drain.lost_claims())
+        drain.finish(lost_claims=True)
 
 
 def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
     with private_cluster(relay, tmp_path) as drain:
         drain.add(10000)
-        drain.run()
+        drain.start_running()
         drain.wait_for(1000)
         drain.db.server.stop()
         drain.wait_for_log("msg=database.down")
@@ -134,7 +93,7 @@ def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
         assert drain.relays[0].exit_code is None
         drain.db.server.start()
         started = time.monotonic()
-        drain.wait_for(drain.arrived() + 1)
+        drain.wait_for(drain.target.count() + 1)
         assert time.monotonic() - started < 5
         drain.finish()
 
@@ -143,7 +102,7 @@ def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
 def test_a_locked_table_is_waited_for(drain, mode):
     """The first keeps the relay from reading, the second only from deleting what was delivered."""
     drain.add(6000)
-    drain.run()
+    drain.start_running()
     drain.wait_for(500)
     with drain.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute(f"lock table public.events in {mode} mode")
@@ -154,7 +113,7 @@ def test_a_locked_table_is_waited_for(drain, mode):
 
 def test_a_cancelled_statement_is_repeated(drain):
     drain.add(6000)
-    drain.run()
+    drain.start_running()
     for _ in range(20):
         drain.db.query("select pg_cancel_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
                               " and datname = current_database() and state = 'active'")
@@ -166,7 +125,7 @@ def test_a_cancelled_statement_is_repeated(drain):
 def test_a_deadlock_is_survived(drain):
     """Somebody deletes events in the other order while the relay deletes them."""
     drain.add(4000)
-    drain.run()
+    drain.start_running()
     db = drain.db
     for _ in range(5):
         with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
@@ -199,7 +158,7 @@ def test_a_full_lock_table_is_survived(relay, tmp_path):
                 cursor.execute("select pg_advisory_lock(9, n) from generate_series(1, 100000) as n")
             cursor.execute("select count(pg_advisory_unlock(9, n)) from generate_series(1, 20) as n")
         drain.add(5000, keys=1000)
-        drain.run(keys_per_claim=64)
+        drain.start_running(keys_per_claim=64)
         drain.wait_for_log("lock table is full")
         assert drain.relays[0].exit_code is None
         hog.close()
@@ -210,7 +169,7 @@ def test_a_server_that_turns_read_only_is_waited_for(relay, tmp_path):
     with private_cluster(relay, tmp_path) as drain:
         db = drain.db
         drain.add(5000)
-        drain.run()
+        drain.start_running()
         drain.wait_for(500)
         db.query("alter system set default_transaction_read_only = on")
         db.query("select pg_reload_conf()")
@@ -241,10 +200,10 @@ def test_a_standby_is_waited_for_until_it_is_promoted(relay, tmp_path):
         db = drain.db
         drain.add(500)
         with Standby(db.server) as standby:
-            drain.run(database=standby.dsn(db.name))
+            drain.start_running(database=standby.dsn(db.name))
             drain.wait_for_log("in recovery or read-only; waiting for a primary")
             time.sleep(1)
-            assert drain.arrived() == 0 and drain.relays[0].exit_code is None
+            assert drain.target.count() == 0 and drain.relays[0].exit_code is None
             wait_until(lambda: standby.query("select count(*) from public.events", dbname=db.name) == [(500,)])
             db.server.stop("fast")
             standby.query("select pg_promote()")
@@ -269,12 +228,12 @@ def role(drain):
 
 def test_a_privilege_that_goes_and_comes_back_costs_nothing(drain, role):
     drain.add(20000)
-    drain.run(database=role[1])
+    drain.start_running(database=role[1])
     drain.wait_for(500)
     drain.db.query("revoke delete on public.events from outbox_relay")
     drain.wait_for_log("SQLSTATE 42501")
-    wait_until(drain.stands_still, 20, "the relay to stop delivering what it cannot settle")
-    assert drain.arrived() < 20000
+    wait_until(lambda: stands_still(drain.target), 20, "the relay to stop delivering what it cannot settle")
+    assert drain.target.count() < 20000
     drain.db.query("grant delete on public.events to outbox_relay")
     drain.finish()
     assert not drain.logged("SQLSTATE 26000"), "it blames a pooler for statements that it failed to prepare"
@@ -282,7 +241,7 @@ def test_a_privilege_that_goes_and_comes_back_costs_nothing(drain, role):
 
 def test_a_table_that_is_renamed_away_and_back_is_waited_for(drain):
     drain.add(4000)
-    drain.run()
+    drain.start_running()
     drain.wait_for(500)
     drain.db.query("alter table public.events rename to elsewhere")
     drain.wait_for_log("SQLSTATE 42P01")
@@ -295,14 +254,14 @@ def test_a_table_that_is_renamed_away_and_back_is_waited_for(drain):
 def test_the_roles_isolation_level_does_not_matter(drain, role, isolation):
     drain.db.query(f"alter role {role[0]} set default_transaction_isolation = '{isolation}'")
     drain.add(4000)
-    drain.run(relays=3, database=role[1], keys_per_claim=16, max_events_per_key=1)
+    drain.start_running(relays=3, database=role[1], keys_per_claim=16, max_events_per_key=1)
     drain.finish()
 
 
 def test_a_role_that_is_read_only_by_default_is_refused_in_words(drain, role):
     drain.db.query(f"alter role {role[0]} set default_transaction_read_only = on")
     drain.add(10)
-    drain.run(database=role[1])
+    drain.start_running(database=role[1])
     drain.wait_for_log("read-only")
     drain.db.query(f"alter role {role[0]} reset default_transaction_read_only")
     drain.finish()
@@ -312,7 +271,7 @@ def test_pgbouncer_in_transaction_mode_carries_many_relays(drain, pg):
     db = drain.db
     with servers.PgBouncer(pg, settings={"default_pool_size": 5}) as bouncer:
         drain.add(8000)
-        drain.run(relays=4, database=bouncer.dsn(db.name))
+        drain.start_running(relays=4, database=bouncer.dsn(db.name))
         drain.finish()
         assert not drain.logged("claim.lost")
         assert db.value("select count(*) from pg_locks where locktype = 'advisory' and database ="

@@ -17,14 +17,15 @@ from tests.support.journal import digest
 
 
 class FileTarget:
-    """One file that all relays append to."""
+    """One file that all relays append to. options: settings that its sink has from now on."""
 
-    def __init__(self, path):
+    def __init__(self, path, **options):
         self.path = os.fspath(path)
+        self.options = options
         self.queue = {"destination": "orders"}
 
     def sink(self, relay=None, **options):
-        return _settings({"type": "file", "path": self.path, **options})
+        return _settings({"type": "file", "path": self.path, **self.options, **options})
 
     def _read(self):
         if not os.path.exists(self.path):
