@@ -2,6 +2,7 @@
 #include "relay/command.h"
 #include "relay/query.h"
 #include "relay/table.h"
+#include "relay/table_sql.h"
 #include "sql_text.h"
 
 #include <argp.h>
@@ -51,9 +52,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .doc = "Prints for each queue how many events wait, the age of the oldest, and how many keys are parked (of these, "
-           "closed until somebody resumes them) and events dead. Above " COUNT_LIMIT " waiting events the number is an "
-           "estimate, marked with ~.",
+    .doc =
+        "Prints for each queue how many events wait, the age of the oldest that will be delivered, how many keys are "
+        "parked (a retry comes by itself) and how many closed (until somebody resumes them: their events wait, and are "
+        "not in that age), and how many events are dead. Above " COUNT_LIMIT " waiting events the number is an "
+        "estimate, marked with ~.",
 };
 
 static PGresult *ask(PGconn *conn, const char *what, const char *template, const struct sql_variable *variables,
@@ -70,15 +73,9 @@ static PGresult *ask(PGconn *conn, const char *what, const char *template, const
     return result;
 }
 
-static bool ask_table(PGconn *conn, const struct queue_config *queue, const struct table *table, struct status *ret,
+static bool ask_table(PGconn *conn, const struct table *table, const struct sql_variable *variables, struct status *ret,
                       struct error *err)
 {
-    const struct sql_variable variables[] = {
-        {"table", table->name_sql},
-        {"id", table->id_sql},
-        {"where", queue->where ? queue->where : "true"},
-        {"created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz"},
-        {NULL, NULL}};
     const char *limits[] = {COUNT_LIMIT, table->name_sql, NULL};
     PGresult *result = ask(conn, table->plain_name, sql_status_waiting, variables, limits, err);
     if (!result)
@@ -87,7 +84,8 @@ static bool ask_table(PGconn *conn, const struct queue_config *queue, const stru
     PQclear(result);
     ret->estimated = counted >= strtoll(COUNT_LIMIT, NULL, 10);
     ret->waiting = ret->estimated && guess > counted ? guess : counted;
-    result = ask(conn, table->plain_name, sql_status_oldest, variables, &limits[2], err);
+    const char *queue[] = {ret->queue, NULL};
+    result = ask(conn, table->plain_name, sql_status_oldest, variables, queue, err);
     if (!result)
         return false;
     const char *oldest = PQntuples(result) ? query_text(result, 0, 0) : NULL;
@@ -144,13 +142,16 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
     if (!table)
         return false;
     struct status status = {.queue = queue->name, .table = table->plain_name};
-    bool ok = ask_table(conn, queue, table, &status, err) && ask_state(conn, &status, err);
+    struct arena *arena = arena_new();
+    bool ok =
+        ask_table(conn, table, table_variables(table, queue, arena), &status, err) && ask_state(conn, &status, err);
     if (ok && first && !ret_list)
         printf("%-20s %10s %10s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "dead");
     if (ok && ret_list)
         json_array_append_new(ret_list, to_json(&status));
     else if (ok)
         print_line(&status);
+    arena_free(arena);
     table_free(table);
     return ok;
 }

@@ -9,6 +9,10 @@ create view outbox.status_parked as
       from outbox.parked
      group by queue;
 
+-- What stands still until somebody resumes it: a key, or with keyless one event.
+create view outbox.status_closed as
+    select queue, key, event_id, keyless from outbox.parked where next_at = 'infinity';
+
 create view outbox.status_dead as
     select queue, count(*) as events, min(died_at) as first_died_at, max(died_at) as last_died_at
       from outbox.dead

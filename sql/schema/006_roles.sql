@@ -55,13 +55,13 @@ begin
         grant select, insert, update, delete on outbox.parked to outbox_relay;
         grant select, insert, delete on outbox.dead to outbox_relay;
         grant insert on outbox.archive to outbox_relay;
-        grant select on outbox.schema_version, outbox.status_parked, outbox.status_dead, outbox.status_events
+        grant select on outbox.schema_version, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
             to outbox_relay;
         grant execute on function outbox.archive_prepare(int) to outbox_relay;
     end if;
     if to_regrole('outbox_monitor') is not null then
         grant usage on schema outbox to outbox_monitor;
-        grant select on outbox.status_parked, outbox.status_dead, outbox.status_events to outbox_monitor;
+        grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events to outbox_monitor;
     end if;
 end
 $$;

@@ -119,6 +119,7 @@ MATRIX = [
     ("drop table outbox.archive_default", ""),
     ("select outbox.archive_prepare()", "r"),
     ("select * from outbox.status_parked", "rm"),
+    ("select * from outbox.status_closed", "rm"),
     ("select * from outbox.status_dead", "rm"),
     ("select * from outbox.status_events", "rm"),
     ("select outbox.install_ordering('outbox.events', 'aggregateid')", ""),
@@ -203,7 +204,7 @@ def statements():
     return [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(os.path.join(SQL, folder)))]
 
 
-VALUES = {"table": '"outbox"."events"', "id": '"id"', "where": "type = 'x'", "created_at": '"created_at"', "class": "1",
+VALUES = {"table": '"outbox"."events"', "id": '"id"', "key": 'e."aggregateid"', "where": "type = 'x'", "created_at": '"created_at"', "class": "1",
           "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
           "key_is": 'e."aggregateid" = $2::text'}

@@ -67,14 +67,14 @@ static void put_plain_names(struct work *work)
     put(work, "created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz");
 }
 
-static void put_variables(struct work *work, const char *path, bool dead, bool keyless)
+static void put_variables(struct work *work, bool dead, bool keyless)
 {
     const struct table *table = work->table;
     memset(work->variables, 0, sizeof work->variables);
     work->variable_count = 0;
     for (const struct sql_variable *v = table_variables(table, work->queue, work->arena); v->name; v++)
         put(work, v->name, v->text);
-    if (dead || strstr(path, "/status/"))
+    if (dead)
         put_plain_names(work);
     if (!dead)
         return;
@@ -116,7 +116,7 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
         return error_prefix(err, "%s", path);
     bool dead = strstr(path, "/dead/") != NULL;
     for (int keyless = 0; keyless <= dead && applies(work, path); keyless++) {
-        put_variables(work, path, dead, keyless);
+        put_variables(work, dead, keyless);
         prepare(work, path, template);
     }
     free(template);
