@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/sqlstate.h"
+#include "sql_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +109,7 @@ static PGconn *connect_verbosely(const char *const *keywords, const char *const 
 static bool run(PGconn *conn, const char *sql, struct error *err)
 {
     PGresult *result = PQexec(conn, sql);
-    bool good = PQresultStatus(result) == PGRES_COMMAND_OK;
+    bool good = PQresultStatus(result) == PGRES_COMMAND_OK || PQresultStatus(result) == PGRES_TUPLES_OK;
     if (!good) {
         /* PgBouncer says this at the first transaction and hangs up; libpq's last result is about the latter. */
         bool statement_mode = strstr(PQerrorMessage(conn), "statement pooling mode") != NULL;
@@ -128,7 +129,7 @@ static bool prepare_session(PGconn *conn, struct error *err)
     bool ascii = encoding && strcmp(encoding, "SQL_ASCII") == 0;
     if (PQsetClientEncoding(conn, ascii ? "SQL_ASCII" : "UTF8") != 0)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
-    return run(conn, "begin", err) && run(conn, "commit", err);
+    return run(conn, "begin", err) && run(conn, "commit", err) && run(conn, sql_session_path, err);
 }
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)

@@ -226,15 +226,20 @@ void db_prepare(struct db *db, struct pollset *ps)
     }
 }
 
+static bool send_setup(struct db *db, const char *sql, int count, const char *const *values, struct error *err)
+{
+    if (PQsendQueryParams(db->conn, sql, count, NULL, values, NULL, NULL, 0) != 1)
+        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
+    expect(db, NULL, false);
+    return true;
+}
+
 static bool connected(struct db *db, struct error *err)
 {
     if (PQsetnonblocking(db->conn, 1) != 0 || PQenterPipelineMode(db->conn) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     db->state = DB_STATE_SETUP;
-    if (PQsendQueryParams(db->conn, sql_session_hello, 0, NULL, NULL, NULL, NULL, 0) != 1)
-        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, NULL, false);
-    return send_sync(db, err);
+    return send_setup(db, sql_session_hello, 0, NULL, err) && send_sync(db, err);
 }
 
 static bool set_up_session(struct db *db, const PGresult *res, struct error *err)
@@ -253,9 +258,10 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
     snprintf(timeout, sizeof timeout, "%" PRId64, db->options.statement_timeout_us / MS_US);
     const char *values[] = {ascii ? "SQL_ASCII" : "UTF8", timeout};
     const char *sql = db->sharing ? sql_session_encoding : sql_session_settings;
-    if (PQsendQueryParams(db->conn, sql, db->sharing ? 1 : 2, NULL, values, NULL, NULL, 0) != 1)
-        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, NULL, false);
+    if (!send_setup(db, sql, db->sharing ? 1 : 2, values, err))
+        return false;
+    if (!db->sharing && !send_setup(db, sql_session_path, 0, NULL, err))
+        return false;
     return send_sync(db, err);
 }
 

@@ -72,17 +72,17 @@ enum { COLUMN_ATTNUM, COLUMN_NAME, COLUMN_SQL, COLUMN_TYPE, COLUMN_NOT_NULL, COL
 
 const char *table_lock_hash(const struct table *table)
 {
-    static const char *const hashes[] = {[KEY_NONE] = "hashint8(:id)",
-                                         [KEY_BIGINT] = "hashint8(:key)",
-                                         [KEY_INTEGER] = "hashint8(:key)",
-                                         [KEY_TEXT] = "hashtext(:key::text)",
-                                         [KEY_UUID] = "hashtext(:key::text)"};
+    static const char *const hashes[] = {[KEY_NONE] = "pg_catalog.hashint8(:id)",
+                                         [KEY_BIGINT] = "pg_catalog.hashint8(:key)",
+                                         [KEY_INTEGER] = "pg_catalog.hashint8(:key)",
+                                         [KEY_TEXT] = "pg_catalog.hashtext(:key::text)",
+                                         [KEY_UUID] = "pg_catalog.hashtext(:key::text)"};
     return hashes[table->key_type];
 }
 
 const char *table_lock_hash_keyless(void)
 {
-    return "hashint8(:id)";
+    return "pg_catalog.hashint8(:id)";
 }
 
 /* A cast that fails would fail the whole statement, for all keys. */

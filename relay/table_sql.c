@@ -32,7 +32,7 @@ static const char *as_text(struct arena *arena, const char *name_sql)
 static const char *payload(const struct table *table, struct arena *arena)
 {
     if (!table->payload_sql)
-        return "row_to_json(e.*)::text"; /* e alone would be a column of that name */
+        return "pg_catalog.row_to_json(e.*)::text"; /* e alone would be a column of that name */
     return table->payload_kind == PAYLOAD_BYTES ? column(arena, table->payload_sql, NULL)
                                                 : as_text(arena, table->payload_sql);
 }
@@ -42,9 +42,10 @@ static const char *event_columns(const struct table *table, const struct queue_c
 {
     const char *body = payload(table, arena), *oversize = "null::bigint";
     if (queue->max_event_bytes > 0) {
-        oversize = arena_printf(arena, "case when octet_length(%s) > %" PRId64 " then octet_length(%s)::bigint end",
-                                body, queue->max_event_bytes, body);
-        body = arena_printf(arena, "case when octet_length(%s) <= %" PRId64 " then %s end", body,
+        oversize = arena_printf(
+            arena, "case when pg_catalog.octet_length(%s) > %" PRId64 " then pg_catalog.octet_length(%s)::bigint end",
+            body, queue->max_event_bytes, body);
+        body = arena_printf(arena, "case when pg_catalog.octet_length(%s) <= %" PRId64 " then %s end", body,
                             queue->max_event_bytes, body);
     }
     const char *created =

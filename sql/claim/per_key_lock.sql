@@ -47,8 +47,8 @@ with fresh as materialized (
     order by :id limit $6::bigint
 ), found as materialized (
     -- An event without a key has no order: it stands for itself, as `solo`.
-    select key, case when key is null then id end as solo, min(id) as low, max(id) as high,
-           max(fresh_id) as fresh_id, max(newest_id) as newest_id, min(oldest_id) as oldest_id
+    select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
+           pg_catalog.max(fresh_id) as fresh_id, pg_catalog.max(newest_id) as newest_id, pg_catalog.min(oldest_id) as oldest_id
     from (
         select id, key, id as fresh_id, null::bigint as newest_id, null::bigint as oldest_id from fresh
         union all select id, key, null, id, null from newest
@@ -75,13 +75,13 @@ with fresh as materialized (
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
             -1::bigint as place
      from outbox.parked p
-     where p.queue = $12::text and p.next_at <= statement_timestamp() and (p.keyless or (:parked_key) is not null)
+     where p.queue = $12::text and p.next_at <= pg_catalog.statement_timestamp() and (p.keyless or (:parked_key) is not null)
        and not (p.key = any ($9::text[]) and not p.keyless) and not (p.event_id = any ($10::bigint[]) and p.keyless)
      order by p.next_at
      limit greatest($7::bigint / 4, 1))
     union all
     (select f.key:::key_type, null, null, null, null, null, -2
-     from unnest($11::text[]) as f (key)
+     from pg_catalog.unnest($11::text[]) as f (key)
      where not exists (
          select from outbox.parked p
          where p.queue = $12::text and not p.keyless and p.key between f.key and f.key
@@ -90,31 +90,31 @@ with fresh as materialized (
     (select key, solo, low, high, newest_id, oldest_id,
             coalesce(least(
                 case when coalesce(fresh_id, newest_id) is not null then
-                    row_number() over (order by coalesce(fresh_id, newest_id) desc nulls last)
+                    pg_catalog.row_number() over (order by coalesce(fresh_id, newest_id) desc nulls last)
                     * 100 / nullif(100 - $8::bigint, 0) end,
                 case when oldest_id is not null then
-                    row_number() over (order by oldest_id nulls last) * 100 / nullif($8::bigint, 0) end),
+                    pg_catalog.row_number() over (order by oldest_id nulls last) * 100 / nullif($8::bigint, 0) end),
                 1000000000)
      from ready)
 ), ordered as materialized (
-    select *, row_number() over (order by place) as n from candidate
+    select *, pg_catalog.row_number() over (order by place) as n from candidate
 ), locked as materialized (
-    select k.*, pg_try_advisory_xact_lock($13::integer, :lock_hash) as ok
+    select k.*, pg_catalog.pg_try_advisory_xact_lock($13::integer, :lock_hash) as ok
     from ordered k where n <= $7::bigint
 ), summary as materialized (
-    select coalesce((select max(newest_id) from ordered where n > $7::bigint),
-                    (select min(id) - 1 from newest having count(*) >= $6::bigint)) as newest_left,
-           coalesce((select min(oldest_id) from ordered where n > $7::bigint),
-                    (select max(id) + 1 from oldest having count(*) >= $6::bigint)) as oldest_left,
-           (select max(high) from found) as seen_max,
-           (select min(low) from found) as seen_min,
-           (select min(low) from locked where not ok) as missed_min,
-           (select max(high) from locked where not ok) as missed_max,
-           (select count(*) from locked where ok) as locked,
-           set_config('courier.claim', coalesce(
-               (select array_agg(key order by n)::text from locked where ok and solo is null), '{}'), true) as claim,
-           set_config('courier.solo', coalesce(
-               (select array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
+    select coalesce((select pg_catalog.max(newest_id) from ordered where n > $7::bigint),
+                    (select pg_catalog.min(id) - 1 from newest having pg_catalog.count(*) >= $6::bigint)) as newest_left,
+           coalesce((select pg_catalog.min(oldest_id) from ordered where n > $7::bigint),
+                    (select pg_catalog.max(id) + 1 from oldest having pg_catalog.count(*) >= $6::bigint)) as oldest_left,
+           (select pg_catalog.max(high) from found) as seen_max,
+           (select pg_catalog.min(low) from found) as seen_min,
+           (select pg_catalog.min(low) from locked where not ok) as missed_min,
+           (select pg_catalog.max(high) from locked where not ok) as missed_max,
+           (select pg_catalog.count(*) from locked where ok) as locked,
+           pg_catalog.set_config('courier.claim', coalesce(
+               (select pg_catalog.array_agg(key order by n)::text from locked where ok and solo is null), '{}'), true) as claim,
+           pg_catalog.set_config('courier.solo', coalesce(
+               (select pg_catalog.array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
        m.key as missed_key, s.seen_min

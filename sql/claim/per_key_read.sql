@@ -23,7 +23,7 @@
 -- headers, event_id, traceparent text
 -- ...               one text for each extra column
 select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
-from unnest(current_setting('courier.claim')::text[]) as k (name)
+from pg_catalog.unnest(pg_catalog.current_setting('courier.claim')::text[]) as k (name)
 left join lateral (
     select w.attempts, w.event_id, w.next_at from outbox.parked w
     where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
@@ -34,10 +34,10 @@ left join lateral (
     where :key_range and (:where)
     order by :key_order limit $3::bigint
 ) as e on true
-where case when p.event_id is null then e.id is not null else p.next_at <= statement_timestamp() end
+where case when p.event_id is null then e.id is not null else p.next_at <= pg_catalog.statement_timestamp() end
 union all
 select p.attempts, p.event_id, null, e.*
-from unnest(current_setting('courier.solo')::bigint[]) as k (id)
+from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
 left join lateral (
     select w.attempts, w.event_id, w.next_at from outbox.parked w
     where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id
@@ -47,5 +47,5 @@ left join lateral (
     select :columns from :table e
     where :id = k.id and :key is null and (:where)
 ) as e on true
-where case when p.event_id is null then e.id is not null else p.next_at <= statement_timestamp() end
+where case when p.event_id is null then e.id is not null else p.next_at <= pg_catalog.statement_timestamp() end
 limit $4::bigint

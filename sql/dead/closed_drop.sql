@@ -13,13 +13,13 @@ with head as (
 ), dropped as (
     delete from :table e using head h where e.:id = h.event_id
 ), next as (
-    select h.event_id as head_id, min(e.:id) as id
+    select h.event_id as head_id, pg_catalog.min(e.:id) as id
       from head h
       left join :table e on e.:id <> h.event_id and :key_is
      group by h.event_id
 ), moved as (
     update outbox.parked p
-       set event_id = n.id, attempts = 0, next_at = now(), last_error = '', updated_at = now()
+       set event_id = n.id, attempts = 0, next_at = pg_catalog.now(), last_error = '', updated_at = pg_catalog.now()
       from next n
      where p.queue = $1::text and :closed and p.event_id = n.head_id and n.id is not null
 ), removed as (
@@ -27,4 +27,4 @@ with head as (
      using next n
      where p.queue = $1::text and :closed and p.event_id = n.head_id and n.id is null
 )
-select count(*) from head;
+select pg_catalog.count(*) from head;

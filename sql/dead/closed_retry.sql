@@ -3,11 +3,11 @@
 -- -> count bigint
 with resumed as (
     update outbox.parked p
-       set next_at = now(), attempts = 0, updated_at = now()
+       set next_at = pg_catalog.now(), attempts = 0, updated_at = pg_catalog.now()
      where p.queue = $1::text
        and p.next_at = 'infinity'
        and :closed
        and ($3::bigint is null or p.event_id = $3::bigint)
     returning 1
 )
-select count(*) from resumed;
+select pg_catalog.count(*) from resumed;

@@ -8,4 +8,4 @@ with taken as (
        and ($3::bigint is null or d.event_id = $3::bigint)
     returning 1
 )
-select count(*) from taken;
+select pg_catalog.count(*) from taken;

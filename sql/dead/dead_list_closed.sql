@@ -2,9 +2,9 @@
 -- $1 queue text or null, $2 key text or null, $3 event id bigint or null, $4 limit bigint
 -- -> queue, event_id, key, type (null), attempts, closed_at text, reason, json
 select p.queue, p.event_id, case when not p.keyless then p.key end, null::text, p.attempts,
-       to_char(p.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+       pg_catalog.to_char(p.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
        p.last_error,
-       json_build_object('state', 'closed', 'queue', p.queue, 'id', p.event_id,
+       pg_catalog.json_build_object('state', 'closed', 'queue', p.queue, 'id', p.event_id,
                          'key', case when not p.keyless then p.key end, 'attempts', p.attempts,
                          'first_failed_at', p.first_failed_at, 'closed_at', p.updated_at, 'reason', p.last_error)
   from outbox.parked p

@@ -15,16 +15,16 @@ with taken as (
     insert into :table (:columns) overriding system value
     select :fields
       from taken t
-     cross join lateral json_populate_record(null:::table, t.original) r
+     cross join lateral pg_catalog.json_populate_record(null:::table, t.original) r
      order by t.event_id
     returning 1
 ), pointed as (
     insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at)
-    select $1::text, case when :keyless then '' else $2::text end, min(t.event_id), :keyless, 0, now()
+    select $1::text, case when :keyless then '' else $2::text end, pg_catalog.min(t.event_id), :keyless, 0, pg_catalog.now()
       from taken t
-    having count(*) > 0
+    having pg_catalog.count(*) > 0
     on conflict :conflict do update
-       set event_id = least(p.event_id, excluded.event_id), attempts = 0, next_at = now(), last_error = '',
-           updated_at = now()
+       set event_id = least(p.event_id, excluded.event_id), attempts = 0, next_at = pg_catalog.now(), last_error = '',
+           updated_at = pg_catalog.now()
 )
-select count(*) from put;
+select pg_catalog.count(*) from put;

@@ -2,7 +2,7 @@
 -- $1 queue text or null, $2 key text or null, $3 event id bigint or null, $4 limit bigint
 -- -> queue, event_id, key, type, attempts, died_at text, reason, json (with the row), created_at text, table text, row text
 select d.queue, d.event_id, d.key, d.type, d.attempts, d.died_at::text, d.reason,
-       json_build_object('state', 'dead', 'queue', d.queue, 'id', d.event_id, 'key', d.key, 'type', d.type,
+       pg_catalog.json_build_object('state', 'dead', 'queue', d.queue, 'id', d.event_id, 'key', d.key, 'type', d.type,
                          'attempts', d.attempts, 'created_at', d.created_at, 'died_at', d.died_at,
                          'table', d.source_table, 'reason', d.reason, 'row', d.original),
        d.created_at::text, d.source_table, d.original

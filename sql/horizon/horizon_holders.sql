@@ -8,4 +8,4 @@ select l.virtualtransaction as holder
 from pg_catalog.pg_locks l
 where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.granted
   and l.relation = :holders_of::regclass
-  and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+  and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())

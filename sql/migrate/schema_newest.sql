@@ -1,3 +1,3 @@
 -- The newest migration that this database has.
 -- -> version int
-select coalesce(max(version), 0) from outbox.schema_version;
+select coalesce(pg_catalog.max(version), 0) from outbox.schema_version;

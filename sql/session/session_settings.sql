@@ -6,9 +6,6 @@
 -- nothing, and would stay with it until the next autovacuum: 256 keys were seen to read a table of 200,000 dead rows
 -- 256 times. So none is planned where an index can serve.
 --
--- search_path stays the role's own: a queue's condition and the triggers of its table mean by a name what they mean to
--- everybody else.
---
 -- $1 text   client_encoding
 -- $2 text   statement_timeout, milliseconds
 select pg_catalog.set_config('client_encoding', $1, false),

@@ -6,7 +6,7 @@
 -- No columns; the row count is the number of events that were still there.
 with gone as (
     delete from :table e where :id = any ($1::bigint[])
-    returning :id as id, (:key)::text as key, row_to_json(e.*) as original
+    returning :id as id, (:key)::text as key, pg_catalog.row_to_json(e.*) as original
 )
 insert into outbox.archive (queue, event_id, key, original)
 select $2::text, id, key, original from gone

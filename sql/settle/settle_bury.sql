@@ -9,10 +9,11 @@
 -- No columns; the row count is the number of events that were still there.
 with gone as (
     delete from :table e
-    using unnest($2::bigint[], $3::bigint[], $4::text[]) as d (id, attempts, why)
+    using rows from (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::text[]))
+          as d (id, attempts, why)
     where :id = d.id
-    returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts, row_to_json(e.*) as original,
-              (:created_at)::timestamptz as created_at
+    returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts,
+              pg_catalog.row_to_json(e.*) as original, (:created_at)::timestamptz as created_at
 )
 insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
 select $1::text, id, key, type, why, attempts, :table_name, original, created_at from gone

@@ -9,17 +9,19 @@
 with head as (
     select id, key, attempts, why,
            case when delay_us < 0 then 'infinity'
-                else clock_timestamp() + delay_us * interval '1 microsecond' end as next_at
-    from unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[]) as h (id, key, attempts, delay_us, why)
+                else pg_catalog.clock_timestamp() + delay_us * interval '1 microsecond' end as next_at
+    from rows from (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::bigint[]),
+                    pg_catalog.unnest($5::bigint[]), pg_catalog.unnest($6::text[]))
+         as h (id, key, attempts, delay_us, why)
 ), keyed as (
     insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
     select $1::text, key, id, false, attempts, next_at, why from head where key is not null
     on conflict (queue, key) where not keyless do update
     set event_id = excluded.event_id, attempts = excluded.attempts, next_at = excluded.next_at,
-        last_error = excluded.last_error, updated_at = clock_timestamp()
+        last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp()
 )
 insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
 select $1::text, '', id, true, attempts, next_at, why from head where key is null
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
-    updated_at = clock_timestamp()
+    updated_at = pg_catalog.clock_timestamp()

@@ -7,8 +7,8 @@
 -- $2 text[]    keys
 -- $3 bigint[]  heads of events without a key
 with next as materialized (
-    select k.name, (select min(:id) from :table e where :key = k.name:::key_type and (:where)) as id
-    from unnest($2::text[]) as k (name)
+    select k.name, (select pg_catalog.min(:id) from :table e where :key = k.name:::key_type and (:where)) as id
+    from pg_catalog.unnest($2::text[]) as k (name)
 ), entry as materialized (
     select w.place, n.id
     from next n
@@ -18,14 +18,14 @@ with next as materialized (
         order by p.key offset 0) as w
     union all
     select w.place, null
-    from unnest($3::bigint[]) as k (id)
+    from pg_catalog.unnest($3::bigint[]) as k (id)
     cross join lateral (
         select p.ctid as place from outbox.parked p
         where p.queue = $1::text and p.keyless and p.event_id between k.id and k.id
         order by p.event_id offset 0) as w
 ), moved as (
     update outbox.parked p
-    set event_id = n.id, attempts = 0, next_at = clock_timestamp(), last_error = '', updated_at = clock_timestamp()
+    set event_id = n.id, attempts = 0, next_at = pg_catalog.clock_timestamp(), last_error = '', updated_at = pg_catalog.clock_timestamp()
     from entry n
     where p.ctid = n.place and n.id is not null
 )

@@ -4,8 +4,8 @@
 --    loose boolean: its collation takes texts of different bytes for equal
 select a.attnum,
        a.attname::text,
-       format('"%s"', replace(a.attname, '"', '""')),
-       format_type((with recursive base (oid, under) as (
+       pg_catalog.format('"%s"', pg_catalog.replace(a.attname, '"', '""')),
+       pg_catalog.format_type((with recursive base (oid, under) as (
                         select t.oid, t.typbasetype
                         union all
                         select n.oid, n.typbasetype from base b join pg_type n on n.oid = b.under)

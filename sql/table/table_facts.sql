@@ -6,12 +6,12 @@
 --    hidden boolean: row-level security applies to us and no policy shows us every row
 --    user_sql text (quoted)
 select c.relpersistence = 'u'
-           or exists (select from pg_partition_tree(c.oid) p join pg_class pc on pc.oid = p.relid
+           or exists (select from pg_catalog.pg_partition_tree(c.oid) p join pg_class pc on pc.oid = p.relid
                        where pc.relpersistence = 'u'),
        c.relkind = 'p',
        a.attnotnull,
-       (select min(format('%I.%I', pn.nspname, pc.relname))
-          from pg_partition_tree(c.oid) p
+       (select pg_catalog.min(pg_catalog.format('%I.%I', pn.nspname, pc.relname))
+          from pg_catalog.pg_partition_tree(c.oid) p
           join pg_class pc on pc.oid = p.relid
           join pg_namespace pn on pn.oid = pc.relnamespace
           join pg_attribute pa on pa.attrelid = p.relid and pa.attname = a.attname
@@ -19,20 +19,20 @@ select c.relpersistence = 'u'
          where p.relid <> c.oid
            and p.isleaf
            and a.attidentity = ''
-           and pg_get_expr(px.adbin, px.adrelid)
-               is distinct from (select pg_get_expr(x.adbin, x.adrelid) from pg_attrdef x
+           and pg_catalog.pg_get_expr(px.adbin, px.adrelid)
+               is distinct from (select pg_catalog.pg_get_expr(x.adbin, x.adrelid) from pg_attrdef x
                                   where x.adrelid = c.oid and x.adnum = a.attnum)),
        c.relkind = 'r' and exists (select from pg_inherits h where h.inhparent = c.oid),
-       row_security_active(c.oid)
+       pg_catalog.row_security_active(c.oid)
            and (exists (select from pg_policy o where o.polrelid = c.oid and not o.polpermissive)
                 or not exists (select from pg_policy o
                                 where o.polrelid = c.oid
                                   and o.polpermissive
                                   and o.polcmd = '*'
-                                  and pg_get_expr(o.polqual, o.polrelid) = 'true'
-                                  and exists (select from unnest(o.polroles) r
-                                               where r = 0 or pg_has_role(r, 'MEMBER')))),
-       format('"%s"', replace(current_user, '"', '""'))
+                                  and pg_catalog.pg_get_expr(o.polqual, o.polrelid) = 'true'
+                                  and exists (select from pg_catalog.unnest(o.polroles) r
+                                               where r = 0 or pg_catalog.pg_has_role(r, 'MEMBER')))),
+       pg_catalog.format('"%s"', pg_catalog.replace(current_user, '"', '""'))
   from pg_class c
   join pg_attribute a on a.attrelid = c.oid and a.attnum = $2::int
  where c.oid = $1::oid;

@@ -2,13 +2,13 @@
 -- $1 schema text, $2 table text
 -- -> oid, name_sql text (quoted), plain_name text, relkind text
 select c.oid,
-       format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')),
+       pg_catalog.format('"%s"."%s"', pg_catalog.replace(n.nspname, '"', '""'), pg_catalog.replace(c.relname, '"', '""')),
        n.nspname || '.' || c.relname,
        c.relkind::text
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
- where n.nspname::text in ($1::text, lower($1::text))
-   and c.relname::text in ($2::text, lower($2::text))
+ where n.nspname::text in ($1::text, pg_catalog.lower($1::text))
+   and c.relname::text in ($2::text, pg_catalog.lower($2::text))
    and c.relkind in ('r', 'p', 'v', 'm', 'f')
  order by (n.nspname::text = $1::text) desc, (c.relname::text = $2::text) desc
  limit 1;

@@ -1,8 +1,8 @@
 -- The sequence that feeds a column: by its default, owned or not, or as its identity.
 -- $1 table oid, $2 attnum int
 -- -> name_sql text (quoted), readable boolean, cache bigint, increment bigint, cycles boolean
-select format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')),
-       has_schema_privilege(n.oid, 'USAGE') and has_sequence_privilege(c.oid, 'SELECT'),
+select pg_catalog.format('"%s"."%s"', pg_catalog.replace(n.nspname, '"', '""'), pg_catalog.replace(c.relname, '"', '""')),
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE') and pg_catalog.has_sequence_privilege(c.oid, 'SELECT'),
        s.seqcache,
        s.seqincrement,
        s.seqcycle

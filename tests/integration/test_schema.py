@@ -204,8 +204,8 @@ def statements():
     return [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(os.path.join(SQL, folder)))]
 
 
-VALUES = {"table": '"outbox"."events"', "id": '"id"', "key": 'e."aggregateid"', "where": "type = 'x'", "created_at": '"created_at"', "class": "1",
-          "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
+VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', "where": "type = 'x'", "class": "1",
+          "created_at": '"created_at"', "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
           "key_is": 'e."aggregateid" = $2::text'}
 

@@ -121,9 +121,9 @@ START_TEST(oversize_payload_is_measured_and_not_read)
     table.payload_sql = payload_sql;
     assert_has(value("columns"), "null::bigint as oversize");
     config.max_event_bytes = 1000;
-    assert_has(value("columns"), "case when octet_length(e.\"body\"::text) > 1000");
+    assert_has(value("columns"), "case when pg_catalog.octet_length(e.\"body\"::text) > 1000");
     assert_has(value("columns"),
-               "case when octet_length(e.\"body\"::text) <= 1000 then e.\"body\"::text end as payload");
+               "case when pg_catalog.octet_length(e.\"body\"::text) <= 1000 then e.\"body\"::text end as payload");
 }
 END_TEST
 
