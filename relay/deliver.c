@@ -15,6 +15,9 @@
 #define PROBE_POLL_US (20 * MS_US)
 #define VAIN_US 200 /* so that at most 5,000 keys a second are claimed in vain */
 
+/* What failed may be what keeps others from being taken: they are tried before it. */
+#define OTHERS_FIRST_US SECOND_US
+
 static struct item *item_of(struct delivery *d)
 {
     return (struct item *)((char *)d - offsetof(struct item, delivery));
@@ -165,6 +168,14 @@ static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, ins
     return keep_away_us(circuit, now);
 }
 
+/* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just begun
+ * is plain by then. */
+static int64_t alone_us(const struct item *item)
+{
+    int64_t base_us = lane_queue(item->lane)->config->retry_base_us;
+    return item->delivery.retry_after_us > base_us ? item->delivery.retry_after_us : base_us;
+}
+
 static void take_failure(struct outlet *outlet, struct item *item, instant_us now)
 {
     const struct delivery *d = &item->delivery;
@@ -172,16 +183,11 @@ static void take_failure(struct outlet *outlet, struct item *item, instant_us no
         d->cause->kind == ERROR_ROUTE || (d->cause->kind == ERROR_UNREACHABLE && d->verdict == VERDICT_RETRY);
     bool serving = !certain && outlet->last_ack_at > item->submitted_at;
     enum blame blame = settle_blame(d, false);
-    int64_t release_us = 0;
     if (blame == BLAME_DESTINATION && !certain)
         blame = settle_blame(d, suspect_fails_again(&outlet->suspects, item, outlet->taken_sent_at, now));
-    /* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just
-     * begun is plain by then. */
-    int64_t alone_us = lane_queue(item->lane)->config->retry_base_us;
+    int64_t release_us = 0;
     if (blame == BLAME_DESTINATION)
-        release_us = !serving                       ? open_circuit(outlet, d, now)
-                     : d->retry_after_us > alone_us ? d->retry_after_us
-                                                    : alone_us;
+        release_us = serving ? alone_us(item) : open_circuit(outlet, d, now) + (certain ? 0 : OTHERS_FIRST_US);
     fail_lane(item, blame, release_us);
 }
 

@@ -161,6 +161,19 @@ def test_the_other_keys_do_not_notice_a_poisonous_one(stage):
     stage.shop.check(stage.target.receipts())
 
 
+def test_others_are_tried_before_what_looks_like_an_outage(stage):
+    """One request at a time, oldest first, and the oldest is answered as if the receiver were overloaded: whether it is
+    shows with any other event."""
+    stage.target.refusal = Reply(503)
+    stage.target.refused_keys = {str(BAD)}
+    stage.shop.insert([BAD, *range(1, 51)])
+    stage.start(sink={"max_in_flight": 1}, oldest_share=100)
+    stage.wait_for_the_others()
+    stage.target.refused_keys = set()
+    wait_until(lambda: stage.shop.left() == 0, 20, "the refused event to be delivered")
+    stage.stop()
+
+
 def test_retries_count_and_back_off(stage):
     """Attempts go up by one; each wait is below base x 2^(attempt - 1) and below max."""
     stage.target.refused_keys = {str(BAD)}

@@ -75,6 +75,20 @@ START_TEST(nothing_counts_while_nothing_is_taken)
 }
 END_TEST
 
+/* Else it might be the trial each time, and keep the circuit open for all. */
+START_TEST(others_are_tried_before_what_may_have_failed_by_its_own_fault)
+{
+    struct lane *lane = send_event(1, "a");
+    ck_assert_int_eq(refuse_at_once(lane), LANE_RELEASED);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_OPEN);
+    ck_assert_int_ge(lane->release_us, outlet->circuit.retry_at - now + SECOND_US);
+    struct lane *unreachable = send_event(2, "b");
+    fails(2, VERDICT_RETRY, ERROR_UNREACHABLE);
+    turn();
+    ck_assert_int_eq(unreachable->release_us, outlet->circuit.retry_at - now);
+}
+END_TEST
+
 /* A receiver that goes away takes nothing new and still answers what it has. */
 START_TEST(acks_of_what_was_sent_before_do_not_prove_that_others_are_taken)
 {
@@ -151,6 +165,7 @@ int main(void)
     tcase_add_test(tcase, event_that_fails_again_while_others_are_taken_counts_an_attempt);
     tcase_add_test(tcase, event_that_is_refused_at_once_counts_after_three_times_between_others);
     tcase_add_test(tcase, nothing_counts_while_nothing_is_taken);
+    tcase_add_test(tcase, others_are_tried_before_what_may_have_failed_by_its_own_fault);
     tcase_add_test(tcase, acks_of_what_was_sent_before_do_not_prove_that_others_are_taken);
     tcase_add_test(tcase, ack_of_what_was_sent_together_with_it_does_not_prove_it_either);
     tcase_add_test(tcase, receiver_that_turns_costs_no_attempt_in_any_order_of_answers);
