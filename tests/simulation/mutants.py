@@ -1,0 +1,131 @@
+"""The relay's own code with one thing wrong at a time: each has to be found by the simulation within a bounded number of
+seeds. mutants.py [NAME...] prints how soon.
+
+A mutant is compiled by itself and linked in front of the library, so that it takes the place of the real object."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(REPO, "build", "simulation")
+SEEDS = 400000  # most are found by the first hundred, a few need one in 40,000
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    path: str
+    old: str
+    new: str
+    soon: bool = False  # found by one of the first seeds: cheap enough for every run
+
+
+MUTANTS = [
+    Mutant("acks_what_is_in_flight", "relay/deliver.c",
+           "while (lane->unacked && lane->unacked->delivery.verdict == VERDICT_ACKED) {", "while (lane->unacked) {", soon=True),
+    Mutant("sends_before_the_ack_of_the_event_before", "relay/deliver.c",
+           "size_t most = outlet->sink->traits & SINK_KEEPS_KEY_ORDER ? room : 1;", "size_t most = room;", soon=True),
+    Mutant("goes_on_past_a_failed_event", "relay/deliver.c",
+           "    send_no_more(lane);\n    if (lane->state != LANE_OPEN &&", "    if (lane->state != LANE_OPEN &&"),
+    Mutant("delivers_before_it_reads_the_connection", "relay/relay.c",
+           "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready(",
+           "    for (size_t i = 0; i < config->sink_count; i++)\n"
+           "        deliver_ready(relay->outlets[i], relay->ps, now, 0);\n"
+           "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready("),
+    Mutant("stops_and_goes_on_delivering", "relay/relay.c",
+           "            deliver_stop_all(relay->outlets[i], now);", "            continue;"),
+    Mutant("sends_on_after_the_claim_is_lost", "relay/claim_round.c",
+           "            if (lane->state < LANE_FINISHED)\n                deliver_stop(lane, 0, now);\n", "", soon=True),
+    Mutant("claims_without_a_transaction", "relay/claim_round.c",
+           "ok = ok && (!begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&", "ok = ok &&"),
+    Mutant("commits_without_the_settlement", "relay/claim_round.c",
+           "bool ok = !job || round_add_settlement(round, claim->db, claim->queue->ordering, job, &err);", "bool ok = true;"),
+    Mutant("forgets_keys_it_has_locked_and_read_nothing_of", "relay/claim_round.c", "    claim_note_laneless(claim, batch);\n", ""),
+    Mutant("asks_a_lane_without_events_for_its_id", "relay/claim_round.c",
+           "return lane->last ? lane->last->event.id : lane->gone_id;", "return lane->last->event.id;"),
+    Mutant("ends_the_claim_while_the_side_settles", "relay/claim.c",
+           "if (batch->unsettled > batch->finished || batch->in_settlement > 0)",
+           "if (batch->unsettled - batch->in_settlement > batch->finished)", soon=True),
+    Mutant("never_claims_beside_a_straggler", "relay/claim.c",
+           "    if (holding && keys > 0)\n        keys = keys_to_extend(claim, keys, now);\n", "    if (holding)\n        keys = 0;\n"),
+    Mutant("forgets_to_end_a_wait", "relay/settle.c", "    add_resumed(s, lists, lane);\n", ""),
+    Mutant("forgets_a_settlement_that_broke", "relay/side.c",
+           "    if (side->round.job)\n        settle_abort(side->round.job);\n    if (side->round.arena)\n"
+           "        round_done(&side->round);\n    side->state",
+           "    if (side->round.arena)\n        round_done(&side->round);\n    side->state"),
+    Mutant("blames_the_event_for_an_outage", "relay/settle_rule.c",
+           "    case ERROR_ROUTE:\n        return BLAME_DESTINATION;", "    case ERROR_ROUTE:\n        return BLAME_EVENT;"),
+    Mutant("suspects_at_the_first_failure", "relay/suspect.c", "return others_taken &&", "return true ||"),
+    Mutant("a_circuit_never_closes", "relay/circuit.c", "circuit->state = CIRCUIT_TRIAL;", "circuit->state = CIRCUIT_OPEN;"),
+    Mutant("settles_ids_that_are_still_held", "ordering/scan.c", "    if (kept == 0) {\n", "    {\n"),
+    Mutant("floor_rises_over_unsettled_ids", "ordering/per_key.c",
+           "    if (pk->floor_to > pk->scan.settled)\n        pk->floor_to = pk->scan.settled;\n", "", soon=True),
+    Mutant("counts_the_attempt_that_is_due_as_failed", "ordering/per_key.c", "be32toh(attempts) + 1", "be32toh(attempts) + 2"),
+    Mutant("charges_later_events_with_the_heads_attempts", "ordering/per_key.c",
+           "if (waited && head == event.id && PQgetlength", "if (waited && PQgetlength"),
+]
+
+
+def quietly(command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{shlex.join(command)}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def compile_mutant(mutant, folder):
+    """The mutated source as an object file."""
+    with open(os.path.join(REPO, mutant.path), encoding="utf-8") as file:
+        text = file.read()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.name}: {mutant.path} holds its text {text.count(mutant.old)} times, not once")
+    source, target = os.path.join(folder, os.path.basename(mutant.path)), os.path.join(folder, "mutant.o")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(text.replace(mutant.old, mutant.new))
+    with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
+        entry = next(entry for entry in json.load(file) if entry["file"] == os.path.join(REPO, mutant.path))
+    command = shlex.split(entry["command"])
+    command[command.index("-o") + 1] = target
+    command[command.index("-c") + 1] = source
+    quietly([*command, "-Wno-error", "-w"], cwd=BUILD)
+    return target
+
+
+def link_mutant(target, folder):
+    command = quietly(["ninja", "-C", BUILD, "-t", "commands", "simulation"]).strip().splitlines()[-1]
+    program = os.path.join(folder, "mutant")
+    command = re.sub(r" -o simulation ", f" -o {shlex.quote(program)} ", command)
+    command = command.replace("libcore.a", f"{shlex.quote(target)} libcore.a", 1)
+    quietly(["sh", "-c", command], cwd=BUILD)
+    return program
+
+
+def first_failure(mutant, seeds):
+    """The line that names the first violation; None when there is none in that many seeds."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = link_mutant(compile_mutant(mutant, folder), folder)
+        done = subprocess.run([program, "--count", str(seeds)], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("seed ")]
+    if done.returncode != 0 and not lines:
+        raise SystemExit(f"{mutant.name}: exit code {done.returncode} and no seed:\n{done.stdout}{done.stderr}")
+    return lines[0] if lines else None
+
+
+def main(names):
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    missed = 0
+    for mutant in chosen:
+        found = first_failure(mutant, SEEDS)
+        missed += found is None
+        print(f"{mutant.name}: {found or 'NOT FOUND'}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
