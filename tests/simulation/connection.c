@@ -205,6 +205,7 @@ static enum db_event lost(struct db *db, instant_us now, struct error *err)
     error_set(err, ERROR_UNREACHABLE, "database: connection lost");
     TRACE("relay %d: connection lost", db->process);
     db->failures++;
+    sim.totals.faults++;
     db->retry_at = now + backoff_delay_us(&reconnect_backoff, db->failures, &db->rng);
     disconnect(db);
     return DB_DOWN;

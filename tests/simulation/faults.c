@@ -1,5 +1,6 @@
 #include "tests/simulation/faults.h"
 
+#include "tests/simulation/judge.h"
 #include "tests/simulation/producer.h"
 #include "tests/simulation/server.h"
 #include "tests/simulation/sink.h"
@@ -8,7 +9,7 @@
 #define FAULTS_MAX 16
 #define OPEN_AGAIN_US (500 * MS_US)
 
-enum fault { FAULT_KILL, FAULT_FREEZE, FAULT_STOP, FAULT_RESTART, FAULT_OUTAGE, OPERATOR };
+enum fault { FAULT_KILL, FAULT_FREEZE, FAULT_STOP, FAULT_RESTART, FAULT_OUTAGE, PUT_BACK, OPEN_KEYS };
 
 static struct {
     struct {
@@ -37,9 +38,10 @@ void faults_clear(void)
     add(FAULT_STOP, counts->stops);
     add(FAULT_RESTART, counts->restarts);
     add(FAULT_OUTAGE, counts->outages);
+    add(PUT_BACK, counts->put_backs);
     if (sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK) {
         faults.due[faults.count].at = sim.plan.calm_at + OPEN_AGAIN_US;
-        faults.due[faults.count++].fault = OPERATOR;
+        faults.due[faults.count++].fault = OPEN_KEYS;
     }
 }
 
@@ -69,6 +71,7 @@ static void open_closed_keys(void)
         if (wait->next_at != AT_INFINITY || !store_is_live(&sim.store, &wait->version, txn) ||
             store_contested(&sim.store, &wait->version, txn) != TXN_NONE)
             continue;
+        judge_opened(wait);
         wait->version.ended_by = txn;
         struct wait open = *wait;
         open.next_at = sim.now;
@@ -78,13 +81,51 @@ static void open_closed_keys(void)
     store_commit(&sim.store, txn);
 }
 
+static struct wait *find_entry(int key, int64_t id)
+{
+    for (size_t i = sim.store.wait_count; i-- > 0;) {
+        struct wait *wait = &sim.store.waits[i];
+        bool same = key == KEY_NONE_SIM ? wait->key == KEY_NONE_SIM && wait->head == id : wait->key == key;
+        if (same && (store_is_live(&sim.store, &wait->version, TXN_NONE) ||
+                     store_contested(&sim.store, &wait->version, TXN_NONE) != TXN_NONE))
+            return wait;
+    }
+    return NULL;
+}
+
+/* sql/dead/dead_retry.sql for one event, in a transaction of its own: the row is back under its old id, and the key's
+ * entry points at it. */
+static void put_back(struct row *row)
+{
+    struct wait *entry = find_entry(row->key, row->id);
+    if (entry && store_contested(&sim.store, &entry->version, TXN_NONE) != TXN_NONE)
+        return; /* it would wait; another time */
+    int txn = store_begin(&sim.store);
+    struct wait wait = {.key = row->key, .head = row->id, .next_at = sim.now};
+    if (entry) {
+        wait.head = entry->head < row->id ? entry->head : row->id;
+        entry->version.ended_by = txn;
+    }
+    store_add_wait(&sim.store, &wait, txn);
+    row->version = (struct version){.made_by = txn, .ended_by = TXN_NONE};
+    store_commit(&sim.store, txn);
+    judge_put_back(row);
+}
+
+static void put_back_some(void)
+{
+    for (size_t i = 0; i < sim.store.row_count; i++)
+        if (judge_is_dead(&sim.store.rows[i]) && sim_chance(600))
+            put_back(&sim.store.rows[i]);
+}
+
 void faults_step(void)
 {
     int next = next_fault();
     enum fault fault = faults.due[next].fault;
     int process = (int)sim_draw(0, sim.plan.relays - 1);
     TRACE("fault %d", (int)fault);
-    if (fault == OPERATOR)
+    if (fault == OPEN_KEYS)
         faults.due[next].at += OPEN_AGAIN_US;
     else
         faults.due[next] = faults.due[--faults.count];
@@ -105,7 +146,10 @@ void faults_step(void)
     case FAULT_OUTAGE:
         network_outage(sim_draw(10, 800) * MS_US, sim_chance(500));
         break;
-    case OPERATOR:
+    case PUT_BACK:
+        put_back_some();
+        break;
+    case OPEN_KEYS:
         open_closed_keys();
         break;
     }

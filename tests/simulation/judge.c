@@ -12,11 +12,13 @@
 #define JOURNAL_MAX 20000
 #define HISTORY_MAX 60 /* lines; the last ones */
 #define LATENCY_MAX_US (1500 * MS_US)
+#define EMPTY_CHECK_US (1500 * MS_US) /* from what --until-empty saw last to its end, at most */
 
 /* What has become of an event so far. */
 struct fate {
-    bool committed, acked, credit;
+    bool committed, acked, credit, put_back;
     instant_us committed_at, arrived_at;
+    instant_us changed_at; /* by somebody else than a relay */
     unsigned submits, arrivals;
     unsigned faults; /* verdicts that may be blamed on the event itself */
     bool rejected;
@@ -114,6 +116,11 @@ static bool is_dead(const struct fate *fate)
     return fate->buried_by != TXN_NONE && sim.store.txns[fate->buried_by].state == TXN_COMMITTED;
 }
 
+bool judge_is_dead(const struct row *row)
+{
+    return is_dead(fate_of(row));
+}
+
 /* No destination can be made of it, or it is too large to be read. */
 static bool is_undeliverable(const struct row *row)
 {
@@ -125,7 +132,8 @@ void judge_committed(const struct row *row)
 {
     struct fate *fate = fate_of(row);
     fate->committed = true;
-    fate->committed_at = sim.now;
+    sim.totals.events++;
+    fate->committed_at = fate->changed_at = sim.now;
     note("committed", -1, row->id, 0);
 }
 
@@ -191,7 +199,7 @@ static const struct row *passed_over(const struct row *row, bool arrival)
         return NULL;
     for (const struct row *before = sim.store.rows; before < row; before++) {
         const struct fate *fate = fate_of(before);
-        bool done = arrival ? fate->arrivals > 0 : fate->acked;
+        bool done = fate->put_back || (arrival ? fate->arrivals > 0 : fate->acked);
         if (before->key == row->key && fate->committed && !done && !is_dead(fate))
             return before;
     }
@@ -217,6 +225,7 @@ void judge_submitted(int process, int64_t id, unsigned attempt)
         judge_violation("attempts", row, "event %" PRId64 " is on attempt %u after %u failures of its own", id, attempt,
                         fate->faults);
     fate->credit = fate->credit && zombie;
+    sim.totals.deliveries++;
     fate->submits++;
 }
 
@@ -228,6 +237,7 @@ void judge_arrived(int process, int64_t id)
     const struct row *before = fate->arrivals == 0 ? passed_over(row, true) : NULL;
     if (before)
         judge_violation("G2", row, "event %" PRId64 " arrives before event %" PRId64, id, before->id);
+    sim.totals.repeated += fate->arrivals > 0;
     if (fate->arrivals++ == 0)
         fate->arrived_at = sim.now;
 }
@@ -256,6 +266,7 @@ void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kin
         judge.last_ack_at[process] = sim.now;
         return;
     }
+    sim.totals.faults++;
     fate->credit = true;
     fate->rejected = fate->rejected || verdict == VERDICT_REJECTED;
     fate->faults += may_be_blamed(process, fate, verdict, kind);
@@ -276,6 +287,27 @@ void judge_deleted(int process, const struct row *row, bool bury)
     if (!allowed || sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK)
         judge_violation("G1", row, "event %" PRId64 " becomes a dead letter after %u failures of its own", row->id,
                         fate->faults);
+}
+
+/* It is old by now, and later ones of its key may be on their way. */
+void judge_put_back(const struct row *row)
+{
+    struct fate *fate = fate_of(row);
+    note("put back", -1, row->id, 0);
+    fate->buried_by = TXN_NONE;
+    fate->credit = fate->put_back = true;
+    fate->rejected = false;
+    fate->faults = 0;
+    fate->changed_at = sim.now;
+}
+
+void judge_opened(const struct wait *wait)
+{
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (wait->key == KEY_NONE_SIM ? row->id == wait->head : row->key == wait->key)
+            judge.fates[i].changed_at = sim.now;
+    }
 }
 
 void judge_parked(int process, int64_t id, int64_t attempts, bool closed)
@@ -319,6 +351,31 @@ static bool may_take_long(const struct row *row)
     bool behind = plan->long_txn > 0 && plan->id_step_max > 2;
     bool no_room = row->key == KEY_NONE_SIM && plan->slow_key >= 0;
     return behind || no_room || row->key == plan->slow_key;
+}
+
+/* Somebody has to open its key first. */
+static bool is_closed(const struct row *row)
+{
+    const struct store *store = &sim.store;
+    for (size_t i = 0; i < store->wait_count; i++) {
+        const struct wait *wait = &store->waits[i];
+        bool same =
+            row->key == KEY_NONE_SIM ? wait->key == KEY_NONE_SIM && wait->head == row->id : wait->key == row->key;
+        if (same && wait->next_at == AT_INFINITY && store_is_live(store, &wait->version, TXN_NONE))
+            return true;
+    }
+    return false;
+}
+
+void judge_empty(int process)
+{
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        const struct fate *fate = &judge.fates[i];
+        if (fate->committed && sim.now - fate->changed_at > EMPTY_CHECK_US && !is_closed(row) &&
+            store_is_live(&sim.store, &row->version, TXN_NONE))
+            judge_violation("until empty", row, "relay %d has ended and event %" PRId64 " is left", process, row->id);
+    }
 }
 
 static void check_latency(const struct row *row, const struct fate *fate)

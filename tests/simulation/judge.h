@@ -20,6 +20,8 @@ void judge_submitted(int process, int64_t id, unsigned attempt);
 void judge_arrived(int process, int64_t id);
 void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind);
 void judge_deleted(int process, const struct row *row, bool bury);
+void judge_put_back(const struct row *row); /* a dead letter, by hand */
+void judge_opened(const struct wait *wait); /* a closed key, by hand */
 void judge_parked(int process, int64_t id, int64_t attempts, bool closed);
 
 /* The transaction of this backend ends without a commit; before its locks are free. */
@@ -30,8 +32,13 @@ void judge_process_gone(int process); /* nobody is left who would have to be tol
 
 /* ---- what must be ---- */
 
+bool judge_is_dead(const struct row *row); /* a dead letter */
+
 /* Every event has arrived or is a dead letter, and nothing waits. */
 bool judge_is_drained(void);
+
+/* A relay that was to run until the table is empty has ended by itself. */
+void judge_empty(int process);
 
 /* At the end of the run. */
 void judge_end(bool drained);

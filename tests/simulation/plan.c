@@ -87,6 +87,7 @@ static void make_faults(struct plan *plan, struct rng *rng)
         .stops = rate(rng, 150, 2),
         .restarts = rate(rng, 100, 1),
         .outages = rate(rng, 200, 2),
+        .put_backs = rate(rng, 600, 3),
     };
     plan->poison = rate(rng, 200, 200);
 }
@@ -99,6 +100,7 @@ static void make_slow_key(struct plan *plan)
     plan->sink.max_in_flight = 64;
     if (plan->queue.keys_per_claim == 1)
         plan->queue.keys_per_claim = 2;
+    plan->queue.connections = 2; /* one claim alone, when it is full, does not look for more of the keys it holds */
 }
 
 void plan_make(struct plan *plan, struct rng *rng)
@@ -118,6 +120,7 @@ void plan_make(struct plan *plan, struct rng *rng)
         .aborts = rate(rng, 500, 300),
         .long_txn = rate(rng, 400, 300),
         .backlog = chance(rng, 300),
+        .until_empty = chance(rng, 100),
         .faultless = chance(rng, 200),
         .slow_key = -1,
     };
@@ -142,14 +145,16 @@ void plan_print(const struct plan *plan)
            q->max_batch_bytes, q->oldest_share, plan->sink.max_in_flight, q->retry_attempts,
            q->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter", q->destination, q->listen ? "yes" : "no");
     printf("turns=%d keeps_order=%d probes=%d sequence=%d lock_names=%d id_step_max=%" PRId64
-           " backlog=%d faultless=%d slow_key=%d calm_at=%d ms\n",
+           " backlog=%d until_empty=%d faultless=%d slow_key=%d calm_at=%d ms\n",
            plan->take_turns, plan->keeps_order, plan->probes, plan->sequence, plan->lock_names, plan->id_step_max,
-           plan->backlog, plan->faultless, plan->slow_key, (int)((plan->calm_at - PLAN_START) / MS_US));
+           plan->backlog, plan->until_empty, plan->faultless, plan->slow_key,
+           (int)((plan->calm_at - PLAN_START) / MS_US));
     printf(
         "of 1000: keyless=%u large=%u poison=%u aborts=%u long_txn=%u sql_error=%u backend_killed=%u "
         "connection_cut=%u connect_fails=%u statement_slow=%u refused=%u rejected=%u unknown=%u late=%u overloaded=%u "
-        "unreachable=%u no_route=%u full=%u; kills=%u freezes=%u stops=%u restarts=%u outages=%u\n",
+        "unreachable=%u no_route=%u full=%u; kills=%u freezes=%u stops=%u restarts=%u outages=%u put_backs=%u\n",
         plan->keyless, plan->large, plan->poison, plan->aborts, plan->long_txn, r->sql_error, r->backend_killed,
         r->connection_cut, r->connect_fails, r->statement_slow, r->refused, r->rejected, r->unknown, r->late,
-        r->overloaded, r->unreachable, r->no_route, r->full, c->kills, c->freezes, c->stops, c->restarts, c->outages);
+        r->overloaded, r->unreachable, r->no_route, r->full, c->kills, c->freezes, c->stops, c->restarts, c->outages,
+        c->put_backs);
 }

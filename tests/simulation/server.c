@@ -206,6 +206,7 @@ static void finish_call(struct backend *backend)
 static void fail(struct backend *backend, const char *sqlstate)
 {
     TRACE("backend %d: %s fails with %s", index_of(backend), query_names[backend->calls->query], sqlstate);
+    sim.totals.faults++;
     server_reply(backend, result_error(sqlstate));
     bool in_block = backend->explicit;
     abort_txn(backend); /* its locks are free at once, not with the ROLLBACK */
@@ -280,6 +281,7 @@ static void start_call(struct backend *backend)
 {
     const struct call *call = backend->calls;
     backend->running = true;
+    sim.totals.statements++;
     backend->started_at = sim.now;
     bool needs_txn = call->query > QUERY_EOF && call->query != QUERY_LISTEN && call->query != QUERY_NOTHING;
     if (needs_txn && backend->txn == TXN_NONE && !backend->failed)

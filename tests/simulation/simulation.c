@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,21 +95,53 @@ static int run_job(const struct arguments *arguments, uint64_t job)
     return failures > 0;
 }
 
+static void add_totals(struct totals *to, const struct totals *from)
+{
+    to->runs += from->runs;
+    to->events += from->events;
+    to->deliveries += from->deliveries;
+    to->repeated += from->repeated;
+    to->statements += from->statements;
+    to->turns += from->turns;
+    to->faults += from->faults;
+}
+
+/* The totals of the jobs come back in memory that they share with us. */
 static int run_jobs(const struct arguments *arguments)
 {
+    size_t bytes = arguments->jobs * sizeof(struct totals);
+    struct totals *totals = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (totals == MAP_FAILED) {
+        perror("simulation: mmap");
+        return 1;
+    }
     for (uint64_t job = 0; job < arguments->jobs; job++) {
         pid_t pid = fork();
         if (pid < 0) {
             perror("simulation: fork");
             return 1;
         }
-        if (pid == 0)
-            exit(run_job(arguments, job));
+        if (pid == 0) {
+            int code = run_job(arguments, job);
+            totals[job] = sim.totals;
+            exit(code);
+        }
     }
     int status, failed = 0;
     while (wait(&status) > 0)
         failed |= status != 0;
+    for (uint64_t job = 0; job < arguments->jobs; job++)
+        add_totals(&sim.totals, &totals[job]);
+    munmap(totals, bytes);
     return failed;
+}
+
+static void print_totals(const struct totals *totals)
+{
+    printf("%" PRIu64 " runs: %" PRIu64 " events, %" PRIu64 " deliveries, %" PRIu64 " of them repeated, %" PRIu64
+           " faults, %" PRIu64 " statements, %" PRIu64 " turns\n",
+           totals->runs, totals->events, totals->deliveries, totals->repeated, totals->faults, totals->statements,
+           totals->turns);
 }
 
 int main(int argc, char **argv)
@@ -123,7 +156,8 @@ int main(int argc, char **argv)
     if (arguments.trace)
         setvbuf(stdout, NULL, _IOLBF, 0); /* the relays' log goes to the same place, past the buffer */
     int failed = arguments.jobs > 1 ? run_jobs(&arguments) : run_job(&arguments, 0);
-    printf("%" PRIu64 " seeds from %" PRIu64 " on: %s\n", arguments.count, arguments.seed,
-           failed ? "violations" : "no violation");
+    print_totals(&sim.totals);
+    printf("seeds %" PRIu64 " to %" PRIu64 ": %s\n", arguments.seed, arguments.seed + arguments.count - 1,
+           failed ? "VIOLATIONS" : "no violation");
     return failed;
 }

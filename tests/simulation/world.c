@@ -35,8 +35,11 @@ static void process_start(int index)
 {
     struct process *process = &sim.processes[index];
     struct error err;
-    struct relay_options options = {
-        .config = &sim.plan.config, .log = &sim.log, .signal_fd = START_SIGNAL_FD, .seed = rng_next(&sim.rng)};
+    struct relay_options options = {.config = &sim.plan.config,
+                                    .log = &sim.log,
+                                    .signal_fd = START_SIGNAL_FD,
+                                    .until_empty = sim.plan.until_empty,
+                                    .seed = rng_next(&sim.rng)};
     process->relay = relay_open(&options, &err);
     if (!process->relay)
         judge_violation("start", NULL, "relay %d does not start: %s", index, err.text);
@@ -59,6 +62,7 @@ void process_kill(int process)
 {
     TRACE("relay %d is killed", process);
     sim.current = process;
+    sim.totals.faults++;
     if (sim.processes[process].relay)
         process_end(process, sim_draw(1, 300) * MS_US);
 }
@@ -95,6 +99,8 @@ static void process_turn(int index)
         TRACE("relay %d has ended %s", index, end == RELAY_DRAINED ? "drained" : "cut");
         if (sim.ending && process->told == 1 && end != RELAY_DRAINED)
             judge_violation("stop", NULL, "relay %d was stopped at a quiet time and had not finished", index);
+        if (sim.plan.until_empty && process->told == 0)
+            judge_empty(index);
         process_end(index, sim.ending ? INSTANT_NEVER / 2 : sim_draw(1, 300) * MS_US);
         return;
     }
@@ -232,6 +238,8 @@ bool world_run(uint64_t seed, bool trace)
     if (!sim.failed && result_unread() != 0)
         judge_violation("memory", NULL, "%" PRId64 " results were not cleared", result_unread());
     bool ok = !sim.failed;
+    sim.totals.runs++;
+    sim.totals.turns += sim.turns;
     tear_down();
     return ok;
 }

@@ -24,6 +24,12 @@ struct process {
     unsigned life;         /* how often it was started */
 };
 
+/* What all runs of this process together have seen. */
+struct totals {
+    uint64_t runs, events, deliveries, repeated, statements, turns;
+    uint64_t faults; /* connections that broke, statements that failed, relays that died, verdicts that were no ack */
+};
+
 struct world {
     uint64_t seed;
     struct rng rng;
@@ -38,6 +44,7 @@ struct world {
     struct process processes[RELAYS_MAX];
     int current; /* whose code is running; -1: nobody's */
     uint64_t steps, turns;
+    struct totals totals;
 };
 
 extern struct world sim;
