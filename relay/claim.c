@@ -1,5 +1,6 @@
 #include "relay/claim.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
 #include "relay/deliver.h"
@@ -118,6 +119,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
 void claim_finish(struct claim *claim, instant_us now)
 {
     claim->full = false;
+    FAULT_POINT("claim.finish");
     struct settle_job *job = settle_collect(claim->queue, claim->batches, false);
     if (job && settle_is_empty(job)) {
         settle_commit(claim->queue, job, now);
@@ -158,6 +160,8 @@ static void start_claim(struct claim *claim, instant_us now)
     int64_t keys = keys_to_claim(claim, now);
     if (holding && keys > 0)
         keys = keys_to_extend(claim, keys, now);
+    if (holding && keys > 0)
+        FAULT_POINT("claim.extend");
     bool commit = !holding && claim->in_transaction;
     if (keys > 0 || commit)
         claim_round_start(claim, NULL, commit, keys, now);

@@ -1,5 +1,6 @@
 #include "relay/claim_round.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/report.h"
@@ -38,6 +39,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     struct round *round = &claim->round;
     round_begin(round);
     claim->sent_at = now;
+    FAULT_POINT("claim.send");
     bool ok = !job || round_add_settlement(round, claim->db, claim->queue->ordering, job, &err);
     round->job = job;
     round->commit = commit;
@@ -52,6 +54,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
     claim->state = CLAIM_BUSY;
+    FAULT_POINT("claim.sent");
     if (!ok)
         db_drop(claim->db, false, err.text);
 }
@@ -61,6 +64,7 @@ static void start_rollback(struct claim *claim)
     struct error err;
     round_begin(&claim->round);
     claim->state = CLAIM_ROLLBACK;
+    FAULT_POINT("claim.rollback");
     if (!db_send_sql(claim->db, "rollback", &err) || !db_end_round(claim->db, &err))
         db_drop(claim->db, false, err.text);
 }
@@ -70,6 +74,7 @@ static void lose_batches(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     size_t events = 0, in_flight = 0;
+    FAULT_POINT("claim.lost");
     while (claim->batches) {
         struct batch *batch = claim->batches;
         claim->batches = batch->next;
@@ -125,6 +130,7 @@ static void round_failed(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
+    FAULT_POINT("claim.failed");
     bool committed = round->commit && round_reached(round, round->settle_count + 1);
     if (committed) {
         if (round->job)
@@ -204,6 +210,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct batch *batch = claim->arriving;
     bool found = batch->lane_count > 0;
+    FAULT_POINT("claim.arrived");
     claim->plan.events = batch->event_count;
     claim->plan.spilled = batch->spilled;
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
@@ -239,6 +246,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
         settle_commit(queue, round->job, now);
     round->job = NULL;
     if (round->commit) {
+        FAULT_POINT("claim.committed");
         settle_free_batches(&claim->batches);
         claim->in_transaction = round->begin;
         claim_forget_held(claim);
@@ -276,6 +284,7 @@ static void take_result(struct claim *claim, const struct db_result *result)
     struct ordering *ordering = claim->queue->ordering;
     if (!round_take(round, result->index, result->res) || round->failed)
         return;
+    FAULT_POINT("claim.result");
     if (result->index < round->settle_count) {
         ordering->type->settled(ordering, &round->job->settlement, result->index, result->res, &round->job->missing);
         return;

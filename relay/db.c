@@ -3,6 +3,7 @@
  * text, so that a session inherited from somebody else can never run other SQL under our name. */
 #include "relay/db.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/config.h"
 #include "sql_text.h"
 
@@ -118,7 +119,7 @@ static bool start(struct db *db, instant_us now)
                                         NULL};
     const char *const values[] = {db->options.application_name, "30", "10", "3", "15000", "UTF8",
                                   db->options.conninfo,         NULL};
-    db->conn = PQconnectStartParams(names, values, 1);
+    db->conn = FAULT_ERROR("db.connect") ? NULL : PQconnectStartParams(names, values, 1);
     if (!db->conn || PQstatus(db->conn) == CONNECTION_BAD)
         return false;
     PQsetNoticeReceiver(db->conn, remember_notice, db);
@@ -177,6 +178,8 @@ static bool send_prepared(struct db *db, const struct statement *st)
 bool db_send(struct db *db, const struct statement *st, struct error *err)
 {
     assert(db->state == DB_STATE_IDLE || (db->state == DB_STATE_BUSY && db->statements > 0));
+    if (FAULT_ERROR("db.send"))
+        return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
     bool known = false;
     for (size_t i = 0; i < db->prepared_count; i++)
         known = known || db->prepared[i] == st->sql;
@@ -203,7 +206,11 @@ bool db_end_round(struct db *db, struct error *err)
 {
     assert(db->state == DB_STATE_BUSY);
     db->row_mode_due = db->expected[0].by_row;
-    return send_sync(db, err);
+    if (FAULT_ERROR("db.round"))
+        return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
+    bool sent = send_sync(db, err);
+    FAULT_POINT("db.round_sent");
+    return sent;
 }
 
 void db_prepare(struct db *db, struct pollset *ps)
@@ -236,6 +243,8 @@ static bool send_setup(struct db *db, const char *sql, int count, const char *co
 
 static bool connected(struct db *db, struct error *err)
 {
+    if (FAULT_ERROR("db.connected"))
+        return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
     if (PQsetnonblocking(db->conn, 1) != 0 || PQenterPipelineMode(db->conn) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     db->state = DB_STATE_SETUP;
@@ -296,6 +305,7 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
         ExecStatusType status = PQresultStatus(res);
         if (status == PGRES_PIPELINE_SYNC) {
             PQclear(res);
+            FAULT_POINT("db.round_end");
             if (--db->syncs == 0)
                 db->expected_count = db->expected_next = db->statements = 0;
             return DB_ROUND_END;
@@ -307,6 +317,7 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
         if (due->parse)
             forget_prepared(db, due->parse);
         *ret = (struct db_result){res, due->index};
+        FAULT_POINT("db.result");
         return DB_RESULT;
     }
 }
@@ -364,6 +375,8 @@ static bool read_input(struct db *db)
 /* Reads and writes what can be without waiting. False when the connection is lost. */
 static bool exchange(struct db *db, const struct pollset *ps)
 {
+    if (FAULT_ERROR("db.read"))
+        return false;
     short ready = pollset_revents(ps, PQsocket(db->conn));
     if (((ready & (POLLIN | POLLERR | POLLHUP)) && !read_input(db)) || ((ready & POLLOUT) && PQflush(db->conn) < 0))
         return false;

@@ -1,5 +1,6 @@
 #include "relay/deliver.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/report.h"
 #include "relay/route_circuit.h"
 #include "relay/settle_rule.h"
@@ -106,6 +107,7 @@ static void finish_if_done(struct lane *lane, instant_us now)
         return;
     if (lane->state == LANE_OPEN)
         lane->outcome = LANE_DELIVERED;
+    FAULT_POINT("deliver.finished");
     lane->state = LANE_FINISHED;
     lane->finished_at = now;
     lane->batch->open--;
@@ -122,6 +124,7 @@ static void send_no_more(struct lane *lane)
 
 void deliver_stop(struct lane *lane, int64_t release_us, instant_us now)
 {
+    FAULT_POINT("deliver.stop");
     if (lane->state == LANE_OPEN) {
         lane->state = LANE_STOPPED;
         lane->outcome = LANE_RELEASED;
@@ -143,6 +146,7 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
 {
     struct lane *lane = item->lane;
     struct queue *queue = lane_queue(lane);
+    FAULT_POINT("deliver.failed");
     send_no_more(lane);
     if (lane->state != LANE_OPEN && (!lane->failed || lane->failed->event.id < item->event.id))
         return; /* what stopped the lane comes first */
@@ -162,6 +166,7 @@ static int64_t keep_away_us(const struct circuit *circuit, instant_us now)
 static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, instant_us now)
 {
     const char *name;
+    FAULT_POINT("circuit.open");
     struct circuit *circuit = circuit_for(outlet, d, &name);
     if (circuit_fail(circuit, d, d->retry_after_us, now, &outlet->rng))
         report_circuit_opened(outlet, name, d->cause);
@@ -195,6 +200,7 @@ static void take_ack(struct outlet *outlet, struct item *item, instant_us now, i
 {
     struct lane *lane = item->lane;
     struct metrics *metrics = &lane_queue(lane)->metrics;
+    FAULT_POINT("deliver.acked");
     outlet->last_ack_at = now;
     if (item->submitted_at > outlet->taken_sent_at)
         outlet->taken_sent_at = item->submitted_at;
@@ -352,7 +358,9 @@ static void submit(struct outlet *outlet, instant_us now)
     while (outlet->ready && outlet->sink->in_flight < max) {
         size_t room = max - outlet->sink->in_flight;
         size_t n = gather(outlet, ds, room < SUBMIT_MAX ? room : SUBMIT_MAX, now);
+        FAULT_POINT("deliver.submit");
         size_t taken = n ? sink_submit(outlet->sink, ds, n, now) : 0;
+        FAULT_POINT("deliver.submitted");
         put_back(outlet, ds, taken, n, now);
         if (taken == 0)
             return;
@@ -362,7 +370,7 @@ static void submit(struct outlet *outlet, instant_us now)
 static void probe_circuits(struct outlet *outlet, instant_us now)
 {
     if (circuit_turn(&outlet->circuit, now) == CIRCUIT_PROBING) {
-        enum reach reach = sink_probe(outlet->sink, SPAN_LITERAL(""), now);
+        enum reach reach = FAULT_ERROR("circuit.probe") ? REACH_NO : sink_probe(outlet->sink, SPAN_LITERAL(""), now);
         if (reach != REACH_PENDING)
             circuit_probed(&outlet->circuit, reach == REACH_YES, now, &outlet->rng);
     }

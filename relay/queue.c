@@ -1,5 +1,6 @@
 #include "relay/queue.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/deliver.h"
 #include "relay/report.h"
@@ -161,6 +162,7 @@ void queue_route_claimed(struct queue *queue)
         queue->arrived = batch->arrived_next;
         if (!batch->lost)
             route_batch(queue, batch);
+        FAULT_POINT("route.batch");
     }
 }
 

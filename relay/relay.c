@@ -1,5 +1,6 @@
 #include "relay/relay.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/command.h"
 #include "relay/deliver.h"
@@ -122,6 +123,7 @@ void relay_close(struct relay *relay)
 {
     if (!relay)
         return;
+    FAULT_POINT("relay.close");
     /* Sinks first: what they have in flight belongs to the queues' batches. */
     for (size_t i = 0; i < relay->options.config->sink_count; i++)
         outlet_close(relay->outlets[i]);
@@ -140,6 +142,7 @@ void relay_reopen_sinks(struct relay *relay)
 {
     for (size_t i = 0; i < relay->options.config->sink_count; i++) {
         struct error err;
+        FAULT_POINT("relay.reopen");
         if (!sink_reopen(relay->outlets[i]->sink, &err))
             LOG(relay->options.log, LOG_ERROR, "sink.reopen_failed",
                 log_text("sink", relay->options.config->sinks[i].name), log_text("cause", err.text));
@@ -152,6 +155,7 @@ static void begin_stop(struct relay *relay, instant_us now)
 {
     if (relay->stop_by != INSTANT_NEVER)
         return;
+    FAULT_POINT("relay.stop");
     relay->stop_by = now + relay->options.config->shutdown_timeout_us;
     for (size_t i = 0; i < relay->options.config->queue_count; i++)
         relay->queues[i]->stopping = true;
@@ -297,7 +301,9 @@ enum relay_end relay_run(struct relay *relay)
         if (!pollset_wait(relay_prepare(relay, now), now, &err))
             LOG(relay->options.log, LOG_ERROR, "relay.poll_failed", log_text("cause", err.text));
         now = clock_now();
+        FAULT_POINT("relay.turn");
         relay_turn(relay, now);
+        FAULT_POINT("relay.turned");
     }
     return end;
 }

@@ -1,5 +1,6 @@
 #include "relay/settle.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/deliver.h"
 #include "relay/report.h"
 
@@ -91,6 +92,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     struct tally tally = count(batches, prefixes);
     if (tally.lanes == 0)
         return NULL;
+    FAULT_POINT("settle.collect");
     struct arena *arena = arena_new();
     struct settle_job *job = arena_alloc(arena, sizeof *job);
     job->arena = arena;
@@ -186,6 +188,7 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
+    FAULT_POINT("settle.commit");
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
         for (size_t n = 0; n < lane->settling; n++, lane->first = lane->first->next)
@@ -207,6 +210,7 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
 
 void settle_abort(struct settle_job *job)
 {
+    FAULT_POINT("settle.abort");
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
         lane->settling = 0;

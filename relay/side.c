@@ -1,5 +1,6 @@
 #include "relay/side.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/claim_request.h"
 #include "relay/report.h"
@@ -44,6 +45,7 @@ static void send(struct side *side, enum side_state state, bool ok, const struct
         db_drop(side->db, false, err->text);
     else if (!db_end_round(side->db, &failure))
         db_drop(side->db, false, failure.text);
+    FAULT_POINT("side.sent");
 }
 
 static void start_settlement(struct queue *queue, struct settle_job *job)
@@ -51,6 +53,7 @@ static void start_settlement(struct queue *queue, struct settle_job *job)
     struct side *side = &queue->side;
     struct error err;
     round_begin(&side->round);
+    FAULT_POINT("side.settle");
     bool ok = round_add_settlement(&side->round, side->db, queue->ordering, job, &err);
     /* One statement is a transaction by itself; several are one by the round they travel in, which is an implicit
      * transaction. */
@@ -164,6 +167,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     side->failures = 0;
+    FAULT_POINT("side.done");
     if (side->round.job) {
         settle_commit(queue, side->round.job, now);
         settle_free_orphans(queue);
@@ -186,6 +190,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
 
 static void connection_lost(struct queue *queue, const struct error *err)
 {
+    FAULT_POINT("side.lost");
     struct side *side = &queue->side;
     if (side->state != SIDE_OFF)
         report_disconnected(queue, "side", err);

@@ -1,4 +1,5 @@
 #include "sinks/append_file.h"
+#include "relay/base/fault_point.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,7 @@ static int open_path(const struct append_file *file)
 
 bool append_file_open(struct append_file *file, struct error *err)
 {
-    int fd = is_stdout(file) ? STDOUT_FILENO : open_path(file);
+    int fd = FAULT_ERROR("file.open") ? -1 : is_stdout(file) ? STDOUT_FILENO : open_path(file);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0)
         return open_failed(file->path, err);
@@ -131,7 +132,10 @@ static size_t write_fully(int fd, struct span bytes)
 {
     size_t written = 0;
     while (written < bytes.size) {
-        ssize_t n = write(fd, bytes.data + written, bytes.size - written);
+        /* Half of it: a short write is the worst place to end. */
+        size_t size = FAULT_ERROR("file.write") ? (bytes.size - written + 1) / 2 : bytes.size - written;
+        ssize_t n = write(fd, bytes.data + written, size);
+        FAULT_POINT("file.wrote");
         if (n > 0)
             written += (size_t)n;
         else if (n == 0 || errno != EINTR)
@@ -186,6 +190,7 @@ static enum append_result write_regular(struct append_file *file, struct span li
     if (was_removed(file->fd) && !append_file_open(file, err))
         return APPEND_FAILED;
     bool locked = flock(file->fd, LOCK_EX | LOCK_NB) == 0;
+    FAULT_POINT("file.locked");
     if (!locked && errno == EWOULDBLOCK)
         return APPEND_BLOCKED;
     enum append_result result = write_locked(file, lines, ret_written, err);
@@ -242,7 +247,8 @@ enum append_result append_file_write(struct append_file *file, struct span lines
 bool append_file_sync(struct append_file *file, struct error *err)
 {
     /* A pipe that broke after it took these lines, or any pipe, has no disk to wait for. */
-    if (!file->durable || file->fd < 0 || fdatasync(file->fd) == 0 || (!file->regular && errno == EINVAL))
+    bool fails = FAULT_ERROR("file.sync");
+    if (!fails && (!file->durable || file->fd < 0 || fdatasync(file->fd) == 0 || (!file->regular && errno == EINVAL)))
         return true;
     int cause = errno;
     append_file_close(file);

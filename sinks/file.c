@@ -3,6 +3,7 @@
  * Deliveries go waiting -> buffered (their line is in the buffer) -> written (in the file, not yet on disk) -> acked.
  * The buffer is written by one write(2) when it holds BUFFER_BYTES or nothing waits. A failure anywhere fails
  * everything behind it, which is what lets the sink promise SINK_KEEPS_KEY_ORDER. */
+#include "relay/base/fault_point.h"
 #include "sinks/append_file.h"
 #include "sinks/delivery_queue.h"
 #include "sinks/json_line.h"
@@ -163,7 +164,9 @@ static void settle_written(struct file *file)
     struct error err;
     if (!file->written.first)
         return;
+    FAULT_POINT("file.written");
     if (append_file_sync(&file->out, &err)) {
+        FAULT_POINT("file.synced");
         resolve_all(&file->written, VERDICT_ACKED, NULL);
         return;
     }

@@ -3,6 +3,7 @@
  * DESIGN. http_url.c says where to, http_headers.c with what header, http_request.c carries one event on a reused
  * handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2). What is here is the sink contract:
  * which requests exist, and the events that cannot become one. */
+#include "relay/base/fault_point.h"
 #include "sinks/http_headers.h"
 #include "sinks/http_loop.h"
 #include "sinks/http_request.h"
@@ -212,7 +213,7 @@ static size_t http_submit(struct sink *sink, struct delivery *const ds[], size_t
             continue;
         }
         http_request_start(request, d, target, headers);
-        if (http_loop_add(http->loop, request->easy, now))
+        if (!FAULT_ERROR("http.start") && http_loop_add(http->loop, request->easy, now))
             continue;
         request_give_back(http, request);
         error_set(&err, ERROR_UNREACHABLE, "POST %s: libcurl does not start the request", http->url.base);
@@ -250,6 +251,7 @@ static void http_progress(struct sink *sink, const struct pollset *ps, instant_u
 {
     struct http *http = (struct http *)sink;
     resolve_unsent(http);
+    FAULT_POINT("http.progress");
     http_loop_progress(http->loop, ps, now);
     CURLcode code;
     CURL *easy;
@@ -259,6 +261,8 @@ static void http_progress(struct sink *sink, const struct pollset *ps, instant_u
             continue;
         }
         void *request = NULL;
+        if (FAULT_ERROR("http.answer"))
+            code = CURLE_RECV_ERROR;
         curl_easy_getinfo(easy, CURLINFO_PRIVATE, &request);
         http_request_finish(request, code, &http->url, wall_s());
         request_give_back(http, request);

@@ -1,6 +1,7 @@
 #include "sinks/kafka_producer.h"
 
 #include "relay/base/arena.h"
+#include "relay/base/fault_point.h"
 #include "sinks/kafka_message.h"
 
 #include <stdio.h>
@@ -144,6 +145,7 @@ static int64_t renew_pause_us(unsigned renewals)
 static void retire(struct kafka_producer *p, instant_us now)
 {
     struct kafka_aside **slot = free_retired_slot(p);
+    FAULT_POINT("kafka.retire");
     if (!slot) {
         /* That many handles hang in their destruction: making more would only add to them. */
         p->until = now + SECOND_US;
@@ -157,6 +159,7 @@ static void retire(struct kafka_producer *p, instant_us now)
 static void renew(struct kafka_producer *p, instant_us now)
 {
     struct error err;
+    FAULT_POINT("kafka.renew");
     if (handle_new(p, &err))
         return;
     snprintf(p->cause, sizeof p->cause, "%s", err.text);
@@ -178,6 +181,7 @@ static void take_reports(struct kafka_producer *p, rd_kafka_event_t *event, inst
     const rd_kafka_message_t *message;
     while ((message = rd_kafka_event_message_next(event))) {
         rd_kafka_msg_status_t status = rd_kafka_message_status(message);
+        FAULT_POINT("kafka.report");
         if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             p->news_at = now;
             p->troubled = p->all_down = false;
@@ -238,6 +242,8 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct deliver
 {
     if (p->state != KAFKA_RUNNING)
         return RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
+    if (FAULT_ERROR("kafka.produce"))
+        return RD_KAFKA_RESP_ERR__QUEUE_FULL;
     const struct event *event = d->event;
     /* The RD_KAFKA_V_ macros spelled out: they are statement expressions, which -Wpedantic refuses. Not produceva():
      * in 2.0.2 it frees headers twice when the topic is not there. */
@@ -252,6 +258,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct deliver
         if (p->waiting_count == 0)
             p->news_at = now;
         link_waiting(p, d);
+        FAULT_POINT("kafka.produced");
     } else if (code == RD_KAFKA_RESP_ERR__FATAL) {
         take_fatal(p, now);
     }
@@ -312,7 +319,7 @@ static void drain(struct kafka_producer *p, instant_us now)
 void kafka_producer_serve(struct kafka_producer *p, instant_us now)
 {
     take_events(p, now);
-    if (now >= give_up_at(p))
+    if (now >= give_up_at(p) || FAULT_ERROR("kafka.serve"))
         purge(p, now);
     check(p, now);
     if (p->state == KAFKA_DRAINING)

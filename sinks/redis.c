@@ -7,6 +7,7 @@
  * When the connection is lost, a command that the kernel took whole may have been executed: UNKNOWN. One that it did
  * not take whole cannot have been: RETRY. */
 #include "relay/base/backoff.h"
+#include "relay/base/fault_point.h"
 #include "sinks/delivery_queue.h"
 #include "sinks/redis_address.h"
 #include "sinks/redis_command.h"
@@ -187,6 +188,7 @@ static bool answer(struct redis *redis, const redisReply *reply, struct error *e
     static const int wanted[] = {
         [REDIS_STREAM] = REDIS_REPLY_STRING, [REDIS_LIST] = REDIS_REPLY_INTEGER, [REDIS_PUBLISH] = REDIS_REPLY_INTEGER};
     redis->replies++;
+    FAULT_POINT("redis.reply");
     if (redis->probing && redis->replies == redis->probe_command) {
         probe_found(redis, reply->type == REDIS_REPLY_STATUS ? REACH_YES : REACH_NO);
         return true;

@@ -1,6 +1,7 @@
 #include "sinks/redis_link.h"
 
 #include "relay/base/arena.h"
+#include "relay/base/fault_point.h"
 #include "sinks/redis_tls.h"
 #include "sinks/redis_verdict.h"
 
@@ -87,6 +88,8 @@ bool redis_link_open(struct redis_link *link, instant_us now, struct error *err)
     link->appended_bytes = 0;
     link->active_at = now;
     link->state = REDIS_LINK_CONNECTING;
+    if (FAULT_ERROR("redis.open"))
+        return link_failed(link, ERROR_UNREACHABLE, "made to fail", err);
     return (link->context && !link->context->err) || context_failed(link, err);
 }
 
@@ -131,6 +134,8 @@ static bool connected(struct redis_link *link, instant_us now, struct error *err
         (void)redisEnableKeepAlive(link->context);
     if (link->tls && !redis_tls_start(link->tls, link->context, err))
         return error_prefix(err, "%s", link->address->text);
+    if (FAULT_ERROR("redis.shake"))
+        return link_failed(link, ERROR_UNREACHABLE, "made to fail", err);
     link->active_at = now;
     link->state = REDIS_LINK_SHAKING;
     append_handshake(link);
@@ -205,8 +210,11 @@ bool redis_link_write(struct redis_link *link, instant_us now, struct error *err
         return true;
     if (link->tls)
         redis_tls_clear();
+    if (FAULT_ERROR("redis.write"))
+        return link_failed(link, ERROR_UNREACHABLE, "made to fail", err);
     if (redisBufferWrite(link->context, &done) != REDIS_OK)
         return context_failed(link, err);
+    FAULT_POINT("redis.wrote");
     if (redis_link_unwritten(link) < before)
         link->active_at = now;
     return true;
@@ -218,6 +226,8 @@ bool redis_link_read(struct redis_link *link, instant_us now, bool *ret_some, st
     size_t before = reader->len;
     if (link->tls)
         redis_tls_clear();
+    if (FAULT_ERROR("redis.read"))
+        return link_failed(link, ERROR_UNREACHABLE, "made to fail", err);
     if (redisBufferRead(link->context) != REDIS_OK)
         return context_failed(link, err);
     size_t grown = reader->len - before;

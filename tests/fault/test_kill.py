@@ -13,7 +13,7 @@ import time
 import pytest
 
 from tests.support.history import Fault
-from tests.support.process import wait_until
+from tests.support.process import stands_still, wait_until
 from tests.support.shop import Shop
 
 KILLS = 20
@@ -51,11 +51,6 @@ class Backlog:
     def __exit__(self, *_):
         self._over.set()
         self._thread.join()
-
-
-def stands_still(pid):
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rsplit(")", 1)[1].split()[0] in "TZ"
 
 
 class Killer:

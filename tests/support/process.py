@@ -40,6 +40,12 @@ def wait_until(condition, timeout_s=10.0, what="the condition", interval_s=0.01)
         time.sleep(interval_s)
 
 
+def stands_still(pid):
+    """Stopped, or ended and not waited for."""
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] in "TZ"
+
+
 def free_port():
     """A loopback port that nobody listens on. It is taken from below the ephemeral range: a server that is down for
     a while must find its port again, not some client's outgoing connection on it."""

@@ -1,0 +1,182 @@
+"""Every fault point of the relay, with every action, at its first, second and third hit: two relays of two connections
+each drain a table, one of them is made to fail, and the history has to be right.
+
+A default run takes one action and hit of each point; --deep takes all of them."""
+
+import itertools
+import json
+import pathlib
+import random
+import re
+import signal
+import zlib
+
+import pytest
+
+from tests.support import targets
+from tests.support.history import Fault
+from tests.support.process import stands_still, wait_until
+from tests.support.relay import binary
+from tests.support.servers import Reply
+from tests.support.shop import Shop
+
+ROOT = pathlib.Path(__file__).parents[2]
+EVENTS, ORDERS = 240, 24
+SLOW_ORDER, REFUSED_ORDER = 5, 7
+CONNECTIONS, KEYS, PER_KEY = 2, 8, 2
+IN_FLIGHT = CONNECTIONS * KEYS * PER_KEY * 4  # a claim that a slow delivery keeps open may take four times as many keys
+ENDED_BY_ITSELF = {69, 75}  # what supervisors start again
+
+# Faults that have to be done before these points are come to, or come to again.
+LOST = ",".join(f"claim.sent:{hit}:drop" for hit in range(4, 40, 3))
+RECONNECTED = "redis.reply:3:drop,redis.reply:20:drop"
+LEADS = {"claim.lost": LOST, "side.lost": LOST,
+         "settle.abort": ",".join(f"settle.collect:{hit}:drop" for hit in range(2, 14, 2)),
+         "redis.open": RECONNECTED, "redis.shake": RECONNECTED,
+         "kafka.retire": "kafka.serve:30:error", "kafka.renew": "kafka.serve:30:error"}
+# Come to while the table is locked and statements run into their time limit;
+LOCKED = {"claim.failed", "claim.rollback"}
+# while the receiver is away;
+AWAY = {"circuit.open", "circuit.probe", "deliver.stop"}
+# and on SIGHUP.
+RELOADED = {"relay.stop", "relay.close", "relay.reopen", "file.open"}
+
+# Not three times in a process, or only by luck.
+HITS = {"relay.stop": 1, "kafka.retire": 1, "kafka.renew": 1, "settle.abort": 2}
+
+
+def points():
+    """{name: whether it can be told to fail}, from the sources."""
+    found = {}
+    for folder in ("relay", "ordering", "sinks"):
+        for path in sorted((ROOT / folder).glob("*.c")):
+            for kind, name in re.findall(r'FAULT_(POINT|ERROR)\("([^"]+)"\)', path.read_text()):
+                assert name not in found, f"two points are called {name}"
+                found[name] = kind == "ERROR"
+    return found
+
+
+def sweep():
+    """(point, action, hit); the first of each point by default, in an order that a point's name decides."""
+    for name, can_fail in points().items():
+        hits = range(1, HITS.get(name, 3) + 1)
+        faults = list(itertools.product(["kill", "stop", "drop", *(["error"] if can_fail else [])], hits))
+        random.Random(zlib.crc32(name.encode())).shuffle(faults)
+        for place, (action, hit) in enumerate(faults):
+            yield pytest.param(name, action, hit, marks=[pytest.mark.deep] if place else [])
+
+
+class Victim:
+    """The relay that fails, and its successor."""
+
+    def __init__(self, start, config, faults, log):
+        self.start, self.config, self.log = start, config, log
+        self.continued = False
+        env = {"PGCOURIER_FAULT": faults, "PGCOURIER_FAULT_LOG": str(log)}
+        self.relays = [start(config, env=env, program=binary(["dev"]))]
+
+    def takes_signals(self):
+        return self.relays[-1].logged("relay.start")
+
+    def reached(self, point):
+        return any(fault["point"] == point for fault in self.faults())
+
+    def reload(self, config):
+        if self.takes_signals():
+            self.relays[-1].configure(config)
+            self.relays[-1].send(signal.SIGHUP)
+
+    def faults(self):
+        """What has been done to it, in order."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def fell(self, action):
+        """Whether a fault that was written down has been carried out."""
+        if action == "kill":
+            return self.relays[0].exit_code is not None
+        return action != "stop" or self.continued or stands_still(self.relays[0].pid)
+
+    def look_after(self):
+        """Continues it when it was stopped, and starts another when it has ended."""
+        one = self.relays[-1]
+        if one.exit_code is None and stands_still(one.pid):
+            one.send(signal.SIGCONT)
+            self.continued = True
+        if one.exit_code is None:
+            return
+        assert one.exit_code == -signal.SIGKILL or one.exit_code in ENDED_BY_ITSELF, f"it ended with {one.exit_code}"
+        self.relays.append(self.start(self.config))
+
+
+def target_of(point, request, tmp_path):
+    sink = point.split(".")[0]
+    if sink == "file":
+        return targets.FileTarget(tmp_path / "events.jsonl")
+    if sink == "redis":
+        return targets.RedisTarget(request.getfixturevalue("redis"))
+    if sink == "kafka":
+        return targets.KafkaTarget(request.getfixturevalue("kafka"), request.getfixturevalue("topic"))
+    target = targets.HttpTarget(request.getfixturevalue("http"))
+    target.receiver.rule(lambda one: one.headers.get("event-key") == str(SLOW_ORDER), Reply(delay_s=0.2))
+    target.receiver.rule(lambda one: one.headers.get("event-key") == str(REFUSED_ORDER), Reply(500), times=3)
+    return target
+
+
+def trouble_for(point, db, target, victim):
+    """A generator: each next() makes, or goes on making, the trouble that leads to the point; close() ends it."""
+    if point in LOCKED:
+        with db.connect(autocommit=False) as connection:
+            connection.cursor().execute("lock table public.events in access exclusive mode")
+            while True:
+                yield
+    while True:
+        if point in RELOADED:
+            victim.reload("broken" if point == "relay.reopen" else victim.config)
+        if point in AWAY:
+            target.receiver.stop()
+        try:
+            yield from itertools.repeat(None, 50)
+        finally:
+            if point in AWAY:
+                target.receiver.start()
+        yield from itertools.repeat(None, 20)
+
+
+@pytest.mark.parametrize("point, action, hit", sweep())
+def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_path, point, action, hit):
+    target = target_of(point, request, tmp_path)
+    shop = Shop(db, orders=ORDERS)
+    config = shop.config(target.sink(), top="statement_timeout: 300ms" if point in LOCKED else "", connections=CONNECTIONS, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
+                         retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
+    rng = random.Random(zlib.crc32(f"{point} {action} {hit}".encode()))
+    for _ in range(4):
+        shop.insert(shop.choose(rng, EVENTS // 8))
+    faults = ",".join(filter(None, [LEADS.get(point), f"{point}:{hit}:{action}"]))
+    victim = Victim(relay, config, faults, tmp_path / "faults")
+    other = relay(config, program=binary(["dev"]))
+    for _ in range(4):
+        shop.insert(shop.choose(rng, EVENTS // 8))
+
+    trouble = trouble_for(point, db, target, victim)
+
+    def reached():
+        if victim.reached(point):
+            return victim.fell(action)
+        victim.look_after()
+        if point not in LOCKED and shop.left() == 0:
+            shop.insert(shop.choose(rng, EVENTS // 8))
+        next(trouble)
+        return False
+
+    def drained():
+        victim.look_after()
+        return shop.left() == 0
+
+    wait_until(reached, 90, f"{point} to be come to; {faults}")
+    trouble.close()
+    wait_until(drained, 60, "the table to be empty")
+    wait_until(victim.takes_signals, 20, "the successor to be up")
+    assert [one.stop() for one in (victim.relays[-1], other)] == [0, 0]
+    done_to_it = [Fault(f"{each['action']} at {each['point']}", 0 if each["action"] == "stop" else IN_FLIGHT)
+                  for each in victim.faults()]
+    shop.check(target.receipts(), done_to_it, attempts=1000)
