@@ -148,8 +148,9 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     struct queue *queue = lane_queue(lane);
     FAULT_POINT("deliver.failed");
     send_no_more(lane);
-    if (lane->state != LANE_OPEN && (!lane->failed || lane->failed->event.id < item->event.id))
-        return; /* what stopped the lane comes first */
+    /* A lane may have been stopped by something behind this event. Without its lock, only what was acked counts. */
+    if (lane->batch->lost || (lane->failed && lane->failed->event.id < item->event.id))
+        return;
     bool last = item->event.attempt >= queue->config->retry_attempts;
     lane->state = LANE_STOPPED;
     lane->failed = item;

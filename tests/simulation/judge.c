@@ -283,7 +283,9 @@ void judge_deleted(int process, const struct row *row, bool bury)
     if (!bury)
         return;
     fate->buried_by = row->version.ended_by;
-    bool allowed = is_undeliverable(row) || fate->rejected || fate->faults >= sim.plan.queue.retry_attempts;
+    /* One that was put back may meet the settlement that buried it, when nobody knows whether that was committed. */
+    bool allowed =
+        is_undeliverable(row) || fate->put_back || fate->rejected || fate->faults >= sim.plan.queue.retry_attempts;
     if (!allowed || sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK)
         judge_violation("G1", row, "event %" PRId64 " becomes a dead letter after %u failures of its own", row->id,
                         fate->faults);

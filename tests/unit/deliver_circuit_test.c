@@ -257,6 +257,26 @@ START_TEST(trial_of_a_route_is_one_event_also_where_the_sink_keeps_order)
 }
 END_TEST
 
+/* The rest of its lane is held back meanwhile, which must not hide what becomes of it: it would be tried for ever. */
+START_TEST(trial_of_a_route_that_is_refused_counts_where_the_sink_keeps_order)
+{
+    trouble_route_x();
+    fake->sink.traits = SINK_KEEPS_KEY_ORDER;
+    now = outlet->routes->circuit.retry_at;
+    turn();
+    struct batch *next = stage_batch(&stage);
+    struct lane *lane = stage_event(next, 5, "x")->lane;
+    stage_event(next, 6, "x");
+    turn();
+    ck_assert(in_flight(5) && !in_flight(6));
+    fails(5, VERDICT_REJECTED, ERROR_REFUSED);
+    turn();
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_int_eq(lane->outcome, LANE_DEAD);
+    ck_assert_int_eq(lane->failed->event.id, 5);
+}
+END_TEST
+
 /* Each to a destination of its own, all of which refuse. */
 static void trouble_routes(int64_t first, int64_t count)
 {
@@ -330,6 +350,7 @@ int main(void)
     tcase_add_test(tcase, troubled_route_is_tried_with_one_event_at_a_time);
     tcase_add_test(tcase, trial_that_the_sink_had_no_room_for_is_tried_later);
     tcase_add_test(tcase, trial_of_a_route_is_one_event_also_where_the_sink_keeps_order);
+    tcase_add_test(tcase, trial_of_a_route_that_is_refused_counts_where_the_sink_keeps_order);
     tcase_add_test(tcase, many_troubled_routes_do_not_close_the_sink);
     tcase_add_test(tcase, troubled_route_that_nothing_is_sent_to_is_forgotten);
     tcase_add_test(tcase, troubled_route_is_not_forgotten_during_its_trial);
