@@ -40,9 +40,13 @@ static bool check_queue(struct database_check *check, size_t index, struct error
     struct findings findings;
     if (!table || !table_check(check->conn, queue, table, &findings, err))
         return false;
-    for (size_t i = 0; i < index; i++)
-        if (check->tables[i] && !table_check_shared(queue, table, &queues[i], check->tables[i], err))
-            print_error(queue, err, total);
+    for (size_t i = 0; i < index; i++) {
+        if (!check->tables[i] || table_check_shared(check->conn, queue, table, &queues[i], check->tables[i], err))
+            continue;
+        if (err->kind != ERROR_CONFIG)
+            return false;
+        print_error(queue, err, total);
+    }
     for (size_t i = 0; i < findings.count; i++)
         print_finding(queue->name, &findings.list[i]);
     total->errors += findings.errors;

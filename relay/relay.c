@@ -52,12 +52,12 @@ static bool check_table(const struct relay *relay, PGconn *conn, const struct qu
                      first->remedy[0] ? "  fix: " : "", first->remedy);
 }
 
-/* The configuration is checked for this by name; only the database knows which names mean one table. */
-static bool check_shared(const struct relay *relay, const struct queue *queue, struct error *err)
+/* The configuration is checked for this by name; only the database knows which names mean the same rows. */
+static bool check_shared(const struct relay *relay, PGconn *conn, const struct queue *queue, struct error *err)
 {
     for (size_t i = 0; relay->queues[i] != queue; i++) {
         const struct queue *other = relay->queues[i];
-        if (!table_check_shared(queue->config, queue->table, other->config, other->table, err))
+        if (!table_check_shared(conn, queue->config, queue->table, other->config, other->table, err))
             return false;
     }
     return true;
@@ -89,7 +89,7 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
             .seed = rng_next(&relay->rng),
         };
         relay->queues[i] = queue_open(&queue, conn, err);
-        if (!relay->queues[i] || !check_shared(relay, relay->queues[i], err) ||
+        if (!relay->queues[i] || !check_shared(relay, conn, relay->queues[i], err) ||
             !check_table(relay, conn, relay->queues[i], err))
             return false;
         relay->listeners[i] = listener_new(relay->queues[i]);

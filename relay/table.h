@@ -78,9 +78,11 @@ enum error_kind findings_kind(const struct findings *findings);
 bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
                  struct error *err) MUST_CHECK;
 
-/* Two queues over one table, by whatever names: each needs a condition that leaves the other's rows alone, and both the
- * same locks. False and *err (ERROR_CONFIG) when that is not so. */
-bool table_check_shared(const struct queue_config *queue, const struct table *table, const struct queue_config *other,
-                        const struct table *other_table, struct error *err) MUST_CHECK;
+/* Two queues over one table, by whatever names, or over a table and a part of it: each needs a condition that leaves
+ * the other's rows alone, and both the same locks. False and *err (ERROR_CONFIG) when that is not so; another kind:
+ * the database failed. Blocking. */
+bool table_check_shared(PGconn *conn, const struct queue_config *queue, const struct table *table,
+                        const struct queue_config *other, const struct table *other_table,
+                        struct error *err) MUST_CHECK;
 
 #endif

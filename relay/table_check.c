@@ -277,23 +277,41 @@ static bool check_filter(struct check *check, struct error *err)
     return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
 }
 
-bool table_check_shared(const struct queue_config *queue, const struct table *table, const struct queue_config *other,
-                        const struct table *other_table, struct error *err)
+/* They need not be one table: a partition is also read through the table that it is a part of. */
+static bool overlap(PGconn *conn, const struct table *table, const struct table *other, bool *ret, struct error *err)
 {
-    if (table->oid != other_table->oid)
+    char oids[2][16];
+    snprintf(oids[0], sizeof oids[0], "%u", table->oid);
+    snprintf(oids[1], sizeof oids[1], "%u", other->oid);
+    PGresult *common =
+        query(conn, table->plain_name, sql_table_overlap, 2, (const char *const[]){oids[0], oids[1]}, err);
+    if (!common)
+        return false;
+    *ret = PQntuples(common) > 0;
+    PQclear(common);
+    return true;
+}
+
+bool table_check_shared(PGconn *conn, const struct queue_config *queue, const struct table *table,
+                        const struct queue_config *other, const struct table *other_table, struct error *err)
+{
+    bool shared;
+    if (!overlap(conn, table, other_table, &shared, err))
+        return false;
+    if (!shared)
         return true;
+    const char *rows_of = table->oid == other_table->oid ? "" : "rows of ";
     if (!queue->where || !other->where)
         return error_set(
             err, ERROR_CONFIG,
-            "%s: queue \"%s\" already reads %s; give each of the two a \"where\" that leaves the other's rows "
+            "%s: queue \"%s\" already reads %s%s; give each of the two a \"where\" that leaves the other's rows "
             "alone",
-            queue->place, other->name, table->plain_name);
+            queue->place, other->name, rows_of, table->plain_name);
     return table->lock_class == other_table->lock_class ||
-           error_set(
-               err, ERROR_CONFIG,
-               "%s: queue \"%s\" reads %s with another lock class; give both the same, or one key could be delivered "
-               "by both at once",
-               queue->place, other->name, table->plain_name);
+           error_set(err, ERROR_CONFIG,
+                     "%s: queue \"%s\" reads %s%s with another lock class; give both the same, or one key could be "
+                     "delivered by both at once",
+                     queue->place, other->name, rows_of, table->plain_name);
 }
 
 enum error_kind findings_kind(const struct findings *findings)

@@ -246,3 +246,29 @@ def test_two_queues_are_told_that_they_read_one_table_under_two_names(durable, c
         assert f"pgcourier: {path}:6:3: {text}" in done.stderr
     else:
         assert (checked.returncode, done.returncode) == (0, 0)
+
+
+def test_a_partition_is_also_read_through_its_table(durable, check, tmp_path):
+    check.database.query("create table public.events (id bigint, k text, day int, primary key (id, day)) partition by list (day);"
+                         "create table public.one partition of public.events for values in (1);"
+                         "create table public.two partition of public.events for values in (2);"
+                         "create unique index on public.one (id); create unique index on public.two (id);"
+                         "create index on public.events (k, id)")
+    path = tmp_path / "pgcourier.yaml"
+
+    def run(*queues):
+        path.write_text(f'database: "{durable.dsn(check.database.name)}"\nsinks:\n  none: {{ type: discard }}\nqueues:\n' +
+                        "".join(f"  q{n}: {{ columns: {{ key: k }}, sink: none, {queue} }}\n" for n, queue in enumerate(queues)))
+        checked = run_command("check-config", "-c", str(path), "--database")
+        done = run_command("run", "-c", str(path), "--until-empty")
+        assert checked.returncode == done.returncode
+        return done.returncode, done.stderr
+
+    for pair in ("table: events", "table: one"), ("table: one", "table: events"):
+        code, text = run(*pair)
+        assert code == 78 and 'queue "q0" already reads rows of public.' in text
+    halves = "table: events, where: id % 2 = 0", "table: one, where: id % 2 = 1"
+    code, text = run(*halves)
+    assert code == 78 and 'queue "q0" reads rows of public.one with another lock class' in text
+    assert run(*(half + ", lock_class: 7" for half in halves))[0] == 0
+    assert run("table: one", "table: two")[0] == 0

@@ -138,9 +138,10 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     return true;
 }
 
-bool table_check_shared(const struct queue_config *queue, const struct table *table, const struct queue_config *other,
-                        const struct table *other_table, struct error *err)
+bool table_check_shared(PGconn *conn, const struct queue_config *queue, const struct table *table,
+                        const struct queue_config *other, const struct table *other_table, struct error *err)
 {
+    (void)conn;
     (void)queue;
     (void)table;
     (void)other;
