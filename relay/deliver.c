@@ -19,6 +19,10 @@
 /* What failed may be what keeps others from being taken: they are tried before it. */
 #define OTHERS_FIRST_US SECOND_US
 
+/* A sink is left alone for no longer than this because of what one event was told, which itself waits as long as it was
+ * told: its destination need not speak for all. */
+#define ASKED_MAX_US (30 * SECOND_US)
+
 static struct item *item_of(struct delivery *d)
 {
     return (struct item *)((char *)d - offsetof(struct item, delivery));
@@ -169,9 +173,12 @@ static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, ins
     const char *name;
     FAULT_POINT("circuit.open");
     struct circuit *circuit = circuit_for(outlet, d, &name);
-    if (circuit_fail(circuit, d, d->retry_after_us, now, &outlet->rng))
+    int64_t asked_us = d->retry_after_us;
+    int64_t wait_us = circuit == &outlet->circuit && asked_us > ASKED_MAX_US ? ASKED_MAX_US : asked_us;
+    if (circuit_fail(circuit, d, wait_us, now, &outlet->rng))
         report_circuit_opened(outlet, name, d->cause);
-    return keep_away_us(circuit, now);
+    int64_t away_us = keep_away_us(circuit, now);
+    return asked_us > away_us ? asked_us : away_us;
 }
 
 /* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just begun

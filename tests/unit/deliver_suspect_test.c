@@ -89,6 +89,22 @@ START_TEST(others_are_tried_before_what_may_have_failed_by_its_own_fault)
 }
 END_TEST
 
+/* One destination of many may ask for an hour. */
+START_TEST(what_one_event_is_told_keeps_the_others_away_for_a_short_time_only)
+{
+    const int64_t hour_us = 3600 * SECOND_US;
+    struct lane *lane = send_event(1, "a");
+    resolve_with(1, REFUSES, hour_us);
+    turn();
+    ck_assert_int_eq(outlet->circuit.retry_at, now + 30 * SECOND_US);
+    ck_assert_int_ge(lane->release_us, hour_us);
+    send_event(2, "b");
+    resolve_with(2, VERDICT_RETRY, ERROR_ROUTE, hour_us);
+    turn();
+    ck_assert_int_eq(outlet->routes->circuit.retry_at, now + hour_us);
+}
+END_TEST
+
 /* A receiver that goes away takes nothing new and still answers what it has. */
 START_TEST(acks_of_what_was_sent_before_do_not_prove_that_others_are_taken)
 {
@@ -166,6 +182,7 @@ int main(void)
     tcase_add_test(tcase, event_that_is_refused_at_once_counts_after_three_times_between_others);
     tcase_add_test(tcase, nothing_counts_while_nothing_is_taken);
     tcase_add_test(tcase, others_are_tried_before_what_may_have_failed_by_its_own_fault);
+    tcase_add_test(tcase, what_one_event_is_told_keeps_the_others_away_for_a_short_time_only);
     tcase_add_test(tcase, acks_of_what_was_sent_before_do_not_prove_that_others_are_taken);
     tcase_add_test(tcase, ack_of_what_was_sent_together_with_it_does_not_prove_it_either);
     tcase_add_test(tcase, receiver_that_turns_costs_no_attempt_in_any_order_of_answers);
