@@ -1,8 +1,9 @@
 """What happens to a relay's process: it is stopped and woken, starved, started in a bare place, and its clock jumps."""
 
+import glob
 import os
-import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -56,8 +57,19 @@ def test_a_relay_that_wakes_up_without_its_claims_sends_nothing_more(run, http):
     assert run.finish() == KEYS
 
 
-def open_files(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def test_no_broken_configuration_is_taken_up(file_run):
+    """Each of those that check-config is tested with, one after the other, by SIGHUP."""
+    one = file_run.start(env={"PGCOURIER_BAD": "5x"})
+    wait_until(lambda: one.logged("relay.start"), 30, "the relay to start")
+    paths = sorted(glob.glob(os.path.join(REPO, "tests", "unit", "broken_configs", "*.yaml")))
+    assert len(paths) > 50
+    for number, path in enumerate(paths, 1):
+        shutil.copyfile(path, one.config_path)
+        one.send(signal.SIGHUP)
+        wait_until(lambda number=number: len(one.logged("config.refused")) == number, 30, f"{path} to be refused")
+        file_run.add(10)
+    file_run.finish()
+    assert not one.logged("config.loaded")
 
 
 def test_a_relay_without_file_descriptors_waits_for_some(run, http):
@@ -90,7 +102,6 @@ def test_a_log_that_cannot_be_written_is_done_without(file_run, tmp_path):
     with open("/dev/full", "w") as full:
         process = subprocess.Popen([binary(), "run", "-c", str(config)], stdout=full, stderr=full, env=environment())
     try:
-        file_run.shop.journal.sort()
         wait_until(lambda: file_run.shop.left() == 0, 30, "the table to be empty")
         process.terminate()
         assert process.wait(20) == 0
@@ -131,10 +142,12 @@ def test_steps_of_the_clock_change_nothing(run, http, step_clock):
     one = run.start(env=env, program=binary(["release"]), top="stats_interval: 50ms",
                     retry="{ base: 100ms, max: 400ms, attempts: 100 }")
     hours = set()
-    for seconds in (0, 3600, -3600, 0):
+    for seconds in (3600, -3600, 0):
+        before = run.target.count()
+        run.add(6 * KEYS, keys=KEYS)
+        wait_until(lambda before=before: run.target.count() > before + KEYS, 60, "some of the events to arrive")
         step(seconds)
-        events = run.add(6 * KEYS, keys=KEYS)
-        wait_until(lambda last=events[-1].id: run.target.count() > last, 60, "the events to arrive")
+        run.wait_until_empty(30)
         lines = len(one.log)
         wait_until(lambda lines=lines: len(one.log) > lines + 1, 20, "a line of statistics")
         hours.add(one.log[-1].split(":")[0])
