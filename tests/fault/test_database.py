@@ -1,7 +1,6 @@
 """The database fails in mid-drain, in every way it can; the relay backs off, goes on, and the history stays right."""
 
 import os
-import subprocess
 import time
 from contextlib import contextmanager
 
@@ -11,8 +10,6 @@ import pytest
 from tests.conftest import migrate
 from tests.support import servers
 from tests.support.fault_run import FaultRun
-from tests.support.postgres import bin_folders
-from tests.support.process import as_user, find_program
 from tests.support.servers import Reply, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget, HttpTarget
@@ -182,24 +179,11 @@ def test_a_server_that_turns_read_only_is_waited_for(relay, tmp_path):
         drain.finish()
 
 
-class Standby(servers.Postgres):
-    """A hot standby of `primary`."""
-
-    def __init__(self, primary):
-        self.primary = primary
-        super().__init__()
-
-    def _initdb(self, encoding):
-        command = [find_program("pg_basebackup", *bin_folders()), "-D", self.data, "-R", "-c", "fast", "-X", "stream",
-                   "-d", self.primary.dsn()]
-        subprocess.run(as_user(command, self.user), cwd="/", check=True, capture_output=True)
-
-
 def test_a_standby_is_waited_for_until_it_is_promoted(relay, tmp_path):
     with private_cluster(relay, tmp_path) as drain:
         db = drain.db
         drain.add(500)
-        with Standby(db.server) as standby:
+        with servers.Standby(db.server) as standby:
             drain.start_running(database=standby.dsn(db.name))
             drain.wait_for_log("in recovery or read-only; waiting for a primary")
             time.sleep(1)

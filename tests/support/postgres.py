@@ -112,6 +112,19 @@ class Postgres(Server):
         return Database(self, name)
 
 
+class Standby(Postgres):
+    """Standby(primary) -> a started-on-enter hot standby, `standby` in the primary's pg_stat_replication."""
+
+    def __init__(self, primary, settings=None):
+        self.primary = primary
+        super().__init__(settings)
+
+    def _initdb(self, encoding):
+        command = [find_program("pg_basebackup", *bin_folders()), "-D", self.data, "-R", "-c", "fast", "-X", "stream",
+                   "-d", self.primary.dsn(application_name="standby")]
+        subprocess.run(as_user(command, self.user), cwd="/", check=True, capture_output=True)
+
+
 class Database:
     """One database of a cluster."""
 

@@ -7,10 +7,10 @@ from tests.support.http_receiver import CLOSE, DROP, HALF, HANG, HttpReceiver, R
 from tests.support.kafka import Kafka
 from tests.support.nginx import Nginx
 from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import Database, Postgres
+from tests.support.postgres import Database, Postgres, Standby
 from tests.support.process import ServerError, free_port, wait_until
 from tests.support.redis_server import Redis
 from tests.support.relay import Relay, run_command
 
 __all__ = ["CLOSE", "DROP", "HALF", "HANG", "Database", "HttpReceiver", "Kafka", "Nginx", "PgBouncer", "Postgres", "Redis",
-           "Relay", "Reply", "ServerError", "free_port", "run_command", "wait_until"]
+           "Relay", "Reply", "ServerError", "Standby", "free_port", "run_command", "wait_until"]

@@ -1,0 +1,109 @@
+"""PostgreSQL fails over to a standby, or restarts because one of its processes died."""
+
+import os
+import signal
+from contextlib import contextmanager
+
+import psycopg2
+
+from tests.conftest import migrate
+from tests.support import servers
+from tests.support.fault_run import FaultRun
+from tests.support.servers import wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget
+
+DURABLE = {"synchronous_commit": "on"}
+
+
+class Pair:
+    """A primary, its standby, a shop on the first and a relay that goes to whichever takes writes."""
+
+    def __init__(self, relay, tmp_path, primary):
+        self.primary = primary
+        database = primary.create_database()
+        migrate(database.dsn)
+        self.run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
+        self.standby = None
+
+    def start_relay(self, **options):
+        both = (f"host=127.0.0.1,127.0.0.1 port={self.primary.port},{self.standby.port} dbname={self.run.db.name} user=postgres"
+                " target_session_attrs=read-write")
+        one = self.run.start(database=both, **options)
+        wait_until(lambda: one.logged("relay.start"), 30, "the relay to start")
+
+    def left_at_the_standby(self):
+        return self.standby.query("select count(*) from public.events", dbname=self.run.db.name)[0][0]
+
+    def promote(self):
+        """The primary dies; the standby takes its place."""
+        self.primary.stop("immediate")
+        self.standby.query("select pg_promote()")
+        self.run.shop.db = servers.Database(self.standby, self.run.db.name)
+
+
+@contextmanager
+def pair(relay, tmp_path):
+    with servers.Postgres(settings=DURABLE) as primary:
+        both = Pair(relay, tmp_path, primary)
+        with servers.Standby(primary, DURABLE) as both.standby:
+            yield both
+
+
+def test_a_failover_to_a_synchronous_standby_loses_nothing(relay, tmp_path):
+    with pair(relay, tmp_path) as both:
+        both.primary.query("alter system set synchronous_standby_names = 'standby'")
+        both.primary.query("select pg_reload_conf()")
+        wait_until(lambda: both.primary.query("select 1 from pg_stat_replication where sync_state = 'sync'"), 30,
+                   "the standby to be synchronous")
+        both.run.add(4000, keys=100)
+        both.start_relay(keys_per_claim=16, max_events_per_key=4)
+        both.run.wait_for(500)
+        both.promote()
+        assert both.run.shop.left() > 0
+        # One relay knows the outcome of everything it sent, and what it settled is on the standby, too.
+        assert both.run.finish() == 0
+        both.run.no_failures()
+
+
+def test_a_failover_to_a_lagging_standby_brings_back_what_it_had_not_heard_of(relay, tmp_path):
+    """Events that were settled after the standby stopped to listen are there again, and come a second time, in order. No
+    more than those, and nothing that the standby knew of is lost."""
+    with pair(relay, tmp_path) as both:
+        both.run.add(1000, keys=50)
+        wait_until(lambda: both.left_at_the_standby() == 1000, 30, "the standby to have the events")
+        both.standby.query("alter system set primary_conninfo = ''")
+        both.standby.query("select pg_reload_conf()")
+        wait_until(lambda: not both.primary.query("select 1 from pg_stat_replication"), 30, "the standby to hear no more")
+        both.start_relay(keys_per_claim=16, max_events_per_key=4)
+        both.run.wait_for(600)
+        assert both.left_at_the_standby() == 1000
+        both.promote()
+        both.run.fault("failover to a standby that lags behind", in_flight=1000)
+        assert both.run.finish() >= 500
+
+
+def test_the_death_of_one_backend_restarts_the_server_and_costs_nothing_more(relay, tmp_path):
+    """SIGKILL of any process makes PostgreSQL end all sessions and recover as after a crash."""
+    with servers.Postgres(settings=DURABLE) as server:
+        database = server.create_database()
+        migrate(database.dsn)
+        run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
+        run.add(3000, keys=100)
+        run.start_running(keys_per_claim=16, max_events_per_key=4)
+        for turn in range(1, 4):
+            run.wait_for(500 * turn)
+            old = wait_until(lambda: sessions(database), 30, "sessions of the relay")
+            os.kill(min(old), signal.SIGKILL)
+            # The others are still there until the server has noticed.
+            wait_until(lambda old=old: (now := sessions(database)) is not None and not now & old, 60, "the server to be back")
+        assert run.finish() == 0
+
+
+def sessions(db):
+    """The relay's, as process ids; None while the server takes no connections."""
+    try:
+        return {pid for pid, in db.query("select pid from pg_stat_activity where application_name = 'pgcourier'"
+                                         " and datname = current_database()")}
+    except psycopg2.OperationalError:
+        return None
