@@ -23,13 +23,13 @@ class Behind:
 @pytest.fixture
 def redis_behind(redis):
     with Proxy(redis.port) as proxy:
-        yield Behind(proxy, RedisTarget(redis), url=redis.url.replace(str(redis.port), str(proxy.port)), timeout="1s")
+        yield Behind(proxy, RedisTarget(redis), url=redis.url.replace(str(redis.port), str(proxy.port)), timeout="2s")
 
 
 @pytest.fixture
 def http_behind(http):
     with Proxy(http.port) as proxy:
-        yield Behind(proxy, HttpTarget(http), url=f"http://127.0.0.1:{proxy.port}/in", timeout="1s", connect_timeout="1s")
+        yield Behind(proxy, HttpTarget(http), url=f"http://127.0.0.1:{proxy.port}/in", timeout="4s", connect_timeout="4s")
 
 
 @pytest.fixture

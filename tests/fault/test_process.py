@@ -42,7 +42,7 @@ def test_a_relay_that_wakes_up_without_its_claims_sends_nothing_more(run, http):
     when it wakes up must not make it go on with its keys: its connection is as readable as they are."""
     run.add(10 * KEYS, keys=KEYS)
     first_requests = iter(range(KEYS))
-    http.rule(lambda request: next(first_requests, None) is not None, Reply(200, delay_s=4))
+    http.rule(lambda request: next(first_requests, None) is not None, Reply(200, delay_s=6))
     zombie = run.start(connections=1)
     wait_until(lambda: http.in_flight == KEYS, 20, "a delivery of every key")
     zombie.process.send(signal.SIGSTOP)
@@ -147,7 +147,7 @@ def test_steps_of_the_clock_change_nothing(run, http, step_clock):
         run.add(6 * KEYS, keys=KEYS)
         wait_until(lambda before=before: run.target.count() > before + KEYS, 60, "some of the events to arrive")
         step(seconds)
-        run.wait_until_empty(30)
+        run.wait_until_empty()
         lines = len(one.log)
         wait_until(lambda lines=lines: len(one.log) > lines + 1, 20, "a line of statistics")
         hours.add(one.log[-1].split(":")[0])
