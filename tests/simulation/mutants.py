@@ -33,6 +33,8 @@ MUTANTS = [
            "size_t most = outlet->sink->traits & SINK_KEEPS_KEY_ORDER ? room : 1;", "size_t most = room;", soon=True),
     Mutant("goes_on_past_a_failed_event", "relay/deliver.c",
            "    send_no_more(lane);\n    if (lane->state != LANE_OPEN &&", "    if (lane->state != LANE_OPEN &&"),
+    Mutant("takes_a_held_back_lane_for_one_that_has_not_failed", "relay/deliver.c",
+           "if (lane->batch->lost || (lane->failed &&", "if (lane->state != LANE_OPEN && (!lane->failed ||"),
     Mutant("delivers_before_it_reads_the_connection", "relay/relay.c",
            "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready(",
            "    for (size_t i = 0; i < config->sink_count; i++)\n"

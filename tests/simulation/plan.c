@@ -15,6 +15,7 @@ static bool chance(struct rng *rng, unsigned of_thousand)
     return rng_next(rng) % 1000 < of_thousand;
 }
 
+/* In `share` of a thousand runs from 1 to `max`, else none. */
 static unsigned rate(struct rng *rng, unsigned share, unsigned max)
 {
     return chance(rng, share) ? (unsigned)draw(rng, 1, max) : 0;
@@ -63,33 +64,34 @@ static void make_config(struct plan *plan, struct rng *rng)
                                    .queue_count = 1};
 }
 
-/* A few kinds of fault at a time: when everything fails at once, each hides the others. */
+/* Mostly a few kinds of fault at a time: when everything fails at once, each hides the others. */
 static void make_faults(struct plan *plan, struct rng *rng)
 {
+    unsigned heat = chance(rng, 300) ? 5 : 2;
     plan->rates = (struct plan_rates){
-        .sql_error = rate(rng, 200, 60),
-        .backend_killed = rate(rng, 250, 30),
-        .connection_cut = rate(rng, 250, 30),
-        .connect_fails = rate(rng, 100, 500),
-        .statement_slow = rate(rng, 150, 100),
-        .refused = rate(rng, 200, 300),
-        .rejected = rate(rng, 150, 150),
-        .unknown = rate(rng, 200, 200),
-        .late = rate(rng, 200, 300),
-        .overloaded = rate(rng, 100, 300),
-        .unreachable = rate(rng, 100, 300),
-        .no_route = rate(rng, 100, 300),
-        .full = rate(rng, 150, 500),
+        .sql_error = rate(rng, 200 * heat / 2, 60),
+        .backend_killed = rate(rng, 250 * heat / 2, 30),
+        .connection_cut = rate(rng, 250 * heat / 2, 30),
+        .connect_fails = rate(rng, 100 * heat / 2, 500),
+        .statement_slow = rate(rng, 150 * heat / 2, 100),
+        .refused = rate(rng, 200 * heat / 2, 300),
+        .rejected = rate(rng, 150 * heat / 2, 150),
+        .unknown = rate(rng, 200 * heat / 2, 200),
+        .late = rate(rng, 200 * heat / 2, 300),
+        .overloaded = rate(rng, 100 * heat / 2, 300),
+        .unreachable = rate(rng, 100 * heat / 2, 300),
+        .no_route = rate(rng, 100 * heat / 2, 300),
+        .full = rate(rng, 150 * heat / 2, 500),
     };
     plan->counts = (struct plan_counts){
-        .kills = rate(rng, 250, 2),
-        .freezes = rate(rng, 200, 3),
-        .stops = rate(rng, 150, 2),
-        .restarts = rate(rng, 100, 1),
-        .outages = rate(rng, 200, 2),
-        .put_backs = rate(rng, 600, 3),
+        .kills = rate(rng, 250 * heat / 2, 2),
+        .freezes = rate(rng, 200 * heat / 2, 3),
+        .stops = rate(rng, 150 * heat / 2, 2),
+        .restarts = rate(rng, 100 * heat / 2, 1),
+        .outages = rate(rng, 200 * heat / 2, 2),
+        .put_backs = rate(rng, 400 * heat / 2, 3),
     };
-    plan->poison = rate(rng, 200, 200);
+    plan->poison = rate(rng, 200 * heat / 2, 200);
 }
 
 /* The others have to get past it, so it must not take all the room that there is. */
