@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, SEEDS, first_failure
+from tests.simulation.mutants import MUTANTS, first_failure
 from tests.support.process import REPO
 
 PROGRAM = os.path.join(REPO, "build", "simulation", "simulation")
@@ -48,4 +48,4 @@ def test_a_seed_runs_the_same_every_time(tmp_path):
 @pytest.mark.parametrize("mutant", [
     pytest.param(mutant, id=mutant.name, marks=() if mutant.soon else pytest.mark.deep) for mutant in MUTANTS])
 def test_a_mutant_is_found(mutant):
-    assert first_failure(mutant, SEEDS)
+    assert first_failure(mutant)
