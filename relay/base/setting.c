@@ -344,8 +344,9 @@ void setting_describe(const struct setting *setting, char *ret, size_t size)
     }
 }
 
-/* Everything up to the last @ of the authority. Where a password holds an unescaped / the authority ends too early and
- * its "port" is not a number: then up to the last @ of all, as showing too little beats showing the password. */
+/* Without everything up to the last @ of the authority. Where a password holds an unescaped / the authority ends too
+ * early and its "port" is not a number, and without :// nobody knows where it begins: then up to the last @ of all, as
+ * showing too little beats showing the password. Without the query, too, where receivers want their tokens. */
 void setting_url_show(const char *url, char *ret, size_t size)
 {
     const char *rest = strstr(url, "://");
@@ -355,7 +356,9 @@ void setting_url_show(const char *url, char *ret, size_t size)
     if (!at) {
         const char *colon = memrchr(rest, ':', authority);
         bool port = colon && strspn(colon + 1, "0123456789") == (size_t)(rest + authority - colon - 1);
-        at = colon && !port && *rest != '[' ? strrchr(rest, '@') : NULL;
+        bool misread = rest == url || (colon && !port && *rest != '[');
+        at = misread ? strrchr(rest, '@') : NULL;
     }
-    snprintf(ret, size, "%.*s%s", (int)(rest - url), url, at ? at + 1 : rest);
+    const char *from = at ? at + 1 : rest;
+    snprintf(ret, size, "%.*s%.*s", (int)(rest - url), url, (int)strcspn(from, "?"), from);
 }

@@ -66,7 +66,7 @@ const struct setting *setting_find(const struct setting *table, const char *name
 /* What may be written, for people: "a duration from 1ms to 1h", "delete or archive". At most `size` bytes. */
 void setting_describe(const struct setting *setting, char *ret, size_t size);
 
-/* `url` without its userinfo, for messages and logs. At most `size` bytes. */
+/* `url` without its userinfo and its query, for messages and logs. At most `size` bytes. */
 void setting_url_show(const char *url, char *ret, size_t size);
 
 #endif

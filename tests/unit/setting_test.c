@@ -227,7 +227,8 @@ static const struct {
     const char *url, *shown;
 } urls[] = {
     {"http://db/x", "http://db/x"},
-    {"http://me:pw@db:80/x?y#z", "http://db:80/x?y#z"},
+    {"http://me:pw@db:80/x?y#z", "http://db:80/x"},
+    {"http://db?token=pw", "http://db"},
     {"redis://:pw@db", "redis://db"},
     {"http://me:p@w@db/x", "http://db/x"},
     {"redis://:p/w@db/0", "redis://db/0"},
@@ -236,10 +237,12 @@ static const struct {
     {"http://db/users/@me", "http://db/users/@me"},
     {"http://[::1]/@me", "http://[::1]/@me"},
     {"me:pw@db", "db"},
+    {"http//me:pw@db", "db"},
+    {"http:/me:pw@db/x", "db/x"},
     {"", ""},
 };
 
-START_TEST(url_is_shown_without_userinfo)
+START_TEST(url_is_shown_without_userinfo_and_query)
 {
     char shown[100];
     setting_url_show(urls[_i].url, shown, sizeof shown);
@@ -317,7 +320,7 @@ int main(void)
     tcase_add_test(tcase, long_value_is_cut_between_characters);
     tcase_add_test(tcase, map_keeps_pairs_in_order);
     tcase_add_test(tcase, freed_values_are_absent);
-    tcase_add_loop_test(tcase, url_is_shown_without_userinfo, 0, COUNT(urls));
+    tcase_add_loop_test(tcase, url_is_shown_without_userinfo_and_query, 0, COUNT(urls));
     tcase_add_loop_test(tcase, what_may_be_written_is_described, 0, COUNT(descriptions));
     tcase_add_loop_test(tcase, nearest_name_is_suggested, 0, COUNT(slips));
     tcase_add_test(tcase, endless_word_gets_no_suggestion);
