@@ -3,9 +3,22 @@
 #include "relay/command.h"
 #include "relay/config.h"
 
+#include <string.h>
+
 static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration, for its database", 0},
                                              {"database", 'd', "CONNINFO", 0, "a libpq connection string or URI", 0},
                                              {0}};
+
+/* What `ps` and /proc/PID/cmdline show of it from now on is nothing. */
+static void take_conninfo(struct database *database, char *arg, const struct argp_state *state)
+{
+    size_t size = strlen(arg);
+    if (size >= sizeof database->conninfo)
+        argp_error(state, "-d: longer than %d bytes", CONNINFO_BYTES_MAX - 1);
+    else
+        memcpy(database->conninfo, arg, size + 1);
+    memset(arg, '*', size);
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -15,7 +28,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         database->config_path = arg;
         return 0;
     case 'd':
-        database->conninfo = arg;
+        take_conninfo(database, arg, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -26,7 +39,7 @@ const struct argp database_argp = {options, parse, NULL, NULL, NULL, NULL, NULL}
 
 PGconn *database_connect(const struct database *database, const char *command, struct error *err)
 {
-    if (database->conninfo)
+    if (database->conninfo[0])
         return command_connect(database->conninfo, command, err);
     if (!database->config_path) {
         error_set(err, ERROR_USAGE, "%s: give -c FILE or -d CONNINFO", command);

@@ -7,9 +7,11 @@
 #include <argp.h>
 #include <libpq-fe.h>
 
+#define CONNINFO_BYTES_MAX 4096
+
 struct database {
-    const char *config_path; /* -c, borrowed from argv */
-    const char *conninfo;    /* -d, likewise */
+    const char *config_path;           /* -c, borrowed from argv */
+    char conninfo[CONNINFO_BYTES_MAX]; /* -d; empty: not given. Moved out of argv, where all can read it */
 };
 
 /* A child for the command's own argp; its input is a struct database. One of -c and -d has to be given. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* In the order of --help. */
@@ -62,8 +63,18 @@ static void open_standard_streams(void)
         close(fd);
 }
 
+/* Memory holds passwords and payloads: no core file, nor one for a core_pattern that pipes it to a program, which no
+ * RLIMIT_CORE keeps from it, and /proc/PID/environ for root alone. A build for tests stays open to debuggers. */
+static void keep_memory_private(void)
+{
+#ifndef PGCOURIER_FAULT_POINTS
+    prctl(PR_SET_DUMPABLE, 0);
+#endif
+}
+
 int main(int argc, char **argv)
 {
+    keep_memory_private();
     open_standard_streams();
     /* Without memory jansson calls a document bad, and an event with bad headers is refused for good. Ours ends. */
     json_set_alloc_funcs(memory_new, free);
