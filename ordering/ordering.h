@@ -43,6 +43,7 @@ struct claim_request {
     const struct span *follow_keys; /* keys known to have more events */
     size_t follow_key_count;
     bool followed_only; /* look for no others */
+    uint64_t draw;      /* a random number: which of all that wait for it gets the place of a claim of one key */
 };
 
 /* One claim under way; the strategy's notes from claim() to claim_done(). */

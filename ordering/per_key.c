@@ -71,6 +71,21 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     return &pk->ordering;
 }
 
+/* Where there is one place, what comes first in the order of many would take it each time. It may fail again and again,
+ * and as the one trial of a destination keep all others waiting: chance has to decide. */
+static int64_t draw_share(const struct per_key *pk, const struct claim_request *request)
+{
+    int64_t share = pk->options.oldest_share;
+    if (request->max_keys > 1)
+        return share;
+    return (int64_t)(request->draw / 2 % 100) < share ? 100 : 0;
+}
+
+static bool waits_come_last(const struct claim_request *request)
+{
+    return request->max_keys == 1 && request->draw % 2 == 1;
+}
+
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
@@ -93,12 +108,13 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(lock, arena, scan->oldest.hi);
     statement_add_int(lock, arena, request->max_keys * 2);
     statement_add_int(lock, arena, request->max_keys);
-    statement_add_int(lock, arena, pk->options.oldest_share);
+    statement_add_int(lock, arena, draw_share(pk, request));
     statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
     statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);
     statement_add_texts(lock, arena, request->follow_keys, request->follow_key_count);
     statement_add_text(lock, pk->options.queue);
     statement_add_int(lock, arena, pk->options.lock_class);
+    statement_add_int(lock, arena, waits_come_last(request));
 
     struct statement *read = &ret[CLAIM_READ];
     *read = statement_of(pk->read_sql);

@@ -110,7 +110,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
-    if (wanted == 0 || (wanted == 1 && is_claiming(queue)))
+    if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
         return 0;
     int64_t limit = queue->key_limit;
     return wanted < limit ? wanted : limit;

@@ -89,6 +89,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
     request->claim.followed_only = claim->full;
+    request->claim.draw = rng_next(&queue->rng);
     request->claim.busy_keys = request->keys;
     request->claim.busy_solos = request->solos;
     request->claim.follow_keys = request->follow;

@@ -23,6 +23,7 @@
 -- $11 text[]    keys to take first, wherever their events are
 -- $12 text      queue
 -- $13 integer   the first half of the advisory lock
+-- $14 bigint    1: waits that are over come last, after the two ends
 --
 -- One row, or one for each missed key:
 -- newest_left bigint   ids from here down were not looked at (of newest); null: all were
@@ -69,11 +70,11 @@ with fresh as materialized (
           where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
           order by p.event_id offset 0))
 ), candidate as (
-    -- Keys with more to deliver, of which there are never more than places; waits that are over; then the two ends in
-    -- turn, $8 of 100 from the oldest.
+    -- Keys with more to deliver, of which there are never more than places; waits that are over, or with $14 at the end;
+    -- then the two ends in turn, $8 of 100 from the oldest.
     (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo,
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
-            -1::bigint as place
+            case when $14::bigint = 1 then 1000000001 else -1 end::bigint as place
      from outbox.parked p
      where p.queue = $12::text and p.next_at <= pg_catalog.statement_timestamp() and (p.keyless or (:parked_key) is not null)
        and not (p.key = any ($9::text[]) and not p.keyless) and not (p.event_id = any ($10::bigint[]) and p.keyless)

@@ -151,7 +151,7 @@ static void add_waits(void)
             return;
         struct candidate c = unknown;
         *(next->key == KEY_NONE_SIM ? &c.solo : &c.key) = next->key == KEY_NONE_SIM ? next->head : next->key;
-        add_candidate(&c, -1);
+        add_candidate(&c, choice.call->n[13] ? 1000000001 : -1);
     }
 }
 

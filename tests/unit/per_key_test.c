@@ -13,13 +13,14 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
-    ck_assert_int_eq(statements[0].count, 13);
+    ck_assert_int_eq(statements[0].count, 14);
     ck_assert(!statements[0].by_row);
     ck_assert_int_ge(parameter(0, 6), 10);
     ck_assert_int_eq(parameter(0, 7), 10);
     ck_assert_int_eq(parameter(0, 8), 20);
     ck_assert_str_eq(statements[0].values[11], "orders");
     ck_assert_int_eq(parameter(0, 13), 7);
+    ck_assert_int_eq(parameter(0, 14), 0);
     ck_assert_int_eq(statements[1].count, 4);
     ck_assert(statements[1].by_row);
     ck_assert_int_eq(parameter(1, 3), 4);
@@ -27,6 +28,25 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
     const char *sql = statements[0].sql; /* prepared by its address */
     claim();
     ck_assert_ptr_eq(statements[0].sql, sql);
+}
+END_TEST
+
+START_TEST(chance_decides_what_takes_the_one_place_of_a_claim)
+{
+    int oldest = 0, last = 0;
+    for (uint64_t draw = 0; draw < 200; draw++) {
+        struct claim_request request = {.max_keys = 1, .draw = draw};
+        ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
+        ck_assert(parameter(0, 8) == 0 || parameter(0, 8) == 100);
+        oldest += parameter(0, 8) == 100;
+        last += parameter(0, 14) == 1;
+    }
+    ck_assert_int_eq(oldest, 2 * 20);
+    ck_assert_int_eq(last, 100);
+    struct claim_request request = {.max_keys = 2, .draw = 1};
+    ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
+    ck_assert_int_eq(parameter(0, 8), 20);
+    ck_assert_int_eq(parameter(0, 14), 0);
 }
 END_TEST
 
@@ -303,6 +323,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot);
+    tcase_add_test(tcase, chance_decides_what_takes_the_one_place_of_a_claim);
     tcase_add_test(tcase, what_was_not_looked_at_is_asked_for_again);
     tcase_add_test(tcase, claim_of_followed_keys_looks_for_no_others);
     tcase_add_test(tcase, failed_claim_is_asked_for_again);
