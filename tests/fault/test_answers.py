@@ -119,7 +119,7 @@ def test_a_redis_answer_that_says_nothing_is_sent_again_in_order(redis_run, way)
     run, server = redis_run
     in_flight = 4
     events = run.add(300, keys=KEYS)
-    chosen = [event.id for event in events[10:300:100]]
+    chosen = [event.id for event in events[10:300:150]]
     first_time = once_each(chosen)
     server.answer = lambda command: UNCERTAIN[way] if first_time(int(command[command.index(b"id") + 1])) else None
     run.start(sink={"max_in_flight": in_flight, "timeout": "2s"}, retry="{ base: 50ms, max: 200ms }")
