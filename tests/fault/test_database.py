@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import migrate
 from tests.support import servers
 from tests.support.fault_run import FaultRun
+from tests.support.postgres import RELAY_ROLE
 from tests.support.servers import Reply, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget, HttpTarget
@@ -184,7 +185,7 @@ def test_a_standby_is_waited_for_until_it_is_promoted(relay, tmp_path):
         db = drain.db
         drain.add(500)
         with servers.Standby(db.server) as standby:
-            drain.start_running(database=standby.dsn(db.name))
+            drain.start_running(database=standby.dsn(db.name, RELAY_ROLE))
             drain.wait_for_log("in recovery or read-only; waiting for a primary")
             time.sleep(1)
             assert drain.target.count() == 0 and drain.relays[0].exit_code is None
@@ -253,7 +254,7 @@ def test_a_role_that_is_read_only_by_default_is_refused_in_words(drain, role):
 
 def test_pgbouncer_in_transaction_mode_carries_many_relays(drain, pg):
     db = drain.db
-    with servers.PgBouncer(pg, settings={"default_pool_size": 5}) as bouncer:
+    with servers.PgBouncer(pg, settings={"default_pool_size": 5}, user=RELAY_ROLE) as bouncer:
         drain.add(8000)
         drain.start_running(relays=4, database=bouncer.dsn(db.name))
         drain.finish()

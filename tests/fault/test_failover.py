@@ -9,6 +9,7 @@ import psycopg2
 from tests.conftest import migrate
 from tests.support import servers
 from tests.support.fault_run import FaultRun
+from tests.support.postgres import RELAY_ROLE
 from tests.support.servers import wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget
@@ -27,7 +28,7 @@ class Pair:
         self.standby = None
 
     def start_relay(self, **options):
-        both = (f"host=127.0.0.1,127.0.0.1 port={self.primary.port},{self.standby.port} dbname={self.run.db.name} user=postgres"
+        both = (f"host=127.0.0.1,127.0.0.1 port={self.primary.port},{self.standby.port} dbname={self.run.db.name} user={RELAY_ROLE}"
                 " target_session_attrs=read-write")
         one = self.run.start(database=both, **options)
         wait_until(lambda: one.logged("relay.start"), 30, "the relay to start")

@@ -67,7 +67,11 @@ class Stage:
         return {event: max(0.0, arrived[event.id] - at) for event, at in committed.items()}
 
     def dead(self, *arguments):
-        done = run_command("dead", *arguments, "-c", self.started[0].config_path)
+        """By an operator: to put an event back takes INSERT, which a relay does not have."""
+        path = f"{self.started[0].config_path}.operator"
+        with open(path, "w") as file:
+            file.write(self.shop.config(self.target.sink(), database=self.db.dsn))
+        done = run_command("dead", *arguments, "-c", path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -162,6 +162,18 @@ def test_files_named_by_the_architecture_exist():
     assert [name for name in sorted(names) if not os.path.exists(os.path.join(REPO, name))] == []
 
 
+def test_every_test_that_the_security_page_names_exists():
+    page, missing = read("docs/security.md"), []
+    for function, file in re.findall(r"\[(test_\w+)\]\(\.\./(tests/[^)]+)\)", page):
+        if f"def {function}(" not in read(file):
+            missing.append(function)
+    for test, suite, program in re.findall(r"\b(\w+) \(`(unit|contract)\.(\w+)`\)", page):
+        if f"START_TEST({test})" not in read(f"tests/{suite}/{program}_test.c"):
+            missing.append(test)
+    missing += [name for name in re.findall(r"\bfuzz\.(\w+)", page) if not os.path.exists(os.path.join(REPO, f"tests/fuzz/{name}_fuzz.c"))]
+    assert missing == []
+
+
 # ---- the unit ----
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")

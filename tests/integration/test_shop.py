@@ -5,6 +5,8 @@ import pytest
 
 from tests.support.history import Receipt
 from tests.support.journal import digest
+from tests.support.postgres import RELAY_ROLE
+from tests.support.process import wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget
 from tests.support.verdict import HistoryError
@@ -53,3 +55,18 @@ def test_the_journal_has_the_digests_of_the_payloads(shop):
     payloads = dict(shop.db.query("select id, payload from public.events"))
     assert all(b"\0" in bytes(payload) for payload in payloads.values())
     assert {event.id: event.hash for event in shop.committed} == {each: digest(bytes(payload)) for each, payload in payloads.items()}
+
+
+def test_a_relay_needs_no_more_than_its_role(shop, relay, tmp_path):
+    """What every test with a shop is proof of, as its relays have no other rights."""
+    target = FileTarget(tmp_path / "out")
+    shop.insert([1, 2])
+    running = relay(shop.config(target.sink(), **target.queue))
+    wait_until(lambda: shop.left() == 0, 30, "the events to be delivered")
+    logins = shop.db.query("select distinct usename from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()")
+    assert logins == [(RELAY_ROLE,)]
+    assert running.stop() == 0
+    assert shop.db.query("select r.rolname from pg_auth_members m join pg_roles r on r.oid = m.roleid where m.member = %s::regrole",
+                         (RELAY_ROLE,)) == [("outbox_relay",)]
+    flags = "rolsuper or rolcreaterole or rolcreatedb or rolreplication or rolbypassrls"
+    assert shop.db.query(f"select rolname from pg_roles where ({flags}) and rolname in (%s, 'outbox_relay')", (RELAY_ROLE,)) == []

@@ -24,19 +24,19 @@ admin_users = postgres
 
 
 class PgBouncer(Server):
-    """PgBouncer(pg) pools by transaction; the database named in the DSN is the one behind it."""
+    """PgBouncer(pg) pools by transaction; the database named in the DSN is the one behind it, as `user`."""
 
     name = "pgbouncer"
     stop_signal = signal.SIGTERM
 
-    def __init__(self, postgres, pool_mode="transaction", settings=None):
+    def __init__(self, postgres, pool_mode="transaction", settings=None, user="postgres"):
         self.user = unprivileged_user()
         super().__init__()
         self.port = free_port()
         self.config = os.path.join(self.folder, "pgbouncer.ini")
         extra = "\n".join(f"{name} = {value}" for name, value in (settings or {}).items())
-        # auth_type any forwards as the user named in [databases], which is the superuser of the private cluster.
-        text = CONFIG.format(server_port=f"{postgres.port} user=postgres", port=self.port, pool_mode=pool_mode, extra=extra)
+        # auth_type any forwards as the user named in [databases], whoever asks.
+        text = CONFIG.format(server_port=f"{postgres.port} user={user}", port=self.port, pool_mode=pool_mode, extra=extra)
         with open(self.config, "w") as file:
             file.write(text)
 

@@ -15,6 +15,16 @@ FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 COMMON = {"max_connections": "100", "shared_buffers": "128MB", "log_min_messages": "warning",
           "log_line_prefix": "'%m [%p] %a '", "max_wal_size": "2GB", "jit": "off"}
 
+RELAY_ROLE = "shop_courier"  # what a relay logs in as: a member of outbox_relay and nothing more
+
+# Roles belong to the whole cluster, so another database may have made it.
+GRANT_RELAY = """
+do $$ begin
+    create role {role} login in role outbox_relay;
+exception when duplicate_object or unique_violation then null;
+end $$;
+"""
+
 STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
@@ -135,6 +145,16 @@ class Database:
     @property
     def dsn(self):
         return self.server.dsn(self.name)
+
+    @property
+    def relay_dsn(self):
+        """As a login that has the rights of a relay only; see let_relay_in()."""
+        return self.server.dsn(self.name, RELAY_ROLE)
+
+    def let_relay_in(self, *tables):
+        """Makes the login of relay_dsn and lets it serve these tables, with the statements of docs/existing-table.md."""
+        self.psql(GRANT_RELAY.format(role=RELAY_ROLE) +
+                  "".join(f"select from outbox.grant_relay('{table}');" for table in tables))
 
     def connect(self, **parameters):
         return self.server.connect(self.name, **parameters)

@@ -66,6 +66,7 @@ class Shop:
         self.committed = []  # those of which it is known
         self._lock = threading.Lock()
         db.psql(SCHEMA)
+        db.let_relay_in("public.events")
         db.query("insert into public.orders select generate_series(1, %s)", (orders,))
 
     def _note(self, rows, outcome):
@@ -119,8 +120,9 @@ class Shop:
             one.result()
 
     def config(self, sink, application_name="pgcourier", top="", database=None, **queue):
-        """sink: the inside of a YAML mapping. top: more lines at the top level. queue: its other settings, as YAML text."""
-        database = database or f"{self.db.dsn} application_name={application_name}"
+        """sink: the inside of a YAML mapping. top: more lines at the top level. queue: its other settings, as YAML text.
+        database: else the relay's own login, which has the rights of outbox_relay and no more."""
+        database = database or f"{self.db.relay_dsn} application_name={application_name}"
         lines = [f"    {name}: {value}\n" for name, value in queue.items()]
         return CONFIG.format(database=database, sink=sink, top=top) + "".join(lines)
 
