@@ -72,6 +72,7 @@ def migrated_template(pg):
     """Migrated once; copying it is quicker than migrating for every test."""
     database = pg.create_database(name=TEMPLATE)
     migrate(database.dsn)
+    database.let_relay_in()
     return TEMPLATE
 
 

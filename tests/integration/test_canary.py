@@ -42,7 +42,7 @@ ENVIRONMENT = {f"CANARY_{name}": f"{CANARY}-{name}" for name in ("DATABASE", "HE
 def config(db, redis, http, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text(f"{CANARY}-file\n")
-    text = CONFIG.format(dsn=db.dsn, canary=CANARY, http=http.port, redis=redis.port, closed=free_port(), file=secret)
+    text = CONFIG.format(dsn=db.relay_dsn, canary=CANARY, http=http.port, redis=redis.port, closed=free_port(), file=secret)
     return text + "".join(QUEUE.format(sink=sink) for sink in SINKS)
 
 

@@ -27,7 +27,7 @@ def test_an_event_cannot_choose_the_host(db, relay, http, destination, prefix):
         name = f"127.0.0.1:{other.port}"
         for text in ELSEWHERE + REFUSED:
             db.query("insert into outbox.events (aggregateid, type) values (%s, %s)", (text, text.replace("OTHER", name)))
-        one = relay(CONFIG.format(dsn=db.dsn, port=http.port, destination=destination), until_empty=True)
+        one = relay(CONFIG.format(dsn=db.relay_dsn, port=http.port, destination=destination), until_empty=True)
         assert one.wait(60) == 0
         assert other.requests == []
         paths = [request.target for request in http.requests]
