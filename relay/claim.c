@@ -8,6 +8,7 @@
 #include "relay/settle.h"
 
 #define STRAGGLER_US (50 * MS_US)
+#define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
 #define VAIN_BURST_US (50 * MS_US)
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
@@ -21,7 +22,7 @@ void claim_open(struct queue *queue, struct claim *claim, size_t index)
         .seed = rng_next(&queue->rng),
     };
     *claim = (struct claim){.queue = queue, .index = index, .db = db_new(&options)};
-    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (CLAIM_LOCKS_FACTOR + 2));
+    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (CLAIM_LOCKS_FACTOR + HELD_SPARE));
 }
 
 void claim_close(struct claim *claim)
@@ -133,10 +134,11 @@ void claim_finish(struct claim *claim, instant_us now)
     claim_round_start(claim, job, true, keys_to_claim(claim, now), now);
 }
 
-/* Waits that are over may take a claim a little beyond its limit: not without end. */
+/* Waits that are over may take a claim a little beyond its limit: not without end. All that it holds may come to be in
+ * claim->held, and so may the next keys. */
 static bool has_room(const struct claim *claim)
 {
-    return claim->held.count + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
+    return claim_count_held(claim) + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
 }
 
 /* How many of `keys` may be claimed into a transaction that a straggler keeps open. */

@@ -57,11 +57,11 @@ struct kafka_producer {
     struct kafka_aside *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
 };
 
-/* `p` is zeroed but for the first group of fields. False and *err (ERROR_CONFIG) when librdkafka refuses the
- * configuration. */
 /* Does librdkafka make a producer of this? It reads the files that `conf` names, and calls nobody. */
 bool kafka_producer_check(const rd_kafka_conf_t *conf, struct error *err) MUST_CHECK;
 
+/* `p` is zeroed but for the first group of fields. False and *err (ERROR_CONFIG) when librdkafka refuses the
+ * configuration. */
 bool kafka_producer_open(struct kafka_producer *p, struct error *err) MUST_CHECK;
 
 /* Hands one event over; topic and headers are checked by then. On NO_ERROR `d` is reported later and `headers` are
