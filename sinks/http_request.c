@@ -58,7 +58,8 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *data)
     if (request->header_bytes > HEADER_BYTES_MAX || (request->status_due && !is_status_line(line)))
         return CURL_WRITEFUNC_ERROR;
     request->status_due = false;
-    bool blank = line.size <= 2 && (line.data[0] == '\r' || line.data[0] == '\n');
+    /* The end of a header is whatever libcurl takes for it. */
+    bool blank = line.size > 0 && (line.data[0] == '\r' || line.data[0] == '\n');
     if (!blank) {
         keep_retry_after(request, line);
         return line.size;
