@@ -80,6 +80,11 @@ bool db_is_up(const struct db *db)
     return db->state >= DB_STATE_IDLE;
 }
 
+bool db_is_shared(const struct db *db)
+{
+    return db->sharing;
+}
+
 bool db_is_idle(const struct db *db)
 {
     return db->state == DB_STATE_IDLE && !db->dropped;

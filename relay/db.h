@@ -49,6 +49,9 @@ void db_free(struct db *db);
 bool db_is_up(const struct db *db);   /* connected and set up */
 bool db_is_idle(const struct db *db); /* up, and no round under way */
 
+/* Its session is shared by a pooler and has none of our settings, lock_timeout for one. */
+bool db_is_shared(const struct db *db);
+
 /* Adds a statement to the round being built; parameters are copied to the wire at once. False and *err when the
  * connection turns out to be lost: DB_DOWN follows from db_progress(). */
 bool db_send(struct db *db, const struct statement *st, struct error *err) MUST_CHECK;

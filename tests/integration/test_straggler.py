@@ -2,12 +2,14 @@
 connection meanwhile."""
 
 import signal
+import threading
 import time
 
 import pytest
 
+from tests.support.postgres import RELAY_ROLE
 from tests.support.process import wait_until
-from tests.support.servers import Reply
+from tests.support.servers import PgBouncer, Reply
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
 
@@ -48,3 +50,41 @@ def test_keys_that_a_straggling_claim_holds_are_delivered_again_and_again(db, re
                    f"everything but the slow key to be delivered in turn {turn}")
     assert http.in_flight == 1, "the slow request ended too early for the test to mean anything"
     one.stop(signal.SIGKILL)
+
+
+@pytest.fixture(params=["directly", "pooled"])
+def database(request, pg, db):
+    """What relays connect to; None: the server itself."""
+    if request.param == "directly":
+        yield None
+        return
+    with PgBouncer(pg, user=RELAY_ROLE, settings={"default_pool_size": 5}) as bouncer:
+        yield bouncer.dsn(db.name)
+
+
+def is_wanted(db):
+    return db.value("select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock'"
+                    " and relation = 'public.events'::regclass") > 0
+
+
+def test_somebody_who_wants_the_table_for_himself_gets_it(db, database, relay, http):
+    """He waits for a claim, which has read the table; the early settlement of what it holds waits behind him; and the claim
+    for that. All of them, and every producer, would wait for ever if the settlement did not give up."""
+    shop, target = Shop(db), HttpTarget(http)
+    one = relay(shop.config(target.sink(), database=database, connections=1))
+    somebody = threading.Thread(target=lambda: db.psql("begin; lock table public.events in access exclusive mode; commit"),
+                                daemon=True)
+
+    def answer(_request):
+        if somebody.ident:
+            return Reply()
+        somebody.start()
+        wait_until(lambda: is_wanted(db), 30, "him to wait for the claim")
+        return Reply(delay_s=1)  # the other event is settled meanwhile
+
+    http.respond = answer
+    shop.insert([1, 2])
+    wait_until(lambda: somebody.ident and not somebody.is_alive(), 60, "him to have had it")
+    wait_until(lambda: shop.left() == 0, 30, "the table to be empty")
+    assert one.stop() == 0
+    shop.check(target.receipts())

@@ -87,6 +87,12 @@ bool db_is_up(const struct db *db)
     return db->state >= STATE_IDLE;
 }
 
+bool db_is_shared(const struct db *db)
+{
+    (void)db;
+    return false;
+}
+
 bool db_is_idle(const struct db *db)
 {
     return db->state == STATE_IDLE && !db->dropped;
