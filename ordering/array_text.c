@@ -8,15 +8,18 @@ bool array_text_next(struct span *rest, struct arena *arena, struct span *ret)
     from++; /* the opening brace, or the comma after the element before */
     if (from == end || *from == '}')
         return false;
-    char *copy = arena_alloc(arena, (size_t)(end - from) + 1), *to = copy;
     bool quoted = *from == '"';
     from += quoted;
-    while (from < end && (quoted ? *from != '"' : *from != ',' && *from != '}')) {
-        from += *from == '\\' && end - from > 1;
+    const char *stop = from;
+    while (stop < end && (quoted ? *stop != '"' : *stop != ',' && *stop != '}'))
+        stop += *stop == '\\' && end - stop > 1 ? 2 : 1;
+    char *copy = arena_alloc(arena, (size_t)(stop - from) + 1), *to = copy;
+    while (from < stop) {
+        from += *from == '\\' && stop - from > 1;
         *to++ = *from++;
     }
-    from += quoted && from < end;
-    *rest = (struct span){from, (size_t)(end - from)};
+    stop += quoted && stop < end;
+    *rest = (struct span){stop, (size_t)(end - stop)};
     *ret = (struct span){copy, (size_t)(to - copy)};
     return true;
 }

@@ -136,18 +136,18 @@ void claim_finish(struct claim *claim, instant_us now)
 
 /* Waits that are over may take a claim a little beyond its limit: not without end. All that it holds may come to be in
  * claim->held, and so may the next keys. */
-static bool has_room(const struct claim *claim)
+static bool has_room(const struct claim *claim, size_t locks)
 {
-    return claim_count_held(claim) + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
+    return locks + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
 }
 
 /* How many of `keys` may be claimed into a transaction that a straggler keeps open. */
 static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
-    if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim))
-        return 0;
     size_t locks = claim_count_held(claim);
+    if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
+        return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
     /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
     size_t room = claim->full ? claim_count_followed(claim) : cap * CLAIM_LOCKS_FACTOR - locks;

@@ -38,13 +38,22 @@ static bool is_busy(const struct request *request, struct span key)
     return false;
 }
 
-static struct lane *find_lane(struct batch *batches, struct span key, uint64_t hash)
+/* In a state up to `last`. */
+static struct lane *lane_in(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last)
 {
-    for (struct batch *batch = batches; batch; batch = batch->next)
-        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->hash == hash && lane->state != LANE_SETTLED && lane->key.data && span_equal(lane->key, key))
-                return lane;
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->hash == hash && lane->state <= last && lane->key.data && span_equal(lane->key, key))
+            return lane;
     return NULL;
+}
+
+/* One that is not settled. */
+static struct lane *find_lane(const struct batch *batches, struct span key, uint64_t hash)
+{
+    struct lane *lane = NULL;
+    for (const struct batch *batch = batches; batch && !lane; batch = batch->next)
+        lane = lane_in(batch, key, hash, LANE_SETTLING);
+    return lane;
 }
 
 /* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
@@ -66,12 +75,12 @@ static void add_followed(struct request *request, struct claim *claim, bool hold
     }
 }
 
-/* A key that always has more must not keep out all others. */
-static size_t most_followed(const struct claim *claim, int64_t keys)
+/* A key that always has more must not keep out all others: where there is one place, chance decides. */
+static size_t most_followed(const struct claim *claim, int64_t keys, uint64_t draw)
 {
     if (claim->full)
         return (size_t)keys;
-    return keys == 1 ? claim->queue->metrics.claims % 2 : (size_t)keys / 2;
+    return keys == 1 ? draw >> 63 : (size_t)keys / 2;
 }
 
 const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now)
@@ -80,7 +89,8 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     struct arena *arena = claim->round.arena;
     keyset_expire(&queue->avoid, now);
     keyset_expire(&queue->avoid_solos, now);
-    size_t follow_max = most_followed(claim, keys);
+    uint64_t draw = rng_next(&queue->rng);
+    size_t follow_max = most_followed(claim, keys, draw);
     size_t busy_max = queue->avoid.count + queue->avoid_solos.count + unsettled_lanes(queue->orphans) +
                       unsettled_lanes(claim->batches);
     struct request *request = arena_alloc(arena, sizeof *request);
@@ -89,7 +99,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
     request->claim.followed_only = claim->full;
-    request->claim.draw = rng_next(&queue->rng);
+    request->claim.draw = draw;
     request->claim.busy_keys = request->keys;
     request->claim.busy_solos = request->solos;
     request->claim.follow_keys = request->follow;
@@ -109,10 +119,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
 
 static bool has_lane(const struct batch *batch, struct span key, uint64_t hash)
 {
-    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->hash == hash && lane->key.data && span_equal(lane->key, key))
-            return true;
-    return false;
+    return lane_in(batch, key, hash, LANE_SETTLED) != NULL;
 }
 
 /* Keys that were asked for and may not have been looked at go back on the list. */

@@ -56,6 +56,7 @@ struct settle_job {
 struct round {
     struct arena *arena;    /* parameters */
     struct settle_job *job; /* or NULL */
+    bool patience;          /* sql_settle_patience goes ahead of everything */
     size_t settle_count;    /* its statements come first, */
     bool commit, begin;     /* then these, */
     bool claim;             /* then the claim's */

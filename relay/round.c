@@ -1,5 +1,7 @@
 #include "relay/round.h"
 
+#include "sql_text.h"
+
 void round_begin(struct round *round)
 {
     *round = (struct round){.arena = arena_new()};
@@ -10,6 +12,8 @@ bool round_add_settlement(struct round *round, struct db *db, struct ordering *o
 {
     struct statement statements[ORDERING_STATEMENTS_MAX];
     round->job = job;
+    if (round->patience && !db_send_sql(db, sql_settle_patience, err))
+        return false;
     round->settle_count = ordering->type->settle(ordering, &job->settlement, round->arena, statements);
     for (size_t i = 0; i < round->settle_count; i++)
         if (!db_send(db, &statements[i], err))

@@ -6,7 +6,8 @@
 
 void round_begin(struct round *round);
 
-/* The statements of a settlement, in front. Owns `job` until round_end(). */
+/* The statements of a settlement, in front; with round->patience, one more ahead of them. Owns `job` until
+ * round_done(). */
 bool round_add_settlement(struct round *round, struct db *db, struct ordering *ordering, struct settle_job *job,
                           struct error *err) MUST_CHECK;
 

@@ -54,9 +54,8 @@ static void start_settlement(struct queue *queue, struct settle_job *job)
     struct error err;
     round_begin(&side->round);
     FAULT_POINT("side.settle");
-    side->round.job = job;
-    bool ok = (!db_is_shared(side->db) || db_send_sql(side->db, sql_settle_patience, &err)) &&
-              round_add_settlement(&side->round, side->db, queue->ordering, job, &err);
+    side->round.patience = db_is_shared(side->db);
+    bool ok = round_add_settlement(&side->round, side->db, queue->ordering, job, &err);
     /* One statement is a transaction by itself; several are one by the round they travel in, which is an implicit
      * transaction. */
     send(side, SIDE_SETTLING, ok, &err);
@@ -141,7 +140,7 @@ static void take_result(struct queue *queue, const struct db_result *result)
     if (!round_take(&side->round, result->index, result->res) || side->round.failed)
         return;
     struct settle_job *job = side->round.job;
-    size_t first = db_is_shared(side->db); /* behind sql_settle_patience */
+    size_t first = side->round.patience;
     if (side->state == SIDE_SETTLING && result->index >= first)
         queue->ordering->type->settled(queue->ordering, &job->settlement, result->index - first, result->res,
                                        &job->missing);

@@ -183,8 +183,7 @@ static void check_key_collation(struct check *check)
     if (table->key_loose)
         mend(find(check, FINDING_ERROR,
                   "%s of %s has a nondeterministic collation: texts that differ are the same key there, and a relay "
-                  "would "
-                  "deliver them at once",
+                  "would deliver them at once",
                   table->key_sql, table->plain_name),
              "alter table %s alter column %s type text collate \"C\";", table->name_sql, table->key_sql);
 }

@@ -1,4 +1,5 @@
 #include "tests/contract/sink_contract.h"
+#include "tests/support/run_suite.h"
 
 #include <stdlib.h>
 
@@ -10,10 +11,5 @@ int main(void)
 {
     Suite *suite = suite_create("discard");
     suite_add_tcase(suite, contract_tcase(&setup));
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

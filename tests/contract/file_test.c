@@ -1,4 +1,5 @@
 #include "tests/contract/sink_contract.h"
+#include "tests/support/run_suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -464,10 +465,5 @@ int main(void)
     Suite *suite = suite_create("file");
     suite_add_tcase(suite, contract_tcase(&setup));
     suite_add_tcase(suite, file_tcase());
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* The HTTP sink: which verdict an answer leads to, or none, or half of one. */
 
 #include "tests/contract/http_setup.h"
+#include "tests/support/run_suite.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -180,10 +181,5 @@ int main(void)
     signal(SIGPIPE, SIG_IGN); /* as pgcourier does: OpenSSL writes without MSG_NOSIGNAL */
     Suite *suite = suite_create("http answers");
     suite_add_tcase(suite, answer_tcase());
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

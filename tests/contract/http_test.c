@@ -2,6 +2,7 @@
  * answers is in http_answer_test.c. */
 
 #include "tests/contract/http_setup.h"
+#include "tests/support/run_suite.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -317,10 +318,5 @@ int main(void)
     Suite *suite = suite_create("http");
     suite_add_tcase(suite, contract_tcase(&http_setup));
     suite_add_tcase(suite, own_tcase());
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* The Kafka sink against librdkafka's mock cluster: brokers that go away, hang, or end the producer. */
 #include "relay/base/arena.h"
 #include "tests/contract/kafka_mock.h"
+#include "tests/support/run_suite.h"
 
 #include <stdlib.h>
 
@@ -144,10 +145,5 @@ int main(void)
     tcase_add_test(tcase, fatal_error_replaces_the_producer);
     tcase_add_test(tcase, fatal_error_in_flight_loses_no_verdict);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "relay/base/arena.h"
 #include "sinks/kafka_conf.h"
 #include "tests/contract/kafka_mock.h"
+#include "tests/support/run_suite.h"
 
 #include <stdlib.h>
 
@@ -285,10 +286,5 @@ int main(void)
     suite_add_tcase(suite, kafka_tcase());
     if (real_cluster())
         suite_add_tcase(suite, contract_tcase(&real_setup));
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "tests/contract/sink_contract.h"
 
 #include "relay/base/arena.h"
+#include "tests/support/run_suite.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -491,10 +492,5 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     Suite *suite = suite_create("redis_faults");
     suite_add_tcase(suite, faults_tcase());
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* The redis sink against a real redis-server on a Unix socket of its own. */
 #include "tests/contract/sink_contract.h"
+#include "tests/support/run_suite.h"
 
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
@@ -379,11 +380,7 @@ int main(void)
         suite_add_tcase(suite, contract_tcase(setups[i]));
     }
     suite_add_tcase(suite, redis_tcase());
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status = run_suite(suite);
     server_stop();
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }

@@ -1,6 +1,7 @@
 /* The redis sink over TLS, against a real redis-server with a certificate for localhost and 127.0.0.1. Without TLS in
  * hiredis (Debian 12) there is nothing to test here; redis_test.c checks that rediss:// is refused then. */
 #include "tests/contract/sink_contract.h"
+#include "tests/support/run_suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,13 +257,9 @@ int main(void)
     Suite *suite = suite_create("redis_tls");
     suite_add_tcase(suite, contract_tcase(&setup));
     suite_add_tcase(suite, tls_tcase());
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status = run_suite(suite);
     server_stop();
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return status;
 }
 
 #else

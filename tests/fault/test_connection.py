@@ -90,17 +90,10 @@ def test_silence_is_waited_out(run, proxy, place):
         trap = proxy.blackhole_before(*PLACES[place])
         run.add(300)
         wait_until(lambda trap=trap: trap.sprung, 30, "COMMIT")
-        wait_until(lambda: standing_still(run.target), 20, "the relay to stand still")
+        run.wait_for_silence()
         assert run.shop.left() > 0
         proxy.heal()
     assert run.finish() == 0
-
-
-def standing_still(target):
-    """How many have arrived, when there are no more for half a second."""
-    before = target.count()
-    time.sleep(0.5)
-    return before if target.count() == before else None
 
 
 @pytest.mark.parametrize("way", ["slow", "in small pieces", "reset", "refused"])

@@ -11,6 +11,7 @@
 
 import re
 import signal
+import time
 
 from tests.support.history import Fault
 from tests.support.process import wait_until
@@ -44,6 +45,15 @@ class FaultRun:
 
     def wait_for(self, receipts, timeout_s=60):
         wait_until(lambda: self.target.count() >= receipts, timeout_s, f"{receipts} events to arrive")
+
+    def wait_for_silence(self, timeout_s=20):
+        """Until nothing has arrived for a second."""
+        def silent():
+            before = self.target.count()
+            time.sleep(1)
+            return self.target.count() == before
+
+        wait_until(silent, timeout_s, "the relays to stop delivering")
 
     def wait_until_empty(self, timeout_s=60):
         def empty():

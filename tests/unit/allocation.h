@@ -10,6 +10,7 @@
 #define TESTS_UNIT_ALLOCATION_H
 
 #include "relay/base/arena.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <curl/curl.h>
@@ -214,12 +215,7 @@ static inline int allocation_run(const char *name, const TTest *test, int scenes
     TCase *tcase = tcase_create(name);
     tcase_add_loop_test(tcase, test, 0, scenes);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }
 
 #endif

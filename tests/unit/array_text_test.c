@@ -1,5 +1,6 @@
 #include "ordering/array_text.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 static struct arena *arena;

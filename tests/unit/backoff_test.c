@@ -1,4 +1,5 @@
 #include "relay/base/backoff.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -84,10 +85,5 @@ int main(void)
     tcase_add_test(tcase, huge_limits_do_not_overflow);
     tcase_add_test(tcase, tiny_base_waits_a_millisecond);
     tcase_add_test(tcase, same_seed_gives_the_same_delays);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

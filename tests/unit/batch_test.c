@@ -1,5 +1,6 @@
 #include "relay/batch.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 static struct batch *batch;

@@ -2,6 +2,7 @@
  * pgcourier says to it. */
 #include "relay/base/file.h"
 #include "relay/config.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -57,13 +58,9 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, there_are_at_least_fifty);
     tcase_add_loop_test(tcase, broken_configuration_gets_exactly_its_message, 0, file_count);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status = run_suite(suite);
     for (int i = 0; i < file_count; i++)
         free(files[i]);
     free(files);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
 }

@@ -1,5 +1,6 @@
 #include "relay/circuit.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 #define NOW (10 * SECOND_US)

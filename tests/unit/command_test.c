@@ -1,4 +1,5 @@
 #include "relay/command.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -36,10 +37,5 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_loop_test(tcase, exit_code_follows_the_kind_of_error, 0, sizeof codes / sizeof codes[0]);
     tcase_add_test(tcase, connection_that_cannot_be_made_is_one_line);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
 #include "relay/base/clock.h"
 #include "relay/base/file.h"
 #include "sinks/sink.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -303,10 +304,5 @@ int main(void)
     tcase_add_test(tcase, braces_of_a_destination_may_be_doubled);
     tcase_add_test(tcase, missing_file_is_told_by_its_name);
     tcase_add_test(tcase, documentation_is_what_the_tables_say);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Destinations that are down, and how the engine finds out that they are back. */
 #include "relay/route_circuit.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/fake_sink.h"
 
 #include <inttypes.h>

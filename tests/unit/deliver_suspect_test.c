@@ -1,4 +1,5 @@
 /* Failures that are the destination's or the event's: what the order of verdicts proves. */
+#include "tests/support/run_suite.h"
 #include "tests/unit/fake_sink.h"
 
 #define REFUSES VERDICT_RETRY, ERROR_OVERLOADED

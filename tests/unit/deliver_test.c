@@ -1,4 +1,5 @@
 /* The engine against a sink that follows a script. */
+#include "tests/support/run_suite.h"
 #include "tests/unit/fake_sink.h"
 
 START_TEST(one_event_of_a_key_is_in_flight_at_a_time)

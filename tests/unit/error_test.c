@@ -1,4 +1,5 @@
 #include "relay/base/error.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -86,10 +87,5 @@ int main(void)
     tcase_add_test(tcase, long_text_is_cut);
     tcase_add_test(tcase, old_text_may_be_an_argument_of_the_new);
     tcase_add_test(tcase, every_kind_has_a_name_of_its_own);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -120,14 +120,4 @@ static inline void stage_lose(struct stage *stage)
     }
 }
 
-static inline int run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
-}
-
 #endif

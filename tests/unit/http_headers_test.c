@@ -1,4 +1,5 @@
 #include "sinks/http_headers.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -264,10 +265,5 @@ int main(void)
     tcase_add_test(tcase, too_many_and_too_large_headers_refuse_the_event);
     tcase_add_test(tcase, deeply_nested_headers_refuse_the_event);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

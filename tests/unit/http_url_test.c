@@ -1,4 +1,5 @@
 #include "sinks/http_url.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -99,10 +100,5 @@ int main(void)
     tcase_add_test(tcase, dot_segments_control_characters_and_endless_paths_are_refused);
     tcase_add_test(tcase, messages_do_not_repeat_the_url);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

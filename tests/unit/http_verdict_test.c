@@ -1,4 +1,5 @@
 #include "sinks/http_verdict.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -132,10 +133,5 @@ int main(void)
     tcase_add_test(tcase, what_was_not_sent_may_be_sent_again_and_what_was_sent_may_have_arrived);
     tcase_add_test(tcase, retry_after_takes_seconds_and_dates);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 #include "sinks/json_line.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -248,10 +249,5 @@ int main(void)
     tcase_add_test(tcase, extreme_ids_are_written);
     tcase_add_test(tcase, large_payload_is_written_whole);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

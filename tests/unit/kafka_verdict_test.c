@@ -1,4 +1,5 @@
 #include "sinks/kafka_verdict.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -79,10 +80,5 @@ int main(void)
     tcase_add_loop_test(tcase, code_and_status_decide_the_verdict, 0, (int)(sizeof cases / sizeof cases[0]));
     tcase_add_test(tcase, no_code_hides_a_possible_duplicate_or_a_loss);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

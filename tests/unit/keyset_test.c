@@ -1,5 +1,6 @@
 #include "relay/keyset.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #include "relay/base/log.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -225,10 +226,5 @@ int main(void)
     tcase_add_test(tcase, closed_reader_is_survived);
     tcase_add_test(tcase, priority_prefix_only_where_the_journal_reads);
     tcase_add_test(tcase, names_of_levels_and_formats_are_parsed);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 /* What per_key knows of ids: what to look at again, and how far they are settled. */
+#include "tests/support/run_suite.h"
 #include "tests/unit/per_key_stage.h"
 
 /* ---- claims that were cut short ---- */

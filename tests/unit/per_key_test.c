@@ -1,4 +1,5 @@
 /* What per_key asks, reads and settles. */
+#include "tests/support/run_suite.h"
 #include "tests/unit/per_key_stage.h"
 
 START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)

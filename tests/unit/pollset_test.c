@@ -1,4 +1,5 @@
 #include "relay/base/pollset.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -156,10 +157,5 @@ int main(void)
     tcase_add_test(tcase, many_descriptors_keep_their_own_events);
     tcase_add_test(tcase, closed_peer_is_reported_without_asking);
     tcase_add_test(tcase, signal_ends_the_wait_as_a_success);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 #include "sinks/redis_address.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -103,10 +104,5 @@ int main(void)
     tcase_add_loop_test(tcase, anything_else_is_refused_without_showing_the_password, 0,
                         (int)(sizeof bad / sizeof bad[0]));
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 #include "sinks/redis_verdict.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -87,10 +88,5 @@ int main(void)
     tcase_add_test(tcase, explanation_never_holds_the_payload);
     tcase_add_test(tcase, explanation_of_a_long_reply_keeps_its_hint);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

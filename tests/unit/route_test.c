@@ -1,5 +1,6 @@
 #include "relay/route.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 static const char *const extra[] = {"region", "tenant"};

@@ -2,6 +2,7 @@
 #include "ordering/scan.h"
 
 #include "relay/base/backoff.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 START_TEST(what_was_given_back_is_looked_at_although_new_work_never_ends)

@@ -2,6 +2,7 @@
 #include "ordering/scan.h"
 
 #include "relay/base/backoff.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #include "relay/base/setting.h"
 
 #include "relay/base/suggest.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stddef.h>
@@ -324,10 +325,5 @@ int main(void)
     tcase_add_loop_test(tcase, what_may_be_written_is_described, 0, COUNT(descriptions));
     tcase_add_loop_test(tcase, nearest_name_is_suggested, 0, COUNT(slips));
     tcase_add_test(tcase, endless_word_gets_no_suggestion);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 #include "relay/settle_rule.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 START_TEST(outcome_of_every_combination)

@@ -2,6 +2,7 @@
 #include "relay/settle.h"
 
 #include "relay/claim.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 #define NOW (10 * SECOND_US)

@@ -1,5 +1,6 @@
 #include "relay/sqlstate.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 START_TEST(every_failure_has_its_remedy)

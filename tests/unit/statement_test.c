@@ -1,6 +1,7 @@
 #include "relay/base/statement.h"
 
 #include "relay/base/backoff.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 #include <endian.h>

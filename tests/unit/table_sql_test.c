@@ -1,6 +1,7 @@
 /* How the names of one table go into the statements. tests/integration/test_statements.py has PostgreSQL read them. */
 #include "relay/table_sql.h"
 
+#include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #include "relay/base/utf8.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -77,10 +78,5 @@ int main(void)
     tcase_add_test(tcase, absent_text_and_nul_bytes_are_valid);
     tcase_add_test(tcase, a_cut_sequence_does_not_look_behind_its_end);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

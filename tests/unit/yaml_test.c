@@ -1,4 +1,5 @@
 #include "relay/yaml.h"
+#include "tests/support/run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -180,10 +181,5 @@ int main(void)
     tcase_add_test(tcase, deep_nesting_is_refused);
     tcase_add_test(tcase, bytes_that_are_not_text_are_refused_with_their_place);
     tcase_add_test(tcase, cut_file_never_crashes);
-    SRunner *runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }
