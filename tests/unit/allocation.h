@@ -49,7 +49,8 @@ static inline bool is_refused(void)
 
 static inline bool is_ours_refused(void)
 {
-    bool refused = is_refused();
+    /* One is enough: the process ends there, and what gcov allocates at its end is not ours. */
+    bool refused = !refusal.ours && is_refused();
     refusal.ours |= refused;
     return refused;
 }
