@@ -39,7 +39,7 @@ bool error_prefix(struct error *err, const char *format, ...)
     va_start(args, format);
     int used = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (used >= 0 && (size_t)used < sizeof text)
+    if ((size_t)used < sizeof text)
         snprintf(text + used, sizeof text - (size_t)used, ": %s", err->text);
     one_line(text);
     memcpy(err->text, text, sizeof text);

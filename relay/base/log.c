@@ -126,7 +126,7 @@ static void append_field(struct line *line, enum log_format format, const struct
     /* A field that does not fit with its name and the start of its value is left out whole. */
     size_t size = line->size;
     if (format == LOG_JSON) {
-        append_text(line, line->size > 0 && line->text[line->size - 1] == '{' ? "" : ",");
+        append_text(line, line->text[line->size - 1] == '{' ? "" : ",");
         append_quoted(line, span_of(field->name));
         append_text(line, ":");
     } else {

@@ -217,8 +217,6 @@ static bool parse_text(const struct setting *setting, const char *text, void *va
 
 static bool scheme_allowed(const struct setting *setting, const char *url, size_t scheme_size)
 {
-    if (!setting->choices)
-        return true;
     for (size_t i = 0; setting->choices[i]; i++)
         if (strlen(setting->choices[i]) == scheme_size && strncasecmp(setting->choices[i], url, scheme_size) == 0)
             return true;
@@ -227,11 +225,10 @@ static bool scheme_allowed(const struct setting *setting, const char *url, size_
 
 static bool parse_url(const struct setting *setting, const char *text, void *values, struct error *err)
 {
-    char safe[128], quoted[80], list[120] = "SCHEME://";
+    char safe[128], quoted[80], list[120];
     setting_url_show(text, safe, sizeof safe);
     shown(safe, quoted, sizeof quoted);
-    if (setting->choices)
-        list_choices(setting->choices, "://", list, sizeof list);
+    list_choices(setting->choices, "://", list, sizeof list);
     const char *colon = strstr(text, "://");
     if (!colon || colon == text)
         return error_set(err, ERROR_CONFIG, "%s is not a URL; write one that starts with %s", quoted, list);
@@ -285,7 +282,7 @@ static const struct kind_row {
     [SETTING_SIZE] = {parse_number, NULL, NULL},
     [SETTING_DURATION] = {parse_number, NULL, NULL},
     [SETTING_CHOICE] = {parse_choice, NULL, NULL},
-    [SETTING_URL] = {parse_url, free_text, "a URL"},
+    [SETTING_URL] = {parse_url, free_text, NULL},
     [SETTING_MAP] = {parse_map, free_map, "names with values"},
 };
 
@@ -334,7 +331,7 @@ void setting_describe(const struct setting *setting, char *ret, size_t size)
         char range[80];
         format_range(setting, " to ", range, sizeof range);
         snprintf(ret, size, "%s, %s", number->name, range);
-    } else if (setting->choices && setting->kind == SETTING_URL) {
+    } else if (setting->kind == SETTING_URL) {
         size_t used = (size_t)snprintf(ret, size, "a URL: ");
         list_choices(setting->choices, "://", ret + used, size - used);
     } else if (setting->choices) {

@@ -20,7 +20,7 @@ enum setting_kind {
     SETTING_SIZE,   /* int64_t, bytes    64kB, 1MB (powers of 1024) or a plain number */
     SETTING_DURATION, /* int64_t, us       250us, 10ms, 1s, 5m, 2h, 1d */
     SETTING_CHOICE,   /* int               one of `choices`, stored as its index */
-    SETTING_URL,      /* char *            checked against `choices` as the allowed schemes; may carry a password,
+    SETTING_URL,      /* char *            starts with one of `choices`, the allowed schemes; may carry a password,
                        *                   so it is shown without its userinfo */
     SETTING_MAP       /* struct setting_map  text to text, keys as they come (dots allowed) */
 };

@@ -15,7 +15,7 @@ struct values {
 };
 
 static const char *const words[] = {"delete", "archive", NULL};
-static const char *const schemes[] = {"http", "https", NULL};
+static const char *const schemes[] = {"http", "https", NULL}, *const proxies[] = {"socks5", "http", NULL};
 
 static const struct setting rows[] = {
     {"count", SETTING_COUNT, .offset = offsetof(struct values, number), .min = 0},
@@ -28,7 +28,7 @@ static const struct setting rows[] = {
     {"flag", SETTING_BOOL, .offset = offsetof(struct values, flag)},
     {"after", SETTING_CHOICE, .offset = offsetof(struct values, choice), .choices = words},
     {"url", SETTING_URL, .offset = offsetof(struct values, text), .choices = schemes},
-    {"any_url", SETTING_URL, .offset = offsetof(struct values, text)},
+    {"proxy", SETTING_URL, .offset = offsetof(struct values, text), .choices = proxies},
     {"text", SETTING_TEXT, .offset = offsetof(struct values, text)},
     {"secret", SETTING_SECRET, .offset = offsetof(struct values, text)},
     {.name = NULL},

@@ -1,5 +1,7 @@
 #include "relay/base/arena.h"
 
+#include "tests/support/run_suite.h"
+
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -84,6 +86,34 @@ START_TEST(impossible_new_ends_the_process_with_70)
 }
 END_TEST
 
+START_TEST(impossible_object_ends_the_process_with_70)
+{
+    arena_alloc(arena, SIZE_MAX);
+}
+END_TEST
+
+START_TEST(object_that_leaves_no_room_for_its_block_ends_the_process_with_70)
+{
+    arena_alloc(arena, SIZE_MAX - 30);
+}
+END_TEST
+
+START_TEST(nothing_is_memory_too)
+{
+    char *none = memory_new(0), *fewer = memory_resize(memory_new(8), 0, 1);
+    ck_assert_ptr_nonnull(none);
+    ck_assert_ptr_nonnull(fewer);
+    free(none);
+    free(fewer);
+}
+END_TEST
+
+START_TEST(what_cannot_be_printed_is_an_empty_text)
+{
+    ck_assert_str_eq(arena_printf(arena, "a%ls", L"\x4e2d"), ""); /* no such character in the locale "C" */
+}
+END_TEST
+
 START_TEST(text_is_copied_and_null_stays_null)
 {
     char *copy = memory_text("abc");
@@ -111,13 +141,11 @@ int main(void)
     tcase_add_test(tcase, printf_has_room_for_any_length);
     tcase_add_test(tcase, text_is_copied_and_null_stays_null);
     tcase_add_test(tcase, null_arena_may_be_freed);
+    tcase_add_test(tcase, nothing_is_memory_too);
+    tcase_add_test(tcase, what_cannot_be_printed_is_an_empty_text);
+    tcase_add_exit_test(tcase, impossible_object_ends_the_process_with_70, 70);
+    tcase_add_exit_test(tcase, object_that_leaves_no_room_for_its_block_ends_the_process_with_70, 70);
     tcase_add_exit_test(tcase, impossible_size_ends_the_process_with_70, 70);
     tcase_add_exit_test(tcase, impossible_new_ends_the_process_with_70, 70);
-    SRunner *runner = srunner_create(suite);
-    /* Two tests end their process, so each has its own. */
-    srunner_set_fork_status(runner, CK_FORK);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite_forked(suite);
 }

@@ -45,6 +45,14 @@ START_TEST(ceiling_stops_at_max)
 }
 END_TEST
 
+START_TEST(base_above_max_waits_no_longer_than_max)
+{
+    const struct backoff backoff = {.base_us = 9000000, .max_us = 5000000};
+    ck_assert_int_le(draw(&backoff, 1).most, 5000000);
+    ck_assert_int_gt(draw(&backoff, 1).most, 4500000);
+}
+END_TEST
+
 START_TEST(huge_limits_do_not_overflow)
 {
     const struct backoff backoff = {.base_us = INT64_MAX / 2, .max_us = INT64_MAX};
@@ -82,6 +90,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, delay_is_spread_below_a_ceiling_that_doubles);
     tcase_add_test(tcase, ceiling_stops_at_max);
+    tcase_add_test(tcase, base_above_max_waits_no_longer_than_max);
     tcase_add_test(tcase, huge_limits_do_not_overflow);
     tcase_add_test(tcase, tiny_base_waits_a_millisecond);
     tcase_add_test(tcase, same_seed_gives_the_same_delays);

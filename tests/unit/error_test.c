@@ -26,6 +26,8 @@ START_TEST(text_is_one_line_without_control_characters)
     struct error err;
     error_set(&err, ERROR_REFUSED, "ERROR: a\n\tLINE 1:\x1b[31m\x7f\r\n\n");
     ck_assert_str_eq(err.text, "ERROR: a  LINE 1: [31m");
+    error_set(&err, ERROR_REFUSED, " \r\n");
+    ck_assert_str_eq(err.text, "");
 }
 END_TEST
 

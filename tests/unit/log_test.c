@@ -73,6 +73,8 @@ static const struct {
     const char *logfmt;
 } texts[] = {
     {BYTES("plain-1.2:3/4"), "plain-1.2:3/4"},
+    {BYTES("Under_Score"), "Under_Score"},
+    {BYTES("~"), "\"~\""},
     {BYTES(""), "\"\""},
     {BYTES("a b"), "\"a b\""},
     {BYTES("a=b"), "\"a=b\""},
@@ -191,6 +193,9 @@ START_TEST(priority_prefix_only_where_the_journal_reads)
     setenv("JOURNAL_STREAM", "1:2", 1);
     LOG(&to_pipe, LOG_WARN, "x", log_int("n", 1));
     ck_assert_int_eq(*line(), '2');
+    to_pipe.fd = -1; /* no file at all */
+    LOG(&to_pipe, LOG_WARN, "x", log_int("n", 1));
+    ck_assert_str_eq(line(), "");
 }
 END_TEST
 

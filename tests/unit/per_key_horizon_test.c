@@ -43,6 +43,46 @@ START_TEST(truncated_sweep_is_asked_for_again)
 }
 END_TEST
 
+START_TEST(ids_seen_by_a_truncated_claim_are_asked_for_again)
+{
+    probe(1000, 0, false, 0);
+    do {
+        claim();
+        ck_assert(take_result(0, lock_row(1000)));
+        finish_claim();
+    } while (ordering_per_key.pending(o, 0));
+    claim();
+    ck_assert(take_result(0, lock_row(1500))); /* inserted since the probe */
+    plan.spilled = true;
+    finish_claim();
+    ck_assert(ordering_per_key.pending(o, 0));
+    claim();
+    ck_assert_int_le(parameter(0, 2), 1500);
+    ck_assert_int_ge(parameter(0, 3), 1500);
+}
+END_TEST
+
+START_TEST(rows_of_a_claim_have_bounds)
+{
+    for (int i = 0; i < 20; i++) {
+        claim();
+        ck_assert(take_result(0, lock_row(1)));
+        plan.rows = plan.rows_limit;
+        finish_claim();
+    }
+    claim();
+    ck_assert_int_eq(parameter(1, 4), 16384);
+    for (int i = 0; i < 20; i++) {
+        claim();
+        ck_assert(take_result(0, lock_row(1)));
+        plan.spilled = true;
+        finish_claim();
+    }
+    claim();
+    ck_assert_int_eq(parameter(1, 4), 1);
+}
+END_TEST
+
 /* ---- how far ids are settled ---- */
 
 START_TEST(floor_rises_over_settled_ids_that_are_gone)
@@ -96,6 +136,109 @@ START_TEST(floor_falls_when_the_sequence_is_set_back)
 }
 END_TEST
 
+START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
+{
+    probe(1000, 0, false, 0);
+    probe(1000, 0, true, 0);
+    claim();
+    PGresult *res = lock_row(1000);
+    set_bigint(res, 0, SEEN_MIN, 1001); /* nothing wrong with this one */
+    ck_assert(take_result(0, res));
+    res = lock_row(1000);
+    set_bigint(res, 0, SEEN_MIN, 500);
+    ck_assert(take_result(0, res));
+    ck_assert_int_eq(plan.report.missed.lo, 500);
+    ck_assert_int_eq(plan.report.missed.hi, 500);
+    claim();
+    ck_assert_int_eq(parameter(1, 2), 500);
+    res = lock_row(1000);
+    set_bigint(res, 0, SEEN_MIN, 400);
+    set_bigint(res, 0, MISSED_MIN, 450);
+    set_bigint(res, 0, MISSED_MAX, 600);
+    ck_assert(take_result(0, res));
+    ck_assert_int_eq(plan.report.missed.lo, 400);
+    ck_assert_int_eq(plan.report.missed.hi, 600);
+    finish_claim();
+    ck_assert_int_ne(ordering_per_key.pending_at(o), INSTANT_NEVER);
+}
+END_TEST
+
+static void answer_probe(size_t index, int64_t first, int64_t second)
+{
+    PGresult *res = result_of(2);
+    set_bigint(res, 0, 0, first);
+    set_bigint(res, 0, 1, second);
+    ordering_per_key.probed(o, index, res);
+    PQclear(res);
+}
+
+START_TEST(floor_is_looked_for_a_stretch_at_a_time)
+{
+    probe(INT64_C(1000000), 0, false, 0);
+    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_int_eq(parameter(2, 1), SCAN_ID_MIN);
+    ck_assert_int_lt(parameter(2, 2), 1000000);
+    /* Ids that begin near the greatest there is: a stretch ends there. */
+    answer_probe(0, SCAN_ID_MAX - 5, SCAN_ID_MAX);
+    PGresult *res = result_of(1);
+    ordering_per_key.probed(o, 1, res);
+    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_int_eq(parameter(2, 2), SCAN_ID_MAX);
+    PQclear(res);
+}
+END_TEST
+
+START_TEST(smallest_id_of_all_is_an_id)
+{
+    ordering_per_key.probe(o, arena, statements);
+    answer_probe(0, SCAN_ID_MIN, SCAN_ID_MIN);
+    PGresult *res = result_of(1);
+    ordering_per_key.probed(o, 1, res);
+    PQclear(res);
+    ck_assert(ordering_per_key.pending(o, 0));
+    claim();
+    ck_assert_int_eq(parameter(0, 4), SCAN_ID_MIN);
+}
+END_TEST
+
+START_TEST(empty_answer_to_a_probe_settles_nothing)
+{
+    ordering_per_key.probe(o, arena, statements);
+    PGresult *res = result_of(2);
+    ordering_per_key.probed(o, 0, res);
+    ordering_per_key.probed(o, 1, res);
+    ck_assert(ordering_per_key.wants_probe(o));
+    claim();
+    ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
+    probe(1000, 0, false, 0);
+    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ordering_per_key.probed(o, 2, res);
+    PQclear(res);
+    claim();
+    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+}
+END_TEST
+
+START_TEST(too_many_holders_to_remember_settle_nothing)
+{
+    PGresult *many = result_of(1);
+    for (int i = 0; i < SCAN_HOLDERS_MAX + 10; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "3/%d", i);
+        set_text(many, i, 0, name);
+    }
+    for (int i = 0; i < 2; i++) {
+        ordering_per_key.probe(o, arena, statements);
+        answer_probe(0, 1, 1000);
+        ordering_per_key.probed(o, 1, many);
+    }
+    PQclear(many);
+    ck_assert(ordering_per_key.wants_probe(o));
+    /* No floor is looked for either: nothing lies below it. */
+    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 2);
+}
+END_TEST
+
 START_TEST(table_without_a_readable_sequence_has_no_floor)
 {
     ordering_per_key.close(o);
@@ -108,6 +251,7 @@ START_TEST(table_without_a_readable_sequence_has_no_floor)
     probe(10, 0, false, 0);
     claim();
     ck_assert_int_eq(parameter(0, 1), 1000);
+    ck_assert(!ordering_per_key.wants_probe(o));
 }
 END_TEST
 
@@ -119,10 +263,17 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, full_answer_is_truncated_and_its_ids_asked_for_again);
     tcase_add_test(tcase, truncated_sweep_is_asked_for_again);
+    tcase_add_test(tcase, ids_seen_by_a_truncated_claim_are_asked_for_again);
+    tcase_add_test(tcase, rows_of_a_claim_have_bounds);
     tcase_add_test(tcase, floor_rises_over_settled_ids_that_are_gone);
     tcase_add_test(tcase, floor_stops_at_the_first_id_that_is_there);
     tcase_add_test(tcase, floor_never_passes_an_id_that_may_still_appear);
     tcase_add_test(tcase, floor_falls_when_the_sequence_is_set_back);
+    tcase_add_test(tcase, floor_falls_to_an_id_that_was_inserted_below_it);
+    tcase_add_test(tcase, floor_is_looked_for_a_stretch_at_a_time);
+    tcase_add_test(tcase, smallest_id_of_all_is_an_id);
+    tcase_add_test(tcase, empty_answer_to_a_probe_settles_nothing);
+    tcase_add_test(tcase, too_many_holders_to_remember_settle_nothing);
     tcase_add_test(tcase, table_without_a_readable_sequence_has_no_floor);
     return run_suite(suite);
 }

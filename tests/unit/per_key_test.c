@@ -130,6 +130,38 @@ START_TEST(answer_of_another_shape_is_refused)
 }
 END_TEST
 
+START_TEST(answer_that_saw_nothing_is_taken)
+{
+    claim();
+    PGresult *res = lock_row(0);
+    set_text(res, 0, SEEN_MAX, NULL);
+    set_bigint(res, 0, MISSED_MIN, 300); /* half of a range is none */
+    ck_assert(take_result(0, res));
+    ck_assert_int_eq(plan.report.seen_max, SCAN_ID_MIN);
+    ck_assert_int_gt(plan.report.missed.lo, plan.report.missed.hi);
+}
+END_TEST
+
+START_TEST(strategy_does_not_open_without_a_word_of_its_statements)
+{
+    struct sql_variable some[sizeof variables / sizeof variables[0]];
+    size_t refused = 0;
+    for (size_t left_out = 0; variables[left_out].name; left_out++) {
+        memcpy(some, variables, sizeof some);
+        memmove(&some[left_out], &some[left_out + 1], sizeof some - (left_out + 1) * sizeof some[0]);
+        struct ordering_options options = {.queue = "orders", .variables = some, .sequence = true};
+        struct ordering *other = ordering_per_key.open(&options, &err);
+        if (other) {
+            ordering_per_key.close(other);
+            continue;
+        }
+        refused++;
+        ck_assert_msg(strstr(err.text, variables[left_out].name) != NULL, "%s", err.text);
+    }
+    ck_assert_uint_gt(refused, 4);
+}
+END_TEST
+
 /* ---- events ---- */
 
 START_TEST(event_is_decoded_with_its_nulls)
@@ -240,6 +272,27 @@ START_TEST(event_without_an_id_is_refused)
 }
 END_TEST
 
+START_TEST(id_of_another_width_is_none)
+{
+    claim();
+    PGresult *res = event_row(0, "k");
+    set_int(res, 0, ID, 7);
+    ck_assert(!take_result(1, res));
+    ck_assert_int_eq(err.kind, ERROR_INTERNAL);
+}
+END_TEST
+
+START_TEST(head_without_a_count_is_tried_for_the_first_time)
+{
+    claim();
+    PGresult *res = event_row(10, "k");
+    set_bigint(res, 0, HEAD, 10);
+    ck_assert(take_result(1, res));
+    ck_assert_uint_eq(events[0].attempt, 1);
+    ck_assert(waited[0]);
+}
+END_TEST
+
 START_TEST(event_that_the_relay_refuses_ends_the_claim)
 {
     claim();
@@ -273,7 +326,7 @@ START_TEST(settlement_is_done_then_buried_then_parked_then_resumed)
     }
     size_t missing = 0;
     PGresult *none = PQmakeEmptyPGresult(NULL, PGRES_COMMAND_OK);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i <= 4; i++)
         ordering_per_key.settled(o, &all, i, none, &missing);
     PQclear(none);
     ck_assert_uint_eq(missing, 3); /* two done, one buried; entries of waits are no events */
@@ -330,6 +383,10 @@ int main(void)
     tcase_add_test(tcase, failed_claim_is_asked_for_again);
     tcase_add_test(tcase, missed_keys_and_ids_are_reported);
     tcase_add_test(tcase, answer_of_another_shape_is_refused);
+    tcase_add_test(tcase, answer_that_saw_nothing_is_taken);
+    tcase_add_test(tcase, strategy_does_not_open_without_a_word_of_its_statements);
+    tcase_add_test(tcase, id_of_another_width_is_none);
+    tcase_add_test(tcase, head_without_a_count_is_tried_for_the_first_time);
     tcase_add_test(tcase, event_is_decoded_with_its_nulls);
     tcase_add_test(tcase, instants_at_infinity_or_too_far_away_are_no_instants);
     tcase_add_test(tcase, the_epoch_is_an_instant_and_null_is_none);

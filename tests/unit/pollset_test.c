@@ -4,6 +4,7 @@
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -142,6 +143,30 @@ START_TEST(signal_ends_the_wait_as_a_success)
 }
 END_TEST
 
+START_TEST(wait_that_cannot_be_is_an_error)
+{
+    struct error err;
+    struct rlimit few, before;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 1;
+    pollset_add(ps, ends[0], POLLIN);
+    pollset_add(ps, ends[1], POLLOUT);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    bool good = pollset_wait(ps, 0, &err);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ck_assert(!good);
+    ck_assert_int_eq(err.kind, ERROR_RESOURCE);
+    ck_assert_int_eq(pollset_revents(ps, ends[1]), 0);
+}
+END_TEST
+
+START_TEST(null_may_be_freed)
+{
+    pollset_free(NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pollset");
@@ -157,5 +182,7 @@ int main(void)
     tcase_add_test(tcase, many_descriptors_keep_their_own_events);
     tcase_add_test(tcase, closed_peer_is_reported_without_asking);
     tcase_add_test(tcase, signal_ends_the_wait_as_a_success);
+    tcase_add_test(tcase, wait_that_cannot_be_is_an_error);
+    tcase_add_test(tcase, null_may_be_freed);
     return run_suite(suite);
 }

@@ -4,6 +4,7 @@
 #include "tests/support/run_suite.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,7 @@ static const struct {
     {"count", "-", "\"-\" is not a whole number; write e.g. 12"},
     {"count", "1e3", "\"1e3\" is not a whole number; write e.g. 12"},
     {"count", "0x10", "\"0x10\" is not a whole number; write e.g. 12"},
+    {"any_count", "9223372036854775809", "\"9223372036854775809\" is out of range; write 0 or more"},
     {"count", "18446744073709551617", "\"18446744073709551617\" is out of range; write 1 to 64"},
     {"size", "4 MB", "\"4 MB\" is not a size; write e.g. 64kB, 1MB, 1GB"},
     {"size", "1025GB", "\"1025GB\" is out of range; write 0 to 1024GB"},
@@ -152,6 +154,11 @@ static const struct {
     {"url", "db:80", "\"db:80\" is not a URL; write one that starts with http:// or https://"},
     {"url", "://db", "\"://db\" is not a URL; write one that starts with http:// or https://"},
     {"url", "ftp://me:pw@db/x", "\"ftp://db/x\" has another scheme than http:// or https://"},
+    {"url", "file://db/x", "\"file://db/x\" has another scheme than http:// or https://"},
+    {"url",
+     "http://a\x7f"
+     "b",
+     "\"http://a b\" has a space or control character in it; write it as %7F"},
     {"url", "http://", "\"http://\" names no host; write e.g. http://127.0.0.1"},
     {"url", "http://me:pw@db/a b", "\"http://db/a b\" has a space or control character in it; write it as %20"},
     {"map", "x", "a single value cannot stand here; write { name: value, ... }"},
@@ -305,6 +312,42 @@ START_TEST(endless_word_gets_no_suggestion)
 }
 END_TEST
 
+START_TEST(endless_name_is_no_suggestion)
+{
+    char name[100];
+    memset(name, 'd', sizeof name);
+    name[sizeof name - 1] = '\0';
+    const char *const names[] = {name, "database", NULL};
+    ck_assert_str_eq(suggest("databse", names), "database");
+}
+END_TEST
+
+START_TEST(suggestion_is_the_end_of_a_sentence)
+{
+    static const char *const names[] = {"database", NULL};
+    char text[80];
+    ck_assert_str_eq(suggest_text("databse", names, text, sizeof text), "; did you mean \"database\"?");
+    ck_assert_str_eq(suggest_text("queue", names, text, sizeof text), "");
+}
+END_TEST
+
+START_TEST(list_of_choices_that_is_too_long_is_cut)
+{
+    static const char *const many[] = {"alpha", "beta", "gamma", "delta", NULL};
+    const struct setting setting = {.name = "s", .kind = SETTING_CHOICE, .choices = many};
+    char text[12];
+    setting_describe(&setting, text, sizeof text);
+    ck_assert_str_eq(text, "alpha, beta");
+}
+END_TEST
+
+START_TEST(default_that_is_refused_ends_the_process)
+{
+    static const struct setting wrong[] = {{.name = "w", .kind = SETTING_BOOL, .fallback = "maybe"}, {.name = NULL}};
+    setting_defaults(wrong, &values);
+}
+END_TEST
+
 #define COUNT(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
 
 int main(void)
@@ -325,5 +368,9 @@ int main(void)
     tcase_add_loop_test(tcase, what_may_be_written_is_described, 0, COUNT(descriptions));
     tcase_add_loop_test(tcase, nearest_name_is_suggested, 0, COUNT(slips));
     tcase_add_test(tcase, endless_word_gets_no_suggestion);
-    return run_suite(suite);
+    tcase_add_test(tcase, endless_name_is_no_suggestion);
+    tcase_add_test(tcase, suggestion_is_the_end_of_a_sentence);
+    tcase_add_test(tcase, list_of_choices_that_is_too_long_is_cut);
+    tcase_add_test_raise_signal(tcase, default_that_is_refused_ends_the_process, SIGABRT);
+    return run_suite_forked(suite);
 }

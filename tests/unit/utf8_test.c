@@ -69,6 +69,34 @@ START_TEST(a_cut_sequence_does_not_look_behind_its_end)
 }
 END_TEST
 
+static const struct {
+    const char *text;
+    size_t max, fit;
+} fits[] = {
+    {"abc", 3, 3},
+    {"abc", 2, 2},
+    {"a\xc3\xa9", 2, 1},
+    {"\xe2\x82\xac", 2, 0},
+    {"\xf0\x9f\x98\x80", 3, 0},
+    {"a\x80\x80\x80\x80\x80", 5, 5}, /* not UTF-8: there is nothing to keep whole */
+    {"\x80\x80", 1, 1},
+};
+
+START_TEST(text_is_cut_between_characters)
+{
+    ck_assert_uint_eq(utf8_fit(span_of(fits[_i].text), fits[_i].max), fits[_i].fit);
+}
+END_TEST
+
+START_TEST(character_is_measured)
+{
+    ck_assert_uint_eq(utf8_char((struct span){0}), 0);
+    ck_assert_uint_eq(utf8_char(span_of("ab")), 1);
+    ck_assert_uint_eq(utf8_char(span_of("\xe2\x82\xac.")), 3);
+    ck_assert_uint_eq(utf8_char(span_of("\xe2\x82")), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("utf8");
@@ -77,6 +105,8 @@ int main(void)
     tcase_add_loop_test(tcase, invalid_text_is_refused, 0, (int)(sizeof invalid / sizeof invalid[0]));
     tcase_add_test(tcase, absent_text_and_nul_bytes_are_valid);
     tcase_add_test(tcase, a_cut_sequence_does_not_look_behind_its_end);
+    tcase_add_loop_test(tcase, text_is_cut_between_characters, 0, (int)(sizeof fits / sizeof fits[0]));
+    tcase_add_test(tcase, character_is_measured);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
