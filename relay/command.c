@@ -1,6 +1,7 @@
 #include "relay/command.h"
 
 #include "relay/base/arena.h"
+#include "relay/query.h"
 #include "relay/sqlstate.h"
 #include "sql_text.h"
 
@@ -106,19 +107,15 @@ static PGconn *connect_verbosely(const char *const *keywords, const char *const 
     return conn;
 }
 
-static bool run(PGconn *conn, const char *sql, struct error *err)
+/* PgBouncer says this at the first transaction and hangs up; libpq's last result is about the latter. */
+static bool begin_and_commit(PGconn *conn, struct error *err)
 {
-    PGresult *result = PQexec(conn, sql);
-    bool good = PQresultStatus(result) == PGRES_COMMAND_OK || PQresultStatus(result) == PGRES_TUPLES_OK;
-    if (!good) {
-        /* PgBouncer says this at the first transaction and hangs up; libpq's last result is about the latter. */
-        bool statement_mode = strstr(PQerrorMessage(conn), "statement pooling mode") != NULL;
-        enum error_kind kind = sqlstate_rule(PQresultErrorField(result, PG_DIAG_SQLSTATE))->kind;
-        error_set(err, statement_mode ? ERROR_CONFIG : kind, "database: %s%s", PQerrorMessage(conn),
-                  statement_mode ? "; a pooler has to be in transaction or session mode" : "");
-    }
-    PQclear(result);
-    return good;
+    if (query_script_in_time(conn, "database", "begin", err) && query_script_in_time(conn, "database", "commit", err))
+        return true;
+    if (strstr(PQerrorMessage(conn), "statement pooling mode"))
+        error_set(err, ERROR_CONFIG, "database: %s; a pooler has to be in transaction or session mode",
+                  PQerrorMessage(conn));
+    return false;
 }
 
 /* The session settings that every statement of ours relies on, and transactions. */
@@ -127,9 +124,13 @@ static bool prepare_session(PGconn *conn, struct error *err)
     const char *encoding = PQparameterStatus(conn, "server_encoding");
     /* The server cannot convert SQL_ASCII, so its bytes are taken as they are. */
     bool ascii = encoding && strcmp(encoding, "SQL_ASCII") == 0;
-    if (PQsetClientEncoding(conn, ascii ? "SQL_ASCII" : "UTF8") != 0)
-        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(conn));
-    return run(conn, "begin", err) && run(conn, "commit", err) && run(conn, sql_session_path, err);
+    const char *const params[] = {ascii ? "SQL_ASCII" : "UTF8"};
+    if (!begin_and_commit(conn, err))
+        return false;
+    PGresult *result = query_in_time(conn, "database", sql_session_encoding, 1, params, err);
+    bool ok = result != NULL;
+    PQclear(result);
+    return ok && query_script_in_time(conn, "database", sql_session_path, err);
 }
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)

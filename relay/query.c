@@ -1,7 +1,10 @@
 #include "relay/query.h"
 
+#include "relay/base/clock.h"
 #include "relay/sqlstate.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +44,75 @@ static bool failed(PGconn *conn, const PGresult *result, const char *what, struc
     return error_set(err, sqlstate_rule(code)->kind, "%s: %s%s%s%s%s%s", what, message, detail ? "; " : "",
                      detail ? detail : "", hint ? "; " : "", hint ? hint : "", schema_remedy(code, message));
 }
+
+/* ---- in time ---- */
+
+enum answer { ANSWERED, BROKEN, LATE, CANNOT_WAIT };
+
+static enum answer await(PGconn *conn, instant_us deadline)
+{
+    while (PQisBusy(conn)) {
+        instant_us now = clock_now();
+        struct pollfd p = {.fd = PQsocket(conn), .events = POLLIN};
+        int n = now < deadline ? poll(&p, 1, (int)((deadline - now) / MS_US + 1)) : 0;
+        if (n < 0 && errno != EINTR)
+            return CANNOT_WAIT;
+        if (n == 0)
+            return LATE;
+        if (n > 0 && PQconsumeInput(conn) == 0)
+            return BROKEN;
+    }
+    return ANSWERED;
+}
+
+/* The last result, as PQexec() gives it. NULL where there is none; *ret tells why. */
+static PGresult *last_result(PGconn *conn, enum answer *ret)
+{
+    instant_us deadline = clock_now() + QUERY_ANSWER_S * SECOND_US;
+    PGresult *last = NULL;
+    for (PGresult *result; (*ret = await(conn, deadline)) == ANSWERED && (result = PQgetResult(conn));) {
+        PQclear(last);
+        last = result;
+    }
+    bool usable = *ret == ANSWERED || (*ret == BROKEN && !succeeded(last)); /* what it said before it hung up */
+    if (usable)
+        return last;
+    PQclear(last);
+    return NULL;
+}
+
+/* libpq's own waits have no end, and a connection whose sending failed is waited on for what the server has to say. */
+static PGresult *answer_to(PGconn *conn, int sent, const char *what, struct error *err)
+{
+    enum answer answer = BROKEN;
+    PGresult *result = sent == 1 ? last_result(conn, &answer) : NULL;
+    if (succeeded(result))
+        return result;
+    if (answer == LATE)
+        error_set(err, ERROR_TIMEOUT, "%s: the database gave no answer within %d s", what, QUERY_ANSWER_S);
+    else if (answer == CANNOT_WAIT)
+        error_set(err, ERROR_RESOURCE, "%s: poll: %s", what, strerror(errno));
+    else
+        failed(conn, result, what, err);
+    PQclear(result);
+    return NULL;
+}
+
+PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                        struct error *err)
+{
+    return answer_to(conn, PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0), what, err);
+}
+
+bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
+{
+    PGresult *result = answer_to(conn, PQsendQuery(conn, sql), what, err);
+    bool ok = result != NULL;
+    PQclear(result);
+    return ok;
+}
+
+/* ---- however long it takes ---- */
 
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                 struct error *err)

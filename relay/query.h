@@ -1,5 +1,5 @@
 /* relay/query.h -- statements that wait for their answer: start-up checks and one-shot commands. The relay's loop
- * never calls these. */
+ * never calls these, but a new configuration is checked while it stands still. */
 #ifndef RELAY_QUERY_H
 #define RELAY_QUERY_H
 
@@ -15,6 +15,14 @@ PGresult *query(PGconn *conn, const char *what, const char *sql, int count, cons
 
 /* Runs any number of statements, without parameters and without results. */
 bool query_script(PGconn *conn, const char *what, const char *sql, struct error *err) MUST_CHECK;
+
+/* The same, but give up when there is no whole answer within QUERY_ANSWER_S seconds; the connection is then good for
+ * PQfinish() only. For all that `run` does: its signals are blocked, and there may be claims that wait for it. */
+#define QUERY_ANSWER_S 30
+
+PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                        struct error *err) MUST_CHECK;
+bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err) MUST_CHECK;
 
 /* Values of a result; NULL for SQL NULL, and what cannot be read is 0. */
 const char *query_text(const PGresult *result, int row, int column);

@@ -255,7 +255,7 @@ static bool find_table(struct inspection *in, struct error *err)
     char schema[IDENTIFIER_MAX];
     const char *params[] = {schema, NULL};
     split_name(in->queue->table, schema, &params[1]);
-    PGresult *found = query(in->conn, in->queue->name, sql_table_find, 2, params, err);
+    PGresult *found = query_in_time(in->conn, in->queue->name, sql_table_find, 2, params, err);
     if (!found)
         return false;
     bool ok = PQntuples(found) == 1 ||
@@ -278,7 +278,7 @@ static bool find_columns(struct inspection *in, struct error *err)
 {
     char oid[16];
     snprintf(oid, sizeof oid, "%u", in->table->oid);
-    in->columns = query(in->conn, in->table->plain_name, sql_table_columns, 1, (const char *const[]){oid}, err);
+    in->columns = query_in_time(in->conn, in->table->plain_name, sql_table_columns, 1, (const char *const[]){oid}, err);
     if (!in->columns)
         return false;
     for (size_t i = 0; i < MAPPINGS; i++)
@@ -295,14 +295,14 @@ static bool find_indexes(struct inspection *in, struct error *err)
     snprintf(id, sizeof id, "%d", table->id_attnum);
     snprintf(key, sizeof key, "%d", table->key_attnum);
     PGresult *result =
-        query(in->conn, table->plain_name, sql_table_indexes, 3, (const char *const[]){oid, id, key}, err);
+        query_in_time(in->conn, table->plain_name, sql_table_indexes, 3, (const char *const[]){oid, id, key}, err);
     if (!result)
         return false;
     table->index_key_id = query_bool(result, 0, 0);
     table->index_key = query_bool(result, 0, 1);
     table->index_id = query_bool(result, 0, 2);
     PQclear(result);
-    result = query(in->conn, table->plain_name, sql_table_sequence, 2, (const char *const[]){oid, id}, err);
+    result = query_in_time(in->conn, table->plain_name, sql_table_sequence, 2, (const char *const[]){oid, id}, err);
     if (!result)
         return false;
     if (PQntuples(result) == 1 && query_bool(result, 0, 1))

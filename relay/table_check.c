@@ -47,7 +47,7 @@ static void mend(struct finding *finding, const char *format, ...)
 
 static PGresult *ask(struct check *check, const char *sql, int count, const char *const *params, struct error *err)
 {
-    return query(check->conn, check->table->plain_name, sql, count, params, err);
+    return query_in_time(check->conn, check->table->plain_name, sql, count, params, err);
 }
 
 /* A quarter leaves room for the application's own locks; more than the whole can never be had at once. */
@@ -267,7 +267,7 @@ static bool check_filter(struct check *check, struct error *err)
     if (!sql)
         return false;
     struct error refused;
-    PGresult *result = query(check->conn, "where", sql, 0, NULL, &refused);
+    PGresult *result = query_in_time(check->conn, "where", sql, 0, NULL, &refused);
     if (!result && PQstatus(check->conn) == CONNECTION_OK)
         find(check, FINDING_ERROR, "%s: the condition cannot be used on %s: %s", check->queue->place,
              check->table->plain_name, refused.text);
@@ -283,7 +283,7 @@ static bool overlap(PGconn *conn, const struct table *table, const struct table 
     snprintf(oids[0], sizeof oids[0], "%u", table->oid);
     snprintf(oids[1], sizeof oids[1], "%u", other->oid);
     PGresult *common =
-        query(conn, table->plain_name, sql_table_overlap, 2, (const char *const[]){oids[0], oids[1]}, err);
+        query_in_time(conn, table->plain_name, sql_table_overlap, 2, (const char *const[]){oids[0], oids[1]}, err);
     if (!common)
         return false;
     *ret = PQntuples(common) > 0;

@@ -165,3 +165,14 @@ def test_the_keys_of_a_relay_that_is_gone_without_a_word_are_free_within_a_minut
     first.kill()
     assert second.stop() == 0
     run.finish()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("word", [b"client_encoding", b"pg_class", b"outbox"])
+def test_a_server_that_falls_silent_at_the_start_is_given_up(run, proxy, word):
+    """It has let the relay log in. SIGTERM would not end it then: the relay looks for signals in its loop."""
+    trap = proxy.blackhole_before(word, UP)
+    one = run.start(database=through(proxy, run.db))
+    assert one.wait(90) == 75
+    assert trap.sprung
+    assert one.logged(r"^pgcourier: .*: the database gave no answer within 30 s$")
