@@ -50,6 +50,7 @@ class Record:
     key: bytes
     value: bytes
     headers: list  # of (name, value)
+    timestamp_ms: int = None
 
     def json(self):
         return json.loads(self.value)
@@ -129,8 +130,8 @@ class Kafka(Server):
     def consume(self, topic):
         """All records of a topic, in offset order within each partition."""
         exact = self._consume_exact(topic)
-        headers = self._consume_headers(topic)
-        records = [Record(*where, key, value, headers.get(where, [])) for where, (key, value) in exact.items()]
+        rest = self._consume_rest(topic)
+        records = [Record(*where, key, value, *rest.get(where, ([], None))) for where, (key, value) in exact.items()]
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def _kcat(self, topic, *arguments):
@@ -154,13 +155,13 @@ class Kafka(Server):
             found[partition, offset] = (key, value)
         return found
 
-    def _consume_headers(self, topic):
-        """{(partition, offset): [(name, value)]}, from kcat's JSON, the one form that keeps headers apart."""
+    def _consume_rest(self, topic):
+        """{(partition, offset): ([(name, value)], timestamp)}, from kcat's JSON, the one form that keeps headers apart."""
         found = {}
         for line in self._kcat(topic, "-J").splitlines():
             message = json.loads(line.decode(errors="replace"))
             flat = message.get("headers", [])
-            found[message["partition"], message["offset"]] = list(zip(flat[::2], flat[1::2]))
+            found[message["partition"], message["offset"]] = list(zip(flat[::2], flat[1::2])), message.get("ts")
         return found
 
     def stop(self):

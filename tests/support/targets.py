@@ -5,11 +5,14 @@
     target.receipts()     everything it got, as the history check wants it
     target.count()        how many receipts there are, cheaply; None when it cannot tell
 
-sink(relay=NAME) makes the receipts tell which relay they are from, where the destination can tell that (HTTP)."""
+sink(relay=NAME) makes the receipts tell which relay they are from, where the destination can tell that (HTTP). They tell
+when they came: HTTP always, Redis and Kafka if timed=True."""
 
 import base64
+import itertools
 import json
 import os
+import time
 
 from tests.support.history import Receipt
 from tests.support.http_receiver import ANSWER, CLOSE, Reply
@@ -34,8 +37,12 @@ class FileTarget:
             return file.read()
 
     def receipts(self):
-        return [Receipt(line["id"], line["key"], attempt=line["attempt"], hash=digest(_payload_of(line)))
-                for line in map(_whole, self._read().splitlines()) if line]
+        return [Receipt(line["id"], line["key"], attempt=line["attempt"], hash=digest(_payload_of(line)), at=at)
+                for line, at in zip(map(_whole, self._read().splitlines()), self.times()) if line]
+
+    def times(self):
+        """When each of the lines came: here, nobody knows."""
+        return itertools.repeat(None)
 
     def count(self):
         return self._read().count(b"\n")
@@ -60,8 +67,9 @@ class RedisTarget:
 
     stream = "orders"
 
-    def __init__(self, server):
+    def __init__(self, server, timed=False):
         self.server = server
+        self.timed = timed
         self.client = server.client()
         self.queue = {"destination": self.stream}
 
@@ -70,8 +78,8 @@ class RedisTarget:
 
     def receipts(self):
         return [Receipt(int(fields[b"id"]), fields[b"key"].decode() if b"key" in fields else None,
-                        hash=digest(fields.get(b"payload")))
-                for _, fields in self.client.xrange(self.stream)]
+                        hash=digest(fields.get(b"payload")), at=_monotonic(int(entry.split(b"-")[0])) if self.timed else None)
+                for entry, fields in self.client.xrange(self.stream)]
 
     def count(self):
         return self.client.xlen(self.stream)
@@ -141,11 +149,13 @@ def _answer_to(request):
 
 
 class KafkaTarget:
-    """A topic. Order of receipt is a partition's order, so a key must stay in its partition."""
+    """A topic. Order of receipt is a partition's order, so a key must stay in its partition. timed: it is the broker that
+    gives its records their times, by message.timestamp.type=LogAppendTime."""
 
-    def __init__(self, broker, topic):
+    def __init__(self, broker, topic, timed=False):
         self.broker = broker
         self.topic = topic
+        self.timed = timed
         self.queue = {"destination": topic}
 
     def sink(self, relay=None, **options):
@@ -160,11 +170,16 @@ class KafkaTarget:
         strayed = {key: found for key, found in partitions.items() if len(found) > 1}
         assert not strayed, f"keys in several partitions: {strayed}"
         return [Receipt(int(dict(record.headers)["id"]), record.key.decode() if record.key is not None else None,
-                        hash=digest(record.value))
+                        hash=digest(record.value), at=_monotonic(record.timestamp_ms) if self.timed else None)
                 for record in records]
 
     def count(self):
         return None
+
+
+def _monotonic(wall_ms):
+    """What time.monotonic() was then, or a millisecond later: servers cut off what is below."""
+    return (wall_ms + 1) / 1000 - (time.time() - time.monotonic())
 
 
 def _settings(settings):
