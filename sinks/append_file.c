@@ -30,17 +30,34 @@ void append_file_close(struct append_file *file)
 
 /* ---- opening ---- */
 
+#define MAY_NOT "; give this user the right to create, read and write it"
+
+/* A kind that is no configuration's fault lets whoever supervises a relay start it again. */
+static const struct open_failure {
+    int cause;
+    enum error_kind kind;
+    const char *remedy;
+} open_failures[] = {
+    {ENOENT, ERROR_CONFIG, "; create its directory"},
+    {ENOTDIR, ERROR_CONFIG, ""},
+    {EISDIR, ERROR_CONFIG, "; name a file in it"},
+    {ELOOP, ERROR_CONFIG, ""},
+    {ENAMETOOLONG, ERROR_CONFIG, ""},
+    {EACCES, ERROR_PERMISSION, MAY_NOT},
+    {EPERM, ERROR_PERMISSION, MAY_NOT},
+    {EROFS, ERROR_PERMISSION, MAY_NOT},
+    {ENXIO, ERROR_UNREACHABLE, "; nobody reads this pipe: start its reader"},
+};
+
 static bool open_failed(const char *path, struct error *err)
 {
+    static const struct open_failure passing = {0, ERROR_RESOURCE, ""}; /* a full disk, no descriptors left, ... */
+    const struct open_failure *failure = &passing;
     int cause = errno;
-    bool refused = cause == EACCES || cause == EPERM || cause == EROFS;
-    const char *remedy = cause == ENOENT   ? "; create its directory"
-                         : cause == ENXIO  ? "; nobody reads this pipe: start its reader"
-                         : cause == EISDIR ? "; name a file in it"
-                         : refused         ? "; give this user the right to create, read and write it"
-                                           : "";
-    return error_set(err, refused ? ERROR_PERMISSION : ERROR_CONFIG, "cannot open %s to append: %s%s", path,
-                     strerror(cause), remedy);
+    for (size_t i = 0; i < sizeof open_failures / sizeof open_failures[0]; i++)
+        if (open_failures[i].cause == cause)
+            failure = &open_failures[i];
+    return error_set(err, failure->kind, "cannot open %s to append: %s%s", path, strerror(cause), failure->remedy);
 }
 
 static void directory_of(const char *path, char ret[PATH_MAX])
@@ -81,8 +98,9 @@ static int open_path(const struct append_file *file)
 
 bool append_file_open(struct append_file *file, struct error *err)
 {
-    int fd = FAULT_ERROR("file.open") ? -1 : is_stdout(file) ? STDOUT_FILENO : open_path(file);
     struct stat st;
+    errno = ENFILE; /* of a failure that is made */
+    int fd = FAULT_ERROR("file.open") ? -1 : is_stdout(file) ? STDOUT_FILENO : open_path(file);
     if (fd < 0 || fstat(fd, &st) != 0)
         return open_failed(file->path, err);
     append_file_close(file);

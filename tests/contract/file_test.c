@@ -429,6 +429,22 @@ START_TEST(pipe_without_a_reader_is_refused)
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_assert_ptr_null(sink_open(&sink_file, "file", &settings, &err));
     ck_assert_ptr_nonnull(strstr(err.text, "nobody reads this pipe: start its reader"));
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
+START_TEST(opening_that_may_succeed_later_is_not_the_configurations_fault)
+{
+    struct error err;
+    struct rlimit before;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct sink *sink = sink_open(&sink_file, "file", &settings, &err);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ck_assert_ptr_null(sink);
+    ck_assert_ptr_nonnull(strstr(err.text, "Too many open files"));
+    ck_assert_int_eq(err.kind, ERROR_RESOURCE);
 }
 END_TEST
 
@@ -453,6 +469,7 @@ static TCase *file_tcase(void)
     tcase_add_loop_test(tcase, settings_that_cannot_work_are_refused_in_one_line, 0,
                         (int)(sizeof broken / sizeof broken[0]));
     tcase_add_test(tcase, pipe_without_a_reader_is_refused);
+    tcase_add_test(tcase, opening_that_may_succeed_later_is_not_the_configurations_fault);
     return tcase;
 }
 
