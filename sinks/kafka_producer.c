@@ -242,7 +242,8 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct deliver
 {
     if (p->state != KAFKA_RUNNING)
         return RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
-    if (FAULT_ERROR("kafka.produce"))
+    /* A queue with nothing in it is never full: the sink takes that for an event that is too large for it. */
+    if (p->waiting_count > 0 && FAULT_ERROR("kafka.produce"))
         return RD_KAFKA_RESP_ERR__QUEUE_FULL;
     const struct event *event = d->event;
     /* The RD_KAFKA_V_ macros spelled out: they are statement expressions, which -Wpedantic refuses. Not produceva():
