@@ -44,6 +44,7 @@ class Trap:
     pattern: bytes = b""
     budget: int = 0
     hold: bool = False
+    skip: int = 0  # occurrences of `pattern` that pass first
     sprung: bool = False
 
 
@@ -108,7 +109,9 @@ class _Link:
         self.tail[direction] = text[-self.proxy._longest_pattern:] if self.proxy._longest_pattern else b""
         for trap in self.proxy._traps:
             at = -1 if trap.sprung or trap.direction != direction else text.find(trap.pattern)
-            if at >= 0:
+            if at >= 0 and trap.skip > 0:
+                trap.skip -= 1
+            elif at >= 0:
                 trap.sprung = True
                 if not trap.hold:
                     return max(0, at - (len(text) - len(data)))
@@ -166,8 +169,8 @@ class Proxy:
         self._budgets.append(trap)
         return trap
 
-    def cut_before(self, pattern, direction):
-        return self._set(Trap(direction, pattern))
+    def cut_before(self, pattern, direction, skip=0):
+        return self._set(Trap(direction, pattern, skip=skip))
 
     def blackhole_before(self, pattern, direction):
         return self._set(Trap(direction, pattern, hold=True))
