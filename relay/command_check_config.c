@@ -70,8 +70,7 @@ static int check_sinks(const struct config *config)
 static int check_config(int argc, char **argv)
 {
     struct arguments arguments = {0};
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
-        return EXIT_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     if (arguments.reference) {
         config_print_reference(stdout);
         return EXIT_OK;

@@ -31,16 +31,14 @@ static const struct argp_option options[] = {
 
 static void add_header(struct publish_options *given, const char *arg, struct argp_state *state)
 {
-    const char *equals = strchr(arg, '=');
-    if (!equals || equals == arg) {
-        argp_error(state, "--header %s: write NAME=VALUE", arg);
-        return;
-    }
+    char *name = memory_text(arg), *equals = strchr(name, '=');
     if (!given->headers)
         given->headers = json_object();
-    char *name = memory_text(arg);
-    name[equals - arg] = '\0';
-    if (json_object_set_new(given->headers, name, json_string(equals + 1)) != 0)
+    if (equals)
+        *equals = '\0';
+    if (!equals || !*name)
+        argp_error(state, "--header %s: write NAME=VALUE", arg);
+    else if (json_object_set_new(given->headers, name, json_string(equals + 1)) != 0)
         argp_error(state, "--header %s: not UTF-8", arg);
     free(name);
 }

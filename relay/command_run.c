@@ -1,5 +1,4 @@
 #include "relay/base/arena.h"
-#include "relay/base/clock.h"
 #include "relay/command.h"
 #include "relay/relay.h"
 #include "relay/version.h"
@@ -7,8 +6,8 @@
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -81,8 +80,7 @@ static int open_signals(struct error *err)
 static uint64_t random_seed(void)
 {
     uint64_t seed;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
-        seed = (uint64_t)clock_now() ^ ((uint64_t)getpid() << 32);
+    arc4random_buf(&seed, sizeof seed);
     return seed;
 }
 
@@ -145,8 +143,7 @@ static enum relay_end reload(const struct arguments *arguments, int signal_fd, s
 static int run(int argc, char **argv)
 {
     struct arguments arguments = {.log = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO}};
-    if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
-        return EXIT_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     struct error err;
     struct running running;
     int signal_fd = open_signals(&err);

@@ -75,11 +75,6 @@ void db_free(struct db *db)
     free(db);
 }
 
-bool db_is_up(const struct db *db)
-{
-    return db->state >= DB_STATE_IDLE;
-}
-
 bool db_is_shared(const struct db *db)
 {
     return db->sharing;

@@ -46,7 +46,6 @@ struct db_result {
 struct db *db_new(const struct db_options *options);
 void db_free(struct db *db);
 
-bool db_is_up(const struct db *db);   /* connected and set up */
 bool db_is_idle(const struct db *db); /* up, and no round under way */
 
 /* Its session is shared by a pooler and has none of our settings, lock_timeout for one. */

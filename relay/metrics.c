@@ -32,10 +32,8 @@ int64_t histogram_quantile(const struct histogram *histogram, double q)
     if (histogram->total == 0)
         return 0;
     uint64_t rank = (uint64_t)(q * (double)(histogram->total - 1)) + 1, seen = 0;
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
-        seen += histogram->counts[i];
-        if (seen >= rank)
-            return bucket_end(i) < histogram->max ? bucket_end(i) : histogram->max;
-    }
-    return histogram->max;
+    unsigned i = 0;
+    while ((seen += histogram->counts[i]) < rank)
+        i++;
+    return bucket_end(i) < histogram->max ? bucket_end(i) : histogram->max;
 }

@@ -9,6 +9,7 @@
 #include "relay/table_sql.h"
 #include "sql_text.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define FOLLOW_MAX 4096
@@ -31,8 +32,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
 {
     const struct queue_config *config = queue->config;
     const struct ordering_type *type = ordering_type_find(config->ordering);
-    if (!type)
-        return error_set(err, ERROR_CONFIG, "%s: unknown ordering \"%s\"", config->place, config->ordering);
+    assert(type && "config_tables.c names those that there are");
     struct ordering_options options = {
         .queue = config->name,
         .variables = queue->variables,

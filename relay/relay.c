@@ -65,11 +65,10 @@ static bool check_shared(const struct relay *relay, PGconn *conn, const struct q
 
 static struct outlet *outlet_of(const struct relay *relay, const char *sink)
 {
-    const struct config *config = relay->options.config;
-    for (size_t i = 0; i < config->sink_count; i++)
-        if (strcmp(config->sinks[i].name, sink) == 0)
-            return relay->outlets[i];
-    return NULL;
+    size_t i = 0; /* config_check.c has seen that it is one of them */
+    while (strcmp(relay->options.config->sinks[i].name, sink) != 0)
+        i++;
+    return relay->outlets[i];
 }
 
 static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)

@@ -44,10 +44,9 @@ static bool matches(int wanted, int value)
 enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_attempt, enum on_exhausted policy)
 {
     assert(verdict != VERDICT_NONE && verdict != VERDICT_ACKED);
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (matches(rules[i].verdict, (int)verdict) && matches(rules[i].blame, (int)blame) &&
-            matches(rules[i].last_attempt, last_attempt) && matches(rules[i].policy, (int)policy))
-            return rules[i].outcome;
-    assert(0 && "the rules cover every case");
-    return LANE_RELEASED;
+    const struct rule *rule = rules, *last = rules + sizeof rules / sizeof rules[0] - 1;
+    while (rule < last && !(matches(rule->verdict, (int)verdict) && matches(rule->blame, (int)blame) &&
+                            matches(rule->last_attempt, last_attempt) && matches(rule->policy, (int)policy)))
+        rule++;
+    return rule->outcome; /* the last one's, where no other matches */
 }

@@ -1,10 +1,14 @@
 """pgcourier without a subcommand's own work: help, version, what is misspelt, and check-config."""
 
+import pathlib
 import re
 import socket
+import subprocess
 
 import pytest
 
+from tests.support.process import REPO
+from tests.support.relay import binary, environment
 from tests.support.servers import run_command
 
 GOOD = """
@@ -45,6 +49,48 @@ def test_wrong_arguments_are_usage_errors(arguments):
     assert result.returncode == 64
     assert result.stdout == ""
     assert "sage" in result.stderr
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["dead", "-c", "x"], "dead: say what to do: list, show, retry or drop"),
+    (["dead", "list"], "dead: give the configuration with -c FILE"),
+    (["dead", "list", "show", "-c", "x"], "dead: one of list, show, retry and drop at a time"),
+    (["status"], "status: give the configuration with -c FILE"),
+    (["run"], "run: give the configuration with -c FILE"),
+    (["run", "-c", "x", "--log-format", "xml"], '--log-format is logfmt or json, not "xml"'),
+    (["run", "-c", "x", "--log-level", "loud"], '--log-level is error, warn, info or debug, not "loud"'),
+    (["migrate"], "migrate: give -c FILE or -d CONNINFO"),
+    (["migrate", "-d", "x" * 5000], "-d: longer than "),
+    (["publish", "-d", "x", "--header", b"a=\xff"], "not UTF-8"),
+])
+def test_usage_errors_name_what_is_wrong(arguments, message):
+    result = subprocess.run([binary(), *arguments], env=environment(), capture_output=True, check=False)
+    assert (result.returncode, result.stdout) == (64, b"")
+    assert message in result.stderr.decode(errors="replace")
+
+
+def test_reference_is_the_page_of_the_documentation():
+    result = run_command("check-config", "--reference")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == (pathlib.Path(REPO) / "docs" / "configuration.md").read_text()
+
+
+def test_sink_type_that_is_like_no_other_gets_the_list(tmp_path):
+    path = tmp_path / "sink.yaml"
+    path.write_text(GOOD.replace("discard", "pigeon"))
+    result = run_command("check-config", "-c", str(path))
+    assert result.returncode == 78
+    assert re.search(r'no sink type "pigeon"; write one of .*discard', result.stderr)
+
+
+@pytest.mark.parametrize("secret, message", [(b"a\0b\n", "holds a NUL byte; a secret is one line of text"), (None, "a single value")])
+def test_secret_file_that_holds_none_is_refused(tmp_path, secret, message):
+    name = '"{}"'.format(tmp_path / "secret") if secret else "{ a: b }"
+    (tmp_path / "secret").write_bytes(secret or b"x")
+    path = tmp_path / "sink.yaml"
+    path.write_text(f'sinks: {{ web: {{ type: http, url: "http://127.0.0.1", bearer_token_file: {name} }} }}\nqueues: {{ o: {{ sink: web }} }}\n')
+    result = run_command("check-config", "-c", str(path))
+    assert result.returncode == 78 and message in result.stderr, result.stderr
 
 
 def test_good_configuration_is_counted(tmp_path):

@@ -1,6 +1,8 @@
 """Producers: ids that commit in order per key, by publish() or by the trigger, and the command that publishes."""
 
+import os
 import random
+import subprocess
 import threading
 import time
 
@@ -8,6 +10,7 @@ import psycopg2
 import pytest
 
 from tests.support import servers
+from tests.support.relay import binary, environment
 from tests.support.servers import run_command, wait_until
 
 PUBLISH = "select outbox.publish('{key}', 't', '{{}}')"
@@ -201,6 +204,23 @@ def test_the_command_reads_a_payload_from_standard_input(db, tmp_path):
     done = run_command("publish", "-c", str(config), "--payload", "-", stdin=body)
     assert done.returncode == 0, done.stderr
     assert db.query("select aggregateid, payload::text from outbox.events") == [(None, body)]
+
+
+@pytest.mark.parametrize("content, message", [
+    (b'{"a": "x\0"}', "the payload has a NUL byte and is not JSON"),
+    (b" " * (64 << 20), "the payload is larger than 64 MB"),
+    (None, "standard input: Is a directory")], ids=["NUL", "large", "folder"])
+def test_standard_input_that_is_no_payload_is_refused(db, tmp_path, content, message):
+    path = tmp_path
+    if content:
+        path = tmp_path / "payload"
+        path.write_bytes(content)
+    fd = os.open(path, os.O_RDONLY)
+    done = subprocess.run([binary(), "publish", "-d", db.dsn, "--payload", "-"], stdin=fd, env=environment(), capture_output=True,
+                          text=True, check=False)
+    os.close(fd)
+    assert done.returncode == 64 and message in done.stderr, done.stderr
+    assert db.value("select count(*) from outbox.events") == 0
 
 
 @pytest.mark.parametrize("arguments, message", [

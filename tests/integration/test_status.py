@@ -51,6 +51,19 @@ def test_the_oldest_is_of_those_that_will_be_delivered(db, status):
     assert status() == ({"waiting": 2, "parked": 1, "closed": 2}, None)
 
 
+@pytest.mark.parametrize("hours, age", [(0.0, "0.0 s"), (0.5, "30.0 m"), (5, "5.0 h")])
+def test_ages_are_for_people(db, status, tmp_path, hours, age):
+    status()
+    insert(db, "a", hours)
+    done = run_command("status", "-c", str(tmp_path / "pgcourier.yaml"))
+    assert done.returncode == 0, done.stderr
+    heads, row = done.stdout.splitlines()
+    assert heads.split() == ["queue", "waiting", "oldest", "parked", "closed", "dead"]
+    name, waiting, number, unit, *rest = row.split()
+    assert (name, waiting, unit, rest) == ("orders", "1", age.split()[1], ["0", "0", "0"])
+    assert float(age.split()[0]) <= float(number) < float(age.split()[0]) + 60
+
+
 def test_a_monitor_may_ask(db, pg, status):
     pg.query("drop role if exists watcher")
     pg.query("create role watcher login in role outbox_monitor")

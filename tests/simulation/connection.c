@@ -82,11 +82,6 @@ void db_free(struct db *db)
     free(db);
 }
 
-bool db_is_up(const struct db *db)
-{
-    return db->state >= STATE_IDLE;
-}
-
 bool db_is_shared(const struct db *db)
 {
     (void)db;
