@@ -57,7 +57,7 @@ class Place:
 
     def pause(self):
         self.relay.pause()
-        wait_until(lambda: self.relay.exit_code is not None or stands_still(self.relay.pid), 10, "a relay to stand still")
+        wait_until(lambda: self.relay.exit_code is not None or stands_still(self.relay.pid), 60, "a relay to stand still")
 
     def kill(self):
         self.relay.kill()

@@ -9,7 +9,7 @@ from tests.support.chaos.bounds import locks_held, note_lost_claims
 from tests.support.chaos.fleet import CONNECTIONS, KEYS, KEYS_MOST, PER_KEY
 from tests.support.process import wait_until
 
-TRIES = 50
+TRIES = 200
 SESSIONS = "select pid from pg_stat_activity where application_name = %s and datname = current_database() order by pid"
 
 

@@ -32,11 +32,11 @@ SERVER = [
     Kind("server.backend_dies", ONE),
 ]
 TABLE = [
-    Kind("table.locked", ALL, (0.2, 2)),
+    Kind("table.locked", ALL, (0.2, 1.5)),
     Kind("table.locked_for_long", ALL, (6, 6.5)),
     Kind("table.vacuum"),
     Kind("table.old_snapshot", ALL, (1, 4)),
-    Kind("table.rows_locked", ALL, (0.2, 2), (10, 200)),
+    Kind("table.rows_locked", ALL, (0.2, 1.5), (10, 200)),
     Kind("table.keys_locked", ALL, (0.5, 3), (1, 30)),
 ]
 # Between the relays and PostgreSQL ("database") or the sink ("sink").

@@ -47,7 +47,9 @@ def _redis(_folder):
 def _kafka(_folder):
     """The broker tells its clients where to find it: by way of the proxy, kcat among them."""
     way = Proxy(0)
-    with Kafka({"advertised.listeners": f"BROKER://127.0.0.1:{way.port}"}) as broker:
+    broker = Kafka({"advertised.listeners": f"BROKER://127.0.0.1:{way.port}"})
+    broker.start_timeout_s = 300  # with everything else going on
+    with broker:
         way.peer_port = broker.port
         with way:
             broker.create_topic("orders", 12, message_timestamp_type="LogAppendTime")

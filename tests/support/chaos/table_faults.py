@@ -8,12 +8,13 @@ from tests.support.chaos.fleet import LOCK_CLASS
 
 
 @contextlib.contextmanager
-def application(stage):
-    """A transaction of somebody else's, who does not wait long for anything."""
+def application(stage, patience="1s"):
+    """A transaction of somebody else's, who does not wait long for anything: whoever comes after a lock that is waited for
+    waits, too, and a relay for 5 s at most."""
     connection = stage.db.connect(autocommit=False)
     try:
         with connection.cursor() as cursor:
-            cursor.execute("set lock_timeout = '2s'")
+            cursor.execute(f"set lock_timeout = '{patience}'")
             yield cursor
     finally:
         connection.close()
@@ -28,7 +29,7 @@ def table_locked(stage, step):
 
 
 def table_locked_for_long(stage, step):
-    with stage.hold("table"), application(stage) as cursor:
+    with stage.hold("table"), application(stage, '3s') as cursor:
         note_lost_claims(stage, step, stage.fleet.names(None))
         cursor.execute(f"lock table public.events in {'access exclusive' if step.pick % 2 else 'exclusive'} mode")
         yield
