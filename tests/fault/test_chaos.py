@@ -6,6 +6,7 @@ of the soak."""
 
 import os
 import random
+from collections import Counter
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.chaos.run import Chaos, Plan
 from tests.support.chaos.faults import kind_of
 from tests.support.history import check
 from tests.support.relay import binary
+from tests.support.shop import HOT_ORDER
 
 SEED = 11171  # its first ten faults, those of the default run, are of all families
 SINKS = ["file", "redis", "http", "kafka"]
@@ -69,19 +71,15 @@ def test_chaos_breaks_no_promise(short_run):
     assert any(fault.in_flight for fault in short_run.verdict.faults)
 
 
-def last_delivery(receipts):
-    """The number of the last receipt of an event that came once, with the others of its key before it."""
-    once = {}
-    for number, receipt in enumerate(receipts):
-        once.setdefault(receipt.id, []).append(number)
-    return max(numbers[0] for numbers in once.values() if len(numbers) == 1)
+def only_receipts(receipts):
+    """The numbers of the receipts of the busiest order's events that came once, in order."""
+    times = Counter(receipt.id for receipt in receipts)
+    return [number for number, receipt in enumerate(receipts)
+            if receipt.key == str(HOT_ORDER) and receipt.answer == "ack" and times[receipt.id] == 1]
 
 
 def swap_two_of_a_key(receipts):
-    """The last two of some key that came once each."""
-    last = receipts[last_delivery(receipts)]
-    others = [number for number, receipt in enumerate(receipts) if receipt.key == last.key and receipt.id != last.id]
-    first, second = others[-1], receipts.index(last)
+    first, second = only_receipts(receipts)[-2:]
     changed = list(receipts)
     changed[first] = receipts[second]._replace(at=receipts[first].at, end=receipts[first].end)
     changed[second] = receipts[first]._replace(at=receipts[second].at, end=receipts[second].end)
@@ -89,18 +87,18 @@ def swap_two_of_a_key(receipts):
 
 
 def drop_one(receipts):
-    number = last_delivery(receipts)
+    number = only_receipts(receipts)[-1]
     return receipts[:number] + receipts[number + 1:]
 
 
 def double_one(receipts):
     """It comes long after the last fault, and again."""
-    number, later = last_delivery(receipts), receipts[-1].at + 60
+    number, later = only_receipts(receipts)[-1], receipts[-1].at + 60
     return [*drop_one(receipts), *(receipts[number]._replace(at=at, end=at) for at in (later, later + 1))]
 
 
 def change_bytes(receipts):
-    number = last_delivery(receipts)
+    number = only_receipts(receipts)[-1]
     return receipts[:number] + [receipts[number]._replace(hash="0" * 16)] + receipts[number + 1:]
 
 

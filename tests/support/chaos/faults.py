@@ -32,7 +32,7 @@ def play(stage, step):
         with contextlib.closing(generator):
             for _ in generator:
                 stage.wait(step.lasts_s)
-    except psycopg2.Error as error:  # another fault was quicker; it has its own note
+    except (psycopg2.Error, ProcessLookupError) as error:  # another fault was quicker; it has its own note
         stage.miss(step, error)
     finally:
         stage.over(step)
