@@ -72,12 +72,9 @@ static bool is_null(struct fy_node *node, struct span text)
 
 static bool read_scalar(struct reader *r, struct fy_node *node, struct yaml_node *ret)
 {
-    struct span text = {"", 0};
-    const char *data = fy_node_get_scalar(node, &text.size);
-    if (data)
-        text.data = data;
-    else
-        text.size = 0;
+    size_t size = 0;
+    const char *data = fy_node_get_scalar(node, &size);
+    struct span text = data ? (struct span){data, size} : SPAN_LITERAL("");
     if (memchr(text.data, '\0', text.size))
         return fail(r, (struct place){ret->line, ret->column}, "this text holds a NUL character; take it out");
     ret->kind = is_null(node, text) ? YAML_NULL : YAML_SCALAR;
@@ -197,10 +194,10 @@ static bool check_text(struct reader *r, struct span text)
 
 static bool report(struct reader *r, struct fy_diag *diag)
 {
+    static const struct fy_diag_error unknown = {.msg = "it cannot be read", .line = 1, .column = 1};
     void *iterator = NULL;
     const struct fy_diag_error *found = fy_diag_errors_iterate(diag, &iterator);
-    if (!found)
-        return error_set(r->err, ERROR_CONFIG, "%s: not YAML", r->name);
+    found = found ? found : &unknown;
     return error_set(r->err, ERROR_CONFIG, "%s:%d:%d: not YAML: %s; check the quotes and the indentation here", r->name,
                      found->line, found->column, found->msg);
 }

@@ -1,6 +1,7 @@
 """Signals, streams that close, and the ways to be woken up."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -144,6 +145,48 @@ def test_hangup_with_a_wrong_configuration_keeps_the_old_one(relay, shop, tmp_pa
     one.send(signal.SIGHUP)
     wait_until(lambda: one.logged("config.refused"))
     shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
+    assert one.stop() == 0
+    shop.check(received(tmp_path / "out"))
+
+
+def test_a_signal_to_stop_outranks_a_hangup_that_is_under_way(relay, shop, http, tmp_path):
+    one = slow_relay(relay, shop, http, delay_s=4)
+    one.configure(shop.config(to_file(tmp_path / "out")))
+    one.send(signal.SIGHUP)
+    wait_until((tmp_path / "out").exists)  # the new configuration waits for what is in flight under the old one
+    one.send(signal.SIGTERM)
+    assert one.wait(20) == 0
+    assert shop.left() == 50 or one.logged("config.loaded")  # a machine may be so slow that the hangup is through
+    shop.check([*HttpTarget(http).receipts(), *received(tmp_path / "out")], drained=False)
+
+
+def test_file_that_cannot_be_opened_anew_is_said_and_waited_for(relay, shop, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    one = relay(shop.config(to_file(folder / "out")))
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
+    folder.rename(tmp_path / "away")
+    one.configure("sinks: {")
+    one.send(signal.SIGHUP)
+    wait_until(lambda: one.logged("sink.reopen_failed"))
+    (tmp_path / "away").rename(folder)
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0, 30)
+    assert one.stop() == 0
+    shop.check(received(folder / "out"))
+
+
+def test_relay_that_cannot_wait_says_so_and_goes_on(relay, shop, tmp_path):
+    one = relay(shop.config(to_file(tmp_path / "out")))
+    shop.add(100, 20)
+    wait_until(lambda: shop.left() == 0)
+    before = resource.prlimit(one.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (1, before[1]))  # poll(2) takes no more descriptors than that
+    shop.add(100, 20)  # wakes nobody: the next poll does
+    wait_until(lambda: one.logged("relay.poll_failed"))
+    resource.prlimit(one.pid, resource.RLIMIT_NOFILE, before)
     wait_until(lambda: shop.left() == 0)
     assert one.stop() == 0
     shop.check(received(tmp_path / "out"))

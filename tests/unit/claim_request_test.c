@@ -209,6 +209,29 @@ START_TEST(claim_that_was_cut_short_follows_what_it_did_not_get)
 }
 END_TEST
 
+static void fill_follow_list(void)
+{
+    for (uint64_t i = stage.queue.follow.count; i < stage.queue.follow.max; i++)
+        ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
+}
+
+START_TEST(what_a_full_list_cannot_take_is_left_to_the_scan)
+{
+    follow("not", NULL);
+    claim_request_make(&claims[0], false, 10, NOW);
+    fill_follow_list();
+    claim_follow_again(&claims[0], NOW);
+    ck_assert_uint_eq(stage.noting.released_count, 1);
+    ck_assert_int_eq(stage.noting.released.lo, SCAN_ID_MIN);
+    ck_assert_int_eq(stage.noting.released.hi, SCAN_ID_MAX);
+    struct span missed = span_of("b");
+    claims[0].plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
+    ck_assert(keyset_put(&claims[1].held, missed, span_hash(missed), 0, NULL));
+    claim_follow_missed(&claims[0], NOW);
+    ck_assert_uint_eq(stage.noting.released_count, 2);
+}
+END_TEST
+
 /* ---- reasons to claim ---- */
 
 START_TEST(followed_keys_are_a_reason_to_claim_only_for_who_can_have_them)
@@ -335,6 +358,7 @@ int main(void)
     tcase_add_test(tcase, followed_key_is_asked_for_by_the_claim_that_can_have_it);
     tcase_add_test(tcase, followed_key_that_its_claim_is_busy_with_is_followed_after_it);
     tcase_add_test(tcase, claim_that_was_cut_short_follows_what_it_did_not_get);
+    tcase_add_test(tcase, what_a_full_list_cannot_take_is_left_to_the_scan);
     tcase_add_test(tcase, followed_keys_are_a_reason_to_claim_only_for_who_can_have_them);
     tcase_add_test(tcase, followed_keys_that_every_claim_leaves_out_are_no_reason_to_claim);
     tcase_add_test(tcase, key_that_another_claim_of_ours_has_is_followed_by_that_claim);

@@ -205,6 +205,33 @@ START_TEST(what_a_sink_that_is_down_gives_back_has_no_price)
 }
 END_TEST
 
+START_TEST(lane_that_a_later_event_stopped_ends_when_the_sink_had_no_room)
+{
+    tear_down();
+    set_up_to("{type}");
+    stage_event(batch, 1, "z")->event.type = span_of("trial");
+    turn();
+    fails(1, VERDICT_RETRY, ERROR_ROUTE);
+    turn();
+    now = outlet->routes->circuit.retry_at;
+    stage_event(stage_batch(&stage), 2, "y")->event.type = span_of("troubled");
+    turn();
+    fails(2, VERDICT_RETRY, ERROR_ROUTE);
+    turn();
+    ck_assert_uint_eq(outlet->route_count, 2);
+    fake->sink.traits = SINK_KEEPS_KEY_ORDER;
+    fake->room = 0;
+    struct batch *next = stage_batch(&stage);
+    struct item *first = stage_event(next, 5, "a"), *second = stage_event(next, 6, "a");
+    first->event.type = span_of("trial");
+    second->event.type = span_of("troubled");
+    turn();
+    ck_assert_int_eq(first->lane->outcome, LANE_RELEASED);
+    ck_assert_uint_eq(first->lane->in_flight, 0);
+    assert_sent(1, 2);
+}
+END_TEST
+
 START_TEST(troubled_route_is_tried_with_one_event_at_a_time)
 {
     trouble_route_x();
@@ -348,6 +375,7 @@ int main(void)
     tcase_add_test(tcase, troubled_route_stops_its_own_events_only);
     tcase_add_test(tcase, what_is_claimed_for_a_troubled_route_in_vain_has_a_price);
     tcase_add_test(tcase, what_a_sink_that_is_down_gives_back_has_no_price);
+    tcase_add_test(tcase, lane_that_a_later_event_stopped_ends_when_the_sink_had_no_room);
     tcase_add_test(tcase, troubled_route_is_tried_with_one_event_at_a_time);
     tcase_add_test(tcase, trial_that_the_sink_had_no_room_for_is_tried_later);
     tcase_add_test(tcase, trial_of_a_route_is_one_event_also_where_the_sink_keeps_order);

@@ -2,9 +2,20 @@
 #include "tests/support/run_suite.h"
 
 #include <check.h>
+#include <libfyaml.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static bool without_diagnosis; /* as if libfyaml had no memory */
+
+struct fy_diag *__real_fy_diag_create(const struct fy_diag_cfg *config);
+struct fy_diag *__wrap_fy_diag_create(const struct fy_diag_cfg *config);
+
+struct fy_diag *__wrap_fy_diag_create(const struct fy_diag_cfg *config)
+{
+    return without_diagnosis ? NULL : __real_fy_diag_create(config);
+}
 
 static struct yaml *yaml;
 
@@ -148,6 +159,26 @@ START_TEST(bytes_that_are_not_text_are_refused_with_their_place)
 }
 END_TEST
 
+START_TEST(names_are_plain_texts)
+{
+    ck_assert_ptr_nonnull(strstr(refuse("{}: 1\n", 6), "a name in this mapping is not a plain text"));
+    ck_assert_ptr_nonnull(strstr(refuse("? [a, b]\n: 1\n", 13), "f:1:4: a name in this mapping"));
+    ck_assert_ptr_nonnull(strstr(refuse("\"a\\0b\": 1\n", 10), "this text holds a NUL character"));
+}
+END_TEST
+
+START_TEST(library_that_does_not_start_is_an_error)
+{
+    without_diagnosis = true;
+    struct error err;
+    const struct yaml *none = yaml_parse("f", "a: 1\n", 5, &err);
+    without_diagnosis = false;
+    ck_assert_ptr_null(none);
+    ck_assert_int_eq(err.kind, ERROR_RESOURCE);
+    ck_assert_str_eq(err.text, "f: libfyaml could not start");
+}
+END_TEST
+
 /* Every beginning of a good file is parsed or refused, never worse. */
 START_TEST(cut_file_never_crashes)
 {
@@ -180,6 +211,8 @@ int main(void)
     tcase_add_test(tcase, aliases_cannot_grow_without_bound);
     tcase_add_test(tcase, deep_nesting_is_refused);
     tcase_add_test(tcase, bytes_that_are_not_text_are_refused_with_their_place);
+    tcase_add_test(tcase, names_are_plain_texts);
+    tcase_add_test(tcase, library_that_does_not_start_is_an_error);
     tcase_add_test(tcase, cut_file_never_crashes);
     return run_suite(suite);
 }
