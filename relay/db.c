@@ -1,10 +1,10 @@
 /* DESIGN. libpq in non-blocking pipeline mode. `expected` is the list of results that the server owes us, in order:
- * one entry a Parse (when a statement is prepared on first use) and one a statement. Prepared names are hashes of the
- * text, so that a session inherited from somebody else can never run other SQL under our name. */
+ * one entry a Parse (when a statement is prepared on first use) and one a statement. */
 #include "relay/db.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/config.h"
+#include "relay/statement_cache.h"
 #include "sql_text.h"
 
 #include <assert.h>
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PREPARED_MAX 24
 #define EXPECTED_MAX 32
 #define CONNECT_TIMEOUT_US (10 * SECOND_US)
+#define ANSWER_SLACK_US (10 * SECOND_US)
 
 enum db_state { DB_STATE_OFF, DB_STATE_CONNECTING, DB_STATE_SETUP, DB_STATE_IDLE, DB_STATE_BUSY };
 
@@ -34,14 +34,14 @@ struct db {
     bool sharing; /* the session is shared by a pooler */
     bool dropped; /* db_drop() was called; its text is in `trouble` */
     bool notified;
-    const char *prepared[PREPARED_MAX]; /* texts, by address: a statement's text outlives the connection */
-    size_t prepared_count;
+    struct statement_cache prepared;
     struct expected expected[EXPECTED_MAX];
     size_t expected_count, expected_next, statements;
     unsigned syncs;    /* ends of rounds that the server still owes us */
     bool row_mode_due; /* the next statement's results come row by row: tell libpq before reading them */
     unsigned failures;
-    instant_us retry_at, connect_deadline;
+    instant_us now; /* of the turn of the loop */
+    instant_us retry_at, connect_deadline, answer_deadline;
     struct rng rng;
     char trouble[ERROR_TEXT_MAX]; /* the last notice or reason, which explains a broken connection */
 };
@@ -62,7 +62,7 @@ static void disconnect(struct db *db)
     PQfinish(db->conn);
     db->conn = NULL;
     db->state = DB_STATE_OFF;
-    db->prepared_count = db->expected_count = db->expected_next = db->statements = 0;
+    db->prepared.count = db->expected_count = db->expected_next = db->statements = 0;
     db->syncs = 0;
     db->row_mode_due = db->dropped = false;
 }
@@ -136,11 +136,22 @@ static bool flush(struct db *db, struct error *err)
     return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
 }
 
+/* The server ends each statement in time, and says what it has to say of a round at the round's end. Who is silent for
+ * longer is a backend that stands still, or a connection that libpq knows to be broken and waits on for a word. Behind
+ * a pooler nobody can tell: a round may have to wait for its session. */
+static void expect_answer(struct db *db)
+{
+    int64_t statements = (int64_t)(db->expected_count - db->expected_next) + 1;
+    int64_t patience_us = statements * db->options.statement_timeout_us + ANSWER_SLACK_US;
+    db->answer_deadline = db->sharing ? INSTANT_NEVER : db->now + patience_us;
+}
+
 static bool send_sync(struct db *db, struct error *err)
 {
     if (PQpipelineSync(db->conn) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     db->syncs++;
+    expect_answer(db);
     return flush(db, err);
 }
 
@@ -150,27 +161,15 @@ static void expect(struct db *db, const char *parse, bool by_row)
     db->expected[db->expected_count++] = (struct expected){parse, by_row, db->statements};
 }
 
-/* FNV-1a; the text is ours, so nobody can aim at a collision. */
-static void statement_name(const char *sql, char *ret, size_t size)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const char *p = sql; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    snprintf(ret, size, "pgcourier_%016" PRIx64, hash);
-}
-
 static bool send_prepared(struct db *db, const struct statement *st)
 {
-    char name[32];
-    statement_name(st->sql, name, sizeof name);
-    size_t i = 0;
-    while (i < db->prepared_count && db->prepared[i] != st->sql)
-        i++;
-    if (i == db->prepared_count) {
+    char name[STATEMENT_NAME_SIZE];
+    statement_cache_name(st->sql, name);
+    if (!statement_cache_has(&db->prepared, st->sql)) {
         if (PQsendPrepare(db->conn, name, st->sql, 0, NULL) != 1)
             return false;
         expect(db, st->sql, false);
-        db->prepared[db->prepared_count++] = st->sql;
+        statement_cache_add(&db->prepared, st->sql);
     }
     return PQsendQueryPrepared(db->conn, name, st->count, st->values, st->lengths, st->formats, 1) == 1;
 }
@@ -180,11 +179,9 @@ bool db_send(struct db *db, const struct statement *st, struct error *err)
     assert(db->state == DB_STATE_IDLE || (db->state == DB_STATE_BUSY && db->statements > 0));
     if (FAULT_ERROR("db.send"))
         return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
-    bool known = false;
-    for (size_t i = 0; i < db->prepared_count; i++)
-        known = known || db->prepared[i] == st->sql;
+    bool room = statement_cache_has(&db->prepared, st->sql) || !statement_cache_is_full(&db->prepared);
     bool sent;
-    if (db->prepare && !db->sharing && (known || db->prepared_count < PREPARED_MAX))
+    if (db->prepare && !db->sharing && room)
         sent = send_prepared(db, st);
     else
         sent = PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
@@ -230,6 +227,8 @@ void db_prepare(struct db *db, struct pollset *ps)
     default:
         /* Idle connections too: a backend that was terminated tells us so here. */
         pollset_add(ps, PQsocket(db->conn), (short)(PQflush(db->conn) == 1 ? POLLIN | POLLOUT : POLLIN));
+        if (db->state != DB_STATE_IDLE)
+            pollset_deadline(ps, db->answer_deadline);
     }
 }
 
@@ -274,16 +273,6 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
     return send_sync(db, err);
 }
 
-/* A PREPARE that failed, or that was skipped because something before it in its round failed, is due again. */
-static void forget_prepared(struct db *db, const char *sql)
-{
-    size_t i = 0;
-    while (i < db->prepared_count && db->prepared[i] != sql)
-        i++;
-    if (i < db->prepared_count)
-        db->prepared[i] = db->prepared[--db->prepared_count];
-}
-
 /* Reads what the server has sent. DB_RESULT and DB_ROUND_END come from here. */
 static enum db_event next_result(struct db *db, struct db_result *ret)
 {
@@ -314,8 +303,9 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
             PQclear(res);
             continue;
         }
+        /* A PREPARE that failed, or that was skipped because something before it in its round failed, is due again. */
         if (due->parse)
-            forget_prepared(db, due->parse);
+            statement_cache_forget(&db->prepared, due->parse);
         *ret = (struct db_result){res, due->index};
         FAULT_POINT("db.result");
         return DB_RESULT;
@@ -378,6 +368,8 @@ static bool exchange(struct db *db, const struct pollset *ps)
     if (FAULT_ERROR("db.read"))
         return false;
     short ready = pollset_revents(ps, PQsocket(db->conn));
+    if (ready & POLLIN)
+        expect_answer(db);
     if (((ready & (POLLIN | POLLERR | POLLHUP)) && !read_input(db)) || ((ready & POLLOUT) && PQflush(db->conn) < 0))
         return false;
     for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
@@ -385,10 +377,17 @@ static bool exchange(struct db *db, const struct pollset *ps)
     return true;
 }
 
+static enum db_event silent(struct db *db, instant_us now, struct error *err)
+{
+    snprintf(db->trouble, sizeof db->trouble, "the server has not answered in time; the connection is given up");
+    return lost(db, now, err);
+}
+
 enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us now, struct db_result *ret,
                           struct error *err)
 {
     *ret = (struct db_result){0};
+    db->now = now;
     if (db->dropped)
         return lost(db, now, err);
     if (db->state == DB_STATE_OFF)
@@ -401,6 +400,8 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
     if (event == DB_NOTHING) {
         if (!exchange(db, ps))
             return lost(db, now, err);
+        if (db->state != DB_STATE_IDLE && now >= db->answer_deadline)
+            return silent(db, now, err);
         if (db->state == DB_STATE_SETUP)
             return progress_setup(db, now, err);
         if (db->state == DB_STATE_IDLE)

@@ -1,6 +1,7 @@
 """The database fails in mid-drain, in every way it can; the relay backs off, goes on, and the history stays right."""
 
 import os
+import signal
 import time
 from contextlib import contextmanager
 
@@ -52,6 +53,25 @@ def test_terminated_backends_cost_no_event_and_no_order(drain):
         time.sleep(0.2)
     drain.finish(lost_claims=True)
     assert drain.logged("msg=database.down")
+
+
+@pytest.mark.deep
+def test_backends_that_stand_still_are_given_up(drain):
+    """Neither the server nor the network ends what they were asked."""
+    drain.add(500)
+    drain.start_running(relays=1, top="statement_timeout: 100ms")
+    drain.wait_for(100)
+    backends = [row[0] for row in drain.db.query("select pid from pg_stat_activity where application_name = 'pgcourier'"
+                                                 " and datname = current_database()")]
+    for pid in backends:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        drain.add(500)
+        drain.wait_for_log("msg=database.down.*has not answered in time", 60)
+    finally:
+        for pid in backends:
+            os.kill(pid, signal.SIGCONT)
+    drain.finish(lost_claims=True)
 
 
 def test_one_relay_whose_backends_are_terminated_sends_nothing_twice(drain):
