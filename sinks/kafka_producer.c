@@ -56,8 +56,9 @@ static rd_kafka_t *librdkafka_new(rd_kafka_conf_t *conf, struct error *err)
     char text[256];
     rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof text);
     if (!rk) {
+        bool scarce = rd_kafka_last_error() == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE; /* threads, for one */
         rd_kafka_conf_destroy(conf);
-        error_set(err, ERROR_CONFIG, "librdkafka %s: %s", rd_kafka_version_str(), text);
+        error_set(err, scarce ? ERROR_RESOURCE : ERROR_CONFIG, "librdkafka %s: %s", rd_kafka_version_str(), text);
     }
     return rk;
 }

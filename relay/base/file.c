@@ -24,13 +24,19 @@ static bool read_all(int fd, char *bytes, size_t max, size_t *ret_size)
     return true;
 }
 
+static enum error_kind kind_of(int cause)
+{
+    bool scarce = cause == EMFILE || cause == ENFILE || cause == ENOMEM;
+    return cause == EACCES ? ERROR_PERMISSION : scarce ? ERROR_RESOURCE : ERROR_UNREACHABLE;
+}
+
 char *file_read(const char *path, size_t max, size_t *ret_size, struct error *err)
 {
     char *bytes = NULL, *ret = NULL;
     size_t size = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        error_set(err, errno == EACCES ? ERROR_PERMISSION : ERROR_UNREACHABLE, "cannot open: %s", strerror(errno));
+        error_set(err, kind_of(errno), "cannot open: %s", strerror(errno));
         goto done;
     }
     bytes = memory_new(max + 2);
