@@ -270,6 +270,49 @@ START_TEST(server_that_never_answers_is_given_up_after_ten_seconds)
 }
 END_TEST
 
+START_TEST(server_that_falls_silent_after_the_login_is_given_up)
+{
+    ck_assert(is_spoken_to());
+    say_welcome();
+    ck_assert(is_spoken_to());
+    now += 10 * SECOND_US;
+    ck_assert_int_eq(turn(), DB_NOTHING);
+    now += 3 * SECOND_US;
+    assert_down("has not answered in time");
+}
+END_TEST
+
+START_TEST(server_that_falls_silent_in_a_round_is_given_up_when_its_statements_must_have_ended)
+{
+    come_up();
+    now += 3600 * SECOND_US; /* what is idle is asked nothing */
+    ck_assert_int_eq(turn(), DB_NOTHING);
+    ck_assert(db_send_sql(db, "select 1", &err) && db_send_sql(db, "select 2", &err) && db_end_round(db, &err));
+    ck_assert(is_spoken_to());
+    now += 11 * SECOND_US;
+    ck_assert_int_eq(turn(), DB_NOTHING);
+    now += 5 * SECOND_US;
+    assert_down("has not answered in time");
+}
+END_TEST
+
+START_TEST(pooler_may_take_its_time)
+{
+    const char *const values[] = {"1", "false", "UTF8"}; /* another backend than the welcome's */
+    ck_assert(is_spoken_to());
+    say_welcome();
+    ck_assert(is_spoken_to());
+    say('1', "", 0);
+    say_row(3, values);
+    say_ready();
+    ck_assert_int_eq(next_event(), DB_UP);
+    ck_assert(db_is_shared(db));
+    ck_assert(db_send_sql(db, "select 1", &err) && db_end_round(db, &err));
+    now += 3600 * SECOND_US;
+    ck_assert_int_eq(turn(), DB_NOTHING);
+}
+END_TEST
+
 START_TEST(server_that_hangs_up_at_the_welcome_is_unreachable)
 {
     ck_assert(is_spoken_to());
@@ -422,6 +465,9 @@ int main(void)
     tcase_add_test(tcase, connection_comes_up_and_carries_a_round);
     tcase_add_test(tcase, connection_that_is_given_up_is_down_at_the_next_turn);
     tcase_add_test(tcase, server_that_never_answers_is_given_up_after_ten_seconds);
+    tcase_add_test(tcase, server_that_falls_silent_after_the_login_is_given_up);
+    tcase_add_test(tcase, server_that_falls_silent_in_a_round_is_given_up_when_its_statements_must_have_ended);
+    tcase_add_test(tcase, pooler_may_take_its_time);
     tcase_add_test(tcase, server_that_hangs_up_at_the_welcome_is_unreachable);
     tcase_add_test(tcase, setting_that_is_refused_is_the_reason);
     tcase_add_test(tcase, server_in_recovery_is_waited_for);
