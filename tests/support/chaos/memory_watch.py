@@ -3,7 +3,8 @@
     with MemoryWatch(fleet) as memory:
         ...
     memory.slope()       # (kB a minute, seconds it was watched) of the one that lived longest, after its warm-up
-    memory.growth()      # bytes between the middle and the end of its life, with the noise taken out"""
+    memory.growth()      # bytes between the middle and the end of its life, with the noise taken out
+    memory.stalls        # [(from, to)] by time.monotonic(), in which this machine gave the watch no time at all"""
 
 import statistics
 import threading
@@ -11,18 +12,23 @@ import time
 
 EVERY_S = 0.5
 WARM_UP = 0.25  # of a life
+STALL_S = 5  # a sample that is late by so much was not late for what it does
 
 
 class MemoryWatch:
     def __init__(self, fleet):
         self.fleet = fleet
         self.samples = {}  # relay's name -> [(seconds, bytes)]
+        self.stalls = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory")
 
     def _watch(self):
-        started = time.monotonic()
+        started = before = time.monotonic()
         while not self._over.wait(EVERY_S):
+            if time.monotonic() - before > STALL_S:
+                self.stalls.append((before, time.monotonic()))
+            before = time.monotonic()
             for place in self.fleet.places:
                 name, relay = place.name, place.relay
                 size = relay.rss() if relay and relay.process else 0

@@ -32,7 +32,7 @@ class Outcome:
                 f" duplicates={self.verdict.duplicates} kills={kills}"
                 f" worst_kill={f'{kill[0]}/{kill[1]}' if kill else 'none'}"
                 f" worst_fault={f'{other[0]}/{other[1]}({other[2]})' if other else 'none'}"
-                f" memory={memory} missed={len(self.missed)}")
+                f" memory={memory} missed={len(self.missed)} stalls={len(self.memory.stalls)}")
 
     def report(self):
         lines = [self.summary(), *self.failures, self.verdict.report(),

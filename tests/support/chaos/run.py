@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import psycopg2
 
 from tests.support.chaos import faults, schedule
-from tests.support.chaos.fleet import Fleet
+from tests.support.chaos.fleet import SINK_IN_FLIGHT, Fleet
 from tests.support.chaos.memory_watch import MemoryWatch
 from tests.support.chaos.outcome import Outcome
 from tests.support.chaos.sinks import open_sink
@@ -218,6 +218,11 @@ class Chaos:
 
     def _judge(self):
         final = self.shop.final()
-        verdict = check(self.shop.journal, self.target.receipts(), [note.fault() for note in self.notes], final,
-                        attempts=1000, seed=self.plan.seed)
+        known = [note.fault() for note in self.notes] + self._stalls()
+        verdict = check(self.shop.journal, self.target.receipts(), known, final, attempts=1000, seed=self.plan.seed)
         return Outcome(self.plan, self.steps, verdict, final, self.errors, self.missed, self.memory, self.fleet.relays())
+
+    def _stalls(self):
+        """A machine that has no time for anybody lets answers become too late: a fault that no schedule has."""
+        return [Fault("machine.stalled", SINK_IN_FLIGHT, None, at=begun, until=ended + LEFT_BEHIND_S)
+                for begun, ended in self.memory.stalls for _ in self.fleet.places]

@@ -9,7 +9,7 @@ from tests.support.chaos.bounds import note_break
 from tests.support.http_receiver import DROP, HALF, Reply
 from tests.support.process import free_port
 
-LATE_S = 12  # later than the sink waits
+LATE_S = 33  # later than the sink waits
 
 
 # ---- an HTTP receiver ----

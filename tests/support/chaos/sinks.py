@@ -13,7 +13,7 @@ from tests.support.proxy import Proxy
 from tests.support.redis_server import Redis
 from tests.support.targets import FileTarget, HttpTarget, KafkaTarget, RedisTarget
 
-SINK_TIMEOUT = "10s"  # longer than anything holds a sink up, but for late answers
+SINK_TIMEOUT = "30s"  # longer than anything holds a sink up, but for late answers
 COMMON = {"max_in_flight": SINK_IN_FLIGHT}
 
 
