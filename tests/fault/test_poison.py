@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.history import Fault
 from tests.support.process import wait_until
-from tests.support.servers import Reply, run_command
+from tests.support.servers import HANG, Reply, run_command
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
 
@@ -122,7 +122,7 @@ def test_a_poisonous_key_goes_to_the_dead_letters_and_comes_back_in_order(stage,
 
     stage.target.refused_keys = set()
     assert "retried 3 dead letters" in stage.dead("retry", "--key", str(BAD))
-    wait_until(lambda: stage.shop.left() == 0, 20, "the retried events to be delivered")
+    wait_until(lambda: stage.shop.left() == 0, 60, "the retried events to be delivered")
     stage.stop()
     assert stage.target.requests_of(str(BAD))[-3:] == bad
     stage.shop.check(stage.target.receipts(), [Fault("dead retry", revived=bad)])
@@ -136,7 +136,7 @@ def test_a_poisonous_key_is_parked_until_it_is_opened_and_then_delivered_in_orde
     stage.start(relays=2, retry=RETRY % "park")
     stage.wait_for_the_others()
     closed = "select event_id, attempts from outbox.parked where next_at = 'infinity'"
-    wait_until(lambda: stage.db.query(closed), 20, "the key to be closed")
+    wait_until(lambda: stage.db.query(closed), 60, "the key to be closed")
     stage.shop.insert([BAD, BAD - 1, BAD])
     stage.wait_for_the_others()
     bad = stage.bad_ids()
@@ -146,12 +146,13 @@ def test_a_poisonous_key_is_parked_until_it_is_opened_and_then_delivered_in_orde
 
     stage.target.refused_keys = set()
     assert "opened 1 closed key" in stage.dead("retry", "--key", str(BAD))
-    wait_until(lambda: stage.shop.left() == 0, 20, "the opened key to be delivered")
+    wait_until(lambda: stage.shop.left() == 0, 60, "the opened key to be delivered")
     stage.stop()
     assert stage.target.requests_of(str(BAD))[attempts:] == bad
     stage.shop.check(stage.target.receipts())
 
 
+@pytest.mark.alone
 def test_the_other_keys_do_not_notice_a_poisonous_one(stage):
     stage.insert_backlog()
     stage.start(retry="{ base: 2s, max: 2s, attempts: 1000 }")
@@ -159,10 +160,10 @@ def test_the_other_keys_do_not_notice_a_poisonous_one(stage):
     without = stage.latencies(2)
     stage.target.refused_keys = {str(BAD)}
     stage.shop.insert([BAD, BAD])
-    wait_until(lambda: stage.db.value("select max(attempts) from outbox.parked") is not None, 20, "the key to wait")
+    wait_until(lambda: stage.db.value("select max(attempts) from outbox.parked") is not None, 60, "the key to wait")
     assert_unaffected(stage.latencies(3), without)
     stage.target.refused_keys = set()
-    wait_until(lambda: stage.shop.left() == 0, 20, "the key to come out of it")
+    wait_until(lambda: stage.shop.left() == 0, 60, "the key to come out of it")
     stage.stop()
     stage.shop.check(stage.target.receipts())
 
@@ -176,7 +177,7 @@ def test_others_are_tried_before_what_looks_like_an_outage(stage):
     stage.start(sink={"max_in_flight": 1}, oldest_share=100)
     stage.wait_for_the_others()
     stage.target.refused_keys = set()
-    wait_until(lambda: stage.shop.left() == 0, 20, "the refused event to be delivered")
+    wait_until(lambda: stage.shop.left() == 0, 60, "the refused event to be delivered")
     stage.stop()
 
 
@@ -203,30 +204,28 @@ CLAIMS = {
 }
 
 
-@pytest.mark.parametrize("hang_s", [5, pytest.param(20, marks=pytest.mark.deep)])
+@pytest.mark.alone
+@pytest.mark.parametrize("seconds", [3, pytest.param(18, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("spread", CLAIMS)
-def test_the_other_keys_do_not_notice_a_slow_one(stage, spread, hang_s):
+def test_the_other_keys_do_not_notice_a_slow_one(stage, spread, seconds):
     relays, queue = CLAIMS[spread]
-    stage.start(relays, sink={"timeout": "120s"}, **queue)
+    receiver = stage.target.receiver
+    stage.start(relays, sink={"timeout": "300s"}, **queue)
     stage.insert_backlog()
-    started_at = time.monotonic()
     wait_until(lambda: stage.shop.left() == 0, 60, "the first backlog to be delivered")
-    hang_s += 2 * (time.monotonic() - started_at)  # time for the second backlog, on this machine
     without = stage.latencies(2)
 
-    slow = Reply(delay_s=hang_s)
-    stage.target.receiver.rule(lambda request: request.headers.get("event-key") == str(BAD), slow, times=1)
+    receiver.rule(lambda request: request.headers.get("event-key") == str(BAD), Reply(action=HANG), times=1)  # until release()
     stage.insert_backlog()
-    hang_over_at = time.monotonic() + hang_s
     stage.wait_for_the_others()
     settled_at = time.monotonic()
     delivered_at = max(stage.target.received_at().values())
-    latencies = stage.latencies(max(1.0, hang_over_at - 2 - settled_at))
+    latencies = stage.latencies(seconds)
     assert_unaffected(latencies, without)
-    assert stage.target.receiver.in_flight == 1, "the slow request ended too early for the test to mean anything"
-    stage.wait_for_the_others(1.0)
+    assert receiver.in_flight == 1, "the slow request has ended"
+    stage.wait_for_the_others()
     print(f"the others' rows were gone {(settled_at - delivered_at) * 1e3:.0f} ms after the last of them arrived")
-    assert settled_at - delivered_at < 1.0
-    wait_until(lambda: stage.shop.left() == 0, hang_s + 20, "the slow key to be delivered")
+    receiver.release()
+    wait_until(lambda: stage.shop.left() == 0, 60, "the slow key to be delivered")
     stage.stop()
     stage.shop.check(stage.target.receipts())

@@ -16,7 +16,7 @@ import pytest
 from tests.support.fault_run import FaultRun
 from tests.support.process import REPO
 from tests.support.relay import binary, environment
-from tests.support.servers import Reply, wait_until
+from tests.support.servers import HANG, Reply, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget, HttpTarget
 
@@ -45,7 +45,7 @@ def stop_while_it_waits(process):
     """SIGSTOP. True when that is certain to have met it in poll(2), where it is nearly all the time."""
     for _ in range(50):
         process.send(signal.SIGSTOP)
-        wait_until(lambda: read(f"/proc/{process.pid}/stat").rsplit(")", 1)[1].split()[0] == "T", 10, "it to stand still")
+        wait_until(lambda: read(f"/proc/{process.pid}/stat").rsplit(")", 1)[1].split()[0] == "T", 60, "it to stand still")
         with contextlib.suppress(PermissionError):
             if read(f"/proc/{process.pid}/syscall").split()[0] in POLL:
                 return True
@@ -65,17 +65,18 @@ def test_a_relay_that_wakes_up_without_its_claims_sends_nothing_more(run, http):
     stopped between its look at the connection and that at the answers, it sends one more event of each."""
     run.add(10 * KEYS, keys=KEYS)
     first_requests = iter(range(KEYS))
-    http.rule(lambda request: next(first_requests, None) is not None, Reply(200, delay_s=6))
+    http.rule(lambda request: next(first_requests, None) is not None, Reply(action=HANG))
     zombie = run.start(connections=1)
-    wait_until(lambda: http.in_flight == KEYS, 20, "a delivery of every key")
+    wait_until(lambda: http.in_flight == KEYS, 60, "a delivery of every key")
     waited = stop_while_it_waits(zombie.process)
     terminate_sessions(run.db)
     run.fault("a relay is stopped and loses its claims", in_flight=KEYS if waited else 2 * KEYS)
     run.start()
     run.wait_until_empty()
-    wait_until(lambda: http.in_flight == 0, 20, "the answers to the stopped relay")
+    http.release()
+    wait_until(lambda: http.in_flight == 0, 60, "the answers to the stopped relay")
     zombie.process.send(signal.SIGCONT)
-    wait_until(lambda: zombie.logged("claim.lost"), 20, "the stopped relay to notice")
+    wait_until(lambda: zombie.logged("claim.lost"), 60, "the stopped relay to notice")
     run.add(2 * KEYS, keys=KEYS)
     assert run.finish() >= KEYS
     print("it was stopped", "in poll(2)" if waited else "somewhere")
@@ -173,7 +174,7 @@ def test_steps_of_the_clock_change_nothing(run, http, step_clock):
         step(seconds)
         run.wait_until_empty()
         lines = len(one.log)
-        wait_until(lambda lines=lines: len(one.log) > lines + 1, 20, "a line of statistics")
+        wait_until(lambda lines=lines: len(one.log) > lines + 1, 60, "a line of statistics")
         hours.add(one.log[-1].split(":")[0])
     assert len(hours) >= 3
     run.finish()

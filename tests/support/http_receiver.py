@@ -23,7 +23,7 @@ ANSWER = "answer"
 CLOSE = "close"  # answer, then close without saying so
 DROP = "drop"  # close without an answer
 HALF = "half"  # send half of the answer, then close
-HANG = "hang"  # never answer, keep the connection
+HANG = "hang"  # answer at release() or never, and keep the connection
 
 
 @dataclass
@@ -152,6 +152,7 @@ class HttpReceiver:
         self.connections_opened = 0
         self._rules = []
         self._connections = set()
+        self._hanging = []  # of (connection, request)
         self._loop = None
         self._thread = None
         self._server = None
@@ -209,6 +210,7 @@ class HttpReceiver:
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
         self._connections.clear()
+        self._hanging.clear()
         self.in_flight = 0
 
     def _opened(self, connection):
@@ -233,11 +235,22 @@ class HttpReceiver:
         self.in_flight += 1
         self.in_flight_peak = max(self.in_flight_peak, self.in_flight)
         if reply.action == HANG:
+            self._hanging.append((connection, request))
             return
         if reply.delay_s > 0:
             self._loop.call_later(reply.delay_s, self._finish, connection, request)
         else:
             self._finish(connection, request)
+
+    def release(self):
+        """Answers what hangs, with 200."""
+        self._loop.call_soon_threadsafe(self._release)
+
+    def _release(self):
+        for connection, request in self._hanging:
+            request.reply = OK_REPLY
+            self._finish(connection, request)
+        self._hanging.clear()
 
     def _finish(self, connection, request):
         self.in_flight -= 1
