@@ -1,10 +1,14 @@
 """A private PostgreSQL cluster."""
 
+import atexit
+import functools
 import glob
 import itertools
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 
 import psycopg2
 
@@ -34,6 +38,26 @@ def bin_folders():
     return sorted(folders, key=lambda path: int(path.split("/")[4]), reverse=True)
 
 
+def run_as(user, *command):
+    done = subprocess.run(as_user(command, user), cwd="/", capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ServerError(f"{os.path.basename(command[0])} failed\n{done.stdout}{done.stderr}")
+
+
+@functools.cache
+def new_cluster(encoding):
+    """A cluster that no server has run on, made once: a copy of it is there in a tenth of the time."""
+    user = unprivileged_user()
+    folder = tempfile.mkdtemp(prefix="pgcourier-initdb-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if user:
+        shutil.chown(folder, user)
+    data = os.path.join(folder, "data")
+    run_as(user, find_program("initdb", *bin_folders()), "--no-sync", "-A", "trust", "-U", "postgres", "-E", encoding,
+           "--locale=C", "-D", data)
+    return data
+
+
 class Postgres(Server):
     """Postgres(settings={"wal_level": "logical"}, encoding="SQL_ASCII") -> a started-on-enter cluster.
 
@@ -52,11 +76,7 @@ class Postgres(Server):
         self._initdb(encoding)
 
     def _initdb(self, encoding):
-        command = [find_program("initdb", *bin_folders()), "--no-sync", "-A", "trust", "-U", "postgres", "-E", encoding,
-                   "--locale=C", "-D", self.data]
-        done = subprocess.run(as_user(command, self.user), cwd="/", capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ServerError(f"initdb failed\n{done.stdout}{done.stderr}")
+        run_as(self.user, "cp", "-R", "-p", new_cluster(encoding), self.data)
 
     def _launch(self):
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, **self.settings}
@@ -130,9 +150,8 @@ class Standby(Postgres):
         super().__init__(settings)
 
     def _initdb(self, encoding):
-        command = [find_program("pg_basebackup", *bin_folders()), "-D", self.data, "-R", "-c", "fast", "-X", "stream",
-                   "-d", self.primary.dsn(application_name="standby")]
-        subprocess.run(as_user(command, self.user), cwd="/", check=True, capture_output=True)
+        run_as(self.user, find_program("pg_basebackup", *bin_folders()), "-D", self.data, "-R", "-c", "fast", "-X", "stream",
+               "-d", self.primary.dsn(application_name="standby"))
 
 
 class Database:
