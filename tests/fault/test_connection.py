@@ -137,7 +137,7 @@ def test_both_ends_ask_whether_the_other_is_there(relay, db, http, proxy):
     http.respond = lambda request: Reply(200, delay_s=3600)
     run.add(20, keys=20)
     one = start(run, proxy, poll="{ min: 1s, max: 1s }")
-    wait_until(lambda: http.in_flight == 20, 20, "the deliveries to be under way")
+    wait_until(lambda: http.in_flight == 20, 60, "the deliveries to be under way")
 
     def all_ask():
         ports = proxy.ports()
@@ -155,7 +155,7 @@ def test_the_keys_of_a_relay_that_is_gone_without_a_word_are_free_within_a_minut
     http.rule(lambda request: True, Reply(200, delay_s=3600), times=20)
     run.add(40, keys=20)
     first = start(run, proxy)
-    wait_until(lambda: http.in_flight == 20, 20, "the deliveries to be under way")
+    wait_until(lambda: http.in_flight == 20, 60, "the deliveries to be under way")
     proxy.vanish()
     started = time.monotonic()
     run.fault("a relay is gone without a word", in_flight=20)

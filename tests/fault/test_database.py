@@ -106,7 +106,7 @@ def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
         drain.db.server.start()
         started = time.monotonic()
         drain.wait_for(drain.target.count() + 1)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20, "it was waited for too long"
         drain.finish()
 
 

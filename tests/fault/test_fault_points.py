@@ -184,6 +184,6 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     wait_until(reached, 90, f"{point} to be come to; {faults}")
     trouble.close()
     wait_until(drained, 60, "the table to be empty")
-    wait_until(victim.takes_signals, 20, "the successor to be up")
+    wait_until(victim.takes_signals, 60, "the successor to be up")
     assert [one.stop() for one in (victim.relays[-1], other)] == [0, 0]
     shop.check(target.receipts(), [fault for each in victim.faults() for fault in explains(each)], attempts=1000)

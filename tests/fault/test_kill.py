@@ -76,7 +76,7 @@ class Killer:
         time.sleep(self.rng.uniform(0, 0.02))
         receipts, at = self.target.count() or 0, time.monotonic()
         victim.pause()
-        wait_until(lambda: stands_still(victim.pid), 10, "the relay to stand still")
+        wait_until(lambda: stands_still(victim.pid), 60, "the relay to stand still")
         in_flight = self.shop.db.value(LOCKS_HELD, (name,)) * PER_KEY
         victim.kill()
         assert victim.exit_code == -signal.SIGKILL, f"the relay had ended by itself: {victim.exit_code}"

@@ -256,10 +256,10 @@ def test_a_running_relay_finds_a_retried_event_far_below_the_ids_it_looks_at(sho
     relay(RUNNING.format(dsn=shop.db.dsn, path=path))
     wait_until(lambda: sorted(delivered(path)) == later, 30, "the later events")
     shop.dead("retry", "--all")
-    wait_until(lambda: len(delivered(path)) == 6, 10, "the retried events")
+    wait_until(lambda: len(delivered(path)) == 6, 60, "the retried events")
     assert [event_id for event_id in delivered(path) if event_id in (first, second)] == [first, second]
     assert sorted(delivered(path)) == [first, second, keyless, *later]
-    wait_until(lambda: shop.parked() == [] and shop.ids() == [], 10, "everything settled")
+    wait_until(lambda: shop.parked() == [] and shop.ids() == [], 60, "everything settled")
 
 
 @pytest.mark.parametrize("verb, expected", [("retry", [0, 1, 2]), ("drop", [1, 2])])
@@ -271,7 +271,7 @@ def test_a_running_relay_goes_on_in_order_with_a_key_that_is_opened(shop, tmp_pa
     relay(RUNNING.format(dsn=shop.db.dsn, path=path))
     wait_until(lambda: delivered(path) == [other], 30, "the other key")
     shop.dead(verb, "--key", "7")
-    wait_until(lambda: shop.ids() == [], 10, "the queue to be empty")
+    wait_until(lambda: shop.ids() == [], 60, "the queue to be empty")
     assert delivered(path) == [other, *(ids[n] for n in expected)]
 
 

@@ -42,7 +42,7 @@ def second_waits_while_first_inserts_again(db, insert):
     thread = threading.Thread(target=run, args=(b, "b"))
     thread.start()
     try:
-        wait_until(lambda: db.value(waiting) == 1, 20, "the second producer to wait")
+        wait_until(lambda: db.value(waiting) == 1, 60, "the second producer to wait")
         run(a, "a")
     finally:
         a.commit()

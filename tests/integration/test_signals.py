@@ -15,6 +15,7 @@ from tests.support.shop import Shop
 from tests.support.targets import FileTarget, HttpTarget
 
 SLOW = 0.5
+SOON_S = 10  # on a busy machine, too, and sooner than anything that was not to be waited for
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def slow_relay(relay, shop, http, delay_s=SLOW, **config):
     http.respond = lambda request: Reply(200, delay_s=delay_s)
     shop.add(100, 50)
     one = relay(shop.config(f'type: http, url: "{http.url}"', **config))
-    wait_until(lambda: len(http.requests) == 50, 10, "50 deliveries in flight")
+    wait_until(lambda: len(http.requests) == 50, 30, "50 deliveries in flight")
     return one
 
 
@@ -54,8 +55,8 @@ def test_a_signal_lets_what_is_in_flight_end_and_settles_it(relay, shop, http, n
     one = slow_relay(relay, shop, http)
     started = time.monotonic()
     one.send(number)
-    assert one.wait(10) == 0
-    assert time.monotonic() - started < SLOW + 2
+    assert one.wait(SOON_S) == 0
+    assert time.monotonic() - started < SOON_S
     assert len(http.requests) == 50, "nothing new was sent after the signal"
     assert shop.left() == 50, "what was acked is settled"
     shop.check(HttpTarget(http).receipts(), drained=False)
@@ -68,8 +69,8 @@ def test_a_second_signal_ends_it_at_once_and_rolls_back(relay, shop, http):
     one.send(signal.SIGTERM)
     wait_until(lambda: one.logged("relay.stop"))
     one.send(signal.SIGTERM)
-    assert one.wait(10) == 75
-    assert time.monotonic() - started < 3
+    assert one.wait(SOON_S) == 75
+    assert time.monotonic() - started < SOON_S
     assert shop.left() == 100
     wait_until(lambda: sessions(shop.db) == 0)
 
@@ -80,7 +81,7 @@ def test_two_signals_in_quick_succession_are_two(relay, shop, http):
         one = slow_relay(relay, shop, http, delay_s=20)
         one.send(signal.SIGTERM)
         one.send(signal.SIGINT)
-        assert one.wait(10) == 75
+        assert one.wait(SOON_S) == 75
         shop.db.query("truncate public.events")
 
 
@@ -88,8 +89,8 @@ def test_shutdown_timeout_cuts_off_what_takes_longer(relay, shop, http):
     one = slow_relay(relay, shop, http, delay_s=20, top="shutdown_timeout: 500ms")
     started = time.monotonic()
     one.send(signal.SIGTERM)
-    assert one.wait(10) == 75
-    assert 0.5 <= time.monotonic() - started < 4
+    assert one.wait(SOON_S) == 75
+    assert 0.5 <= time.monotonic() - started < SOON_S
     assert shop.left() == 100
 
 
@@ -97,10 +98,10 @@ def test_what_was_acked_is_settled_when_the_rest_is_cut_off(relay, shop, http):
     """Half of the receivers answer, half hang."""
     http.respond = lambda request: Reply(200, delay_s=0.3 if int(request.headers["webhook-id"].rsplit("-", 1)[-1]) % 2 else 20)
     shop.add(50, 50)
-    one = relay(shop.config(f'type: http, url: "{http.url}"', top="shutdown_timeout: 1s"))
+    one = relay(shop.config(f'type: http, url: "{http.url}"', top="shutdown_timeout: 3s"))
     wait_until(lambda: len(http.requests) == 50)
     one.send(signal.SIGTERM)
-    assert one.wait(10) == 75
+    assert one.wait(SOON_S) == 75
     assert shop.left() == 25
     shop.check(HttpTarget(http).receipts(), drained=False)
 
@@ -243,11 +244,9 @@ def test_until_empty_ends_when_nothing_is_left(relay, shop, tmp_path):
 IDLE = "{ min: 30s, max: 30s }"
 
 
-def delivered_within(shop, limit_s):
-    started = time.monotonic()
+def is_delivered_soon(shop):
     shop.add(1, 1)
-    wait_until(lambda: shop.left() == 0, limit_s, "the event to be delivered")
-    return time.monotonic() - started
+    return wait_until(lambda: shop.left() == 0, SOON_S, "the event to be delivered")
 
 
 def listening_relay(relay, shop, tmp_path, poll=IDLE, **config):
@@ -268,28 +267,28 @@ def test_a_notification_wakes_a_relay_that_polls_seldom(relay, shop, tmp_path):
     listening_relay(relay, shop, tmp_path)
     wait_until(lambda: listener(shop.db))
     for _ in range(20):
-        assert delivered_within(shop, 1) < 1
+        assert is_delivered_soon(shop)
 
 
 def test_a_lost_listener_comes_back(relay, shop, tmp_path):
     listening_relay(relay, shop, tmp_path)
     pid = wait_until(lambda: listener(shop.db))
     shop.db.query("select pg_terminate_backend(%s)", (pid,))
-    wait_until(lambda: listener(shop.db) not in (None, pid), 10, "the listener to come back")
-    assert delivered_within(shop, 1) < 1
+    wait_until(lambda: listener(shop.db) not in (None, pid), 30, "the listener to come back")
+    assert is_delivered_soon(shop)
 
 
 def test_what_came_while_the_listener_was_away_is_found_when_it_is_back(relay, shop, tmp_path):
     listening_relay(relay, shop, tmp_path)
     pid = wait_until(lambda: listener(shop.db))
     shop.db.psql(f"select pg_terminate_backend({pid}); insert into public.events (order_id, status) values (1, 'step')")
-    wait_until(lambda: shop.left() == 0, 10)
+    wait_until(lambda: shop.left() == 0, SOON_S)
 
 
 def test_without_a_listener_polling_goes_on(relay, shop, tmp_path):
     one = listening_relay(relay, shop, tmp_path, poll="{ min: 2ms, max: 100ms }",
                           top='listen_database: "host=127.0.0.1 port=1 dbname=nowhere"')
-    assert delivered_within(shop, 5) < 2
+    assert is_delivered_soon(shop)
     assert one.logged("database.unreachable.*listen")
     assert len(one.logged("database.unreachable")) == 1, "said once"
     assert one.stop() == 0

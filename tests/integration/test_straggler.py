@@ -24,11 +24,11 @@ def test_a_claim_keeps_its_locks_until_what_was_settled_ahead_of_its_end_is_comm
     blocker = db.connect(autocommit=False)
     blocker.cursor().execute("select from public.events where id = %s for update", (events[0].id,))
     relays = [relay(shop.config(target.sink(relay=name))) for name in "ab"]
-    wait_until(lambda: db.value(BLOCKED), 20, "the early settlement to wait for the row")
-    wait_until(lambda: len(http.requests) == 3 and http.in_flight == 0, 20, "all three events to be delivered")
+    wait_until(lambda: db.value(BLOCKED), 60, "the early settlement to wait for the row")
+    wait_until(lambda: len(http.requests) == 3 and http.in_flight == 0, 60, "all three events to be delivered")
     time.sleep(0.3)  # for whoever takes the key now; nobody may
     blocker.rollback()
-    wait_until(lambda: shop.left() == 0, 20, "the table to be empty")
+    wait_until(lambda: shop.left() == 0, 60, "the table to be empty")
     assert [one.stop() for one in relays] == [0, 0]
     shop.check(target.receipts())
     blocker.close()
@@ -42,7 +42,7 @@ def test_keys_that_a_straggling_claim_holds_are_delivered_again_and_again(db, re
     http.rule(lambda request: request.headers.get("event-key") == str(keys + 1), Reply(delay_s=slow_s), times=1)
     one = relay(shop.config(target.sink(timeout="300s"), connections=connections, keys_per_claim=4))
     (slow,) = shop.insert([keys + 1])
-    wait_until(lambda: http.in_flight == 1, 20, "the slow key to be under way")
+    wait_until(lambda: http.in_flight == 1, 60, "the slow key to be under way")
     for turn in range(6):
         for start in range(turn % 3, keys, 3):
             shop.insert(range(start + 1, min(start + 3, keys) + 1))

@@ -48,7 +48,7 @@ def test_events_outside_the_filter_do_not_keep_a_wait(db, relay, tmp_path):
     db.query("insert into public.events (order_id, status, wanted) values (7, 'a', true), (7, 'b', false)")
     db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', '7', 1, 1, now())")
     one = relay(CONFIG.format(dsn=db.dsn, out=out))
-    wait_until(lambda: db.value("select count(*) from outbox.parked") == 0, 20, "the entry to go")
+    wait_until(lambda: db.value("select count(*) from outbox.parked") == 0, 60, "the entry to go")
     assert one.stop() == 0
     assert delivered(out) == [1]
     assert db.value("select count(*) from public.events") == 1

@@ -43,10 +43,10 @@ class FaultRun:
         for one in [self.start(**options) for _ in range(relays)]:
             wait_until(lambda one=one: one.logged("relay.start"), 30, "the relay to start")
 
-    def wait_for(self, receipts, timeout_s=60):
+    def wait_for(self, receipts, timeout_s=180):
         wait_until(lambda: self.target.count() >= receipts, timeout_s, f"{receipts} events to arrive")
 
-    def wait_for_silence(self, timeout_s=20):
+    def wait_for_silence(self, timeout_s=60):
         """Until nothing has arrived for a second."""
         def silent():
             before = self.target.count()
@@ -55,7 +55,7 @@ class FaultRun:
 
         wait_until(silent, timeout_s, "the relays to stop delivering")
 
-    def wait_until_empty(self, timeout_s=60):
+    def wait_until_empty(self, timeout_s=180):
         def empty():
             assert self.shop.left() == 0 or self.running(), "no relay runs any more"
             return self.shop.left() == 0
@@ -72,7 +72,7 @@ class FaultRun:
     def logged(self, pattern):
         return [line for one in self.relays for line in one.logged(pattern)]
 
-    def wait_for_log(self, pattern, timeout_s=30):
+    def wait_for_log(self, pattern, timeout_s=60):
         return wait_until(lambda: self.logged(pattern), timeout_s, f"a log line with {pattern}")
 
     def lost_claims(self):
@@ -83,7 +83,7 @@ class FaultRun:
         """Nothing was counted as an event's own fault."""
         assert self.shop.attempts() == 0
 
-    def finish(self, timeout_s=60, lost_claims=False):
+    def finish(self, timeout_s=180, lost_claims=False):
         """Waits for the drain, stops the relays and checks the history; returns the number of duplicates."""
         self.wait_until_empty(timeout_s)
         self.stop()

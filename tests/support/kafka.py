@@ -85,7 +85,7 @@ class Kafka(Server):
     only. stop() and kill() keep the data for the next start()."""
 
     name = "kafka"
-    start_timeout_s = 60.0
+    start_timeout_s = 180.0
 
     def __init__(self, settings=None):
         super().__init__()

@@ -28,7 +28,7 @@ class ServerError(Exception):
     """A server did not start, answer or stop; the text ends with the tail of its log."""
 
 
-def wait_until(condition, timeout_s=10.0, what="the condition", interval_s=0.01):
+def wait_until(condition, timeout_s=30.0, what="the condition", interval_s=0.01):
     """Polls until condition() is true and returns its value; raises TimeoutError after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -174,8 +174,8 @@ class Server:
 
     name = "server"
     stop_signal = signal.SIGTERM
-    start_timeout_s = 20.0
-    stop_timeout_s = 15.0
+    start_timeout_s = 60.0
+    stop_timeout_s = 30.0
     user = None  # the account that owns the folder
 
     def __init__(self):
