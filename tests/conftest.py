@@ -1,12 +1,13 @@
-"""Fixtures for all suites. Servers start when the first test asks for them and serve the whole session; what a test
-puts into them is its own: a fresh database, an empty Redis, a topic name of its own."""
+"""Fixtures for all suites. Servers start when the first test asks for them and serve the whole session, one of each kind in
+each of the processes that run tests; what a test puts into them is its own: a fresh database, an empty Redis, a topic name
+of its own."""
 
 import os
 
 import pytest
 
 from tests.proof import histories
-from tests.support import servers, targets
+from tests.support import parallel, servers, targets
 from tests.support.process import exit_on_signals
 
 TEMPLATE = "outbox_template"
@@ -14,8 +15,21 @@ TEMPLATE = "outbox_template"
 
 def pytest_configure(config):
     histories.install()
-    exit_on_signals(lambda status: pytest.exit("stopped by a signal", returncode=status))
+    exit_on_signals(lambda status: leave(config, status))
     config.addinivalue_line("markers", "deep: takes minutes; runs with PGCOURIER_DEEP=1 only")
+    config.addinivalue_line("markers", "alone: measures what others would disturb; no other test runs meanwhile")
+
+
+def leave(config, status):
+    if parallel.deals_out(config):
+        parallel.stop_the_others()
+    pytest.exit("stopped by a signal", returncode=status)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    with parallel.room(item.config, alone=item.get_closest_marker("alone") is not None):
+        yield
 
 
 def pytest_collection_modifyitems(config, items):

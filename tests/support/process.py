@@ -48,9 +48,12 @@ def stands_still(pid):
 
 def free_port():
     """A loopback port that nobody listens on. It is taken from below the ephemeral range: a server that is down for
-    a while must find its port again, not some client's outgoing connection on it."""
+    a while must find its port again, not some client's outgoing connection on it, nor a server that was started by the
+    process which runs other tests beside this one; pytest-xdist numbers those."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % processes
     while True:
-        port = random.SystemRandom().randrange(12000, 32000)
+        port = random.SystemRandom().randrange(12000 + mine, 32000, processes)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
@@ -252,12 +255,14 @@ def leave_with_status(status):
 
 
 def exit_on_signals(leave=leave_with_status):
-    """Turns SIGTERM and SIGHUP into an ordinary exit, so that atexit runs. Call it once, from the main thread.
+    """Turns SIGINT, SIGTERM and SIGHUP into an ordinary exit, so that atexit runs. Call it once, from the main thread.
     leave(status) is called in that thread and must raise."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
     def handle(number, _frame):
-        for each in (signal.SIGTERM, signal.SIGHUP):  # a second one must not break off the cleaning up
+        for each in numbers:  # a second one must not break off the cleaning up
             signal.signal(each, signal.SIG_IGN)
         leave(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         signal.signal(number, handle)
