@@ -64,7 +64,7 @@ static PGresult *ask(PGconn *conn, const char *what, const char *template, const
 {
     char *sql = sql_render(template, variables, err);
     if (!sql)
-        return NULL;
+        return NULL; /* LCOV_EXCL_LINE */
     int count = 0;
     while (params[count])
         count++;

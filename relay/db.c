@@ -286,7 +286,7 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
         PGresult *res = PQgetResult(db->conn);
         if (!res) {
             if (db->expected_next >= db->expected_count)
-                return DB_NOTHING;
+                return DB_NOTHING; /* LCOV_EXCL_LINE */
             db->expected_next++;
             db->row_mode_due = db->expected_next < db->expected_count && db->expected[db->expected_next].by_row;
             continue;

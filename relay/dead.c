@@ -36,7 +36,7 @@ static char *render_lock(const struct table *table, bool keyless, struct error *
     char *hash = key ? sql_render(keyless ? table_lock_hash_keyless() : table_lock_hash(table), values, err) : NULL;
     free(key);
     if (!hash)
-        return NULL;
+        return NULL; /* LCOV_EXCL_LINE */
     char class[16];
     snprintf(class, sizeof class, "(%d)", (int)table->lock_class);
     const struct sql_variable variables[] = {{"class", class}, {"hash", hash}, {NULL, NULL}};

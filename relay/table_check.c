@@ -265,7 +265,7 @@ static bool check_filter(struct check *check, struct error *err)
         {"table", check->table->name_sql}, {"where", check->queue->where}, {NULL, NULL}};
     char *sql = sql_render(sql_table_filter, variables, err);
     if (!sql)
-        return false;
+        return false; /* LCOV_EXCL_LINE */
     struct error refused;
     PGresult *result = query_in_time(check->conn, "where", sql, 0, NULL, &refused);
     if (!result && PQstatus(check->conn) == CONNECTION_OK)

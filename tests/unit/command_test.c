@@ -4,6 +4,16 @@
 #include <check.h>
 #include <stdlib.h>
 
+static bool without_memory; /* as libpq would have it */
+
+PGconn *__real_PQconnectStartParams(const char *const *names, const char *const *values, int expand);
+PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const *values, int expand);
+
+PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const *values, int expand)
+{
+    return without_memory ? NULL : __real_PQconnectStartParams(names, values, expand);
+}
+
 static const struct {
     enum error_kind kind;
     int code;
@@ -30,6 +40,18 @@ START_TEST(connection_that_cannot_be_made_is_one_line)
 }
 END_TEST
 
+START_TEST(library_without_memory_is_an_error_that_passes)
+{
+    struct error err;
+    without_memory = true;
+    PGconn *conn = command_connect("host=/nonexistent", "test", &err);
+    without_memory = false;
+    ck_assert_ptr_null(conn);
+    ck_assert_int_eq(err.kind, ERROR_RESOURCE);
+    ck_assert_str_eq(err.text, "database: out of memory");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("command");
@@ -37,5 +59,6 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_loop_test(tcase, exit_code_follows_the_kind_of_error, 0, sizeof codes / sizeof codes[0]);
     tcase_add_test(tcase, connection_that_cannot_be_made_is_one_line);
+    tcase_add_test(tcase, library_without_memory_is_an_error_that_passes);
     return run_suite(suite);
 }

@@ -366,6 +366,20 @@ START_TEST(server_that_goes_away_in_a_round_is_lost)
 }
 END_TEST
 
+START_TEST(server_that_talks_nonsense_in_a_round_is_lost)
+{
+    come_up();
+    ck_assert(db_send_sql(db, "select 1", &err) && db_end_round(db, &err));
+    ck_assert(is_spoken_to());
+    ck_assert_int_eq(send(peer, "?\0\0\0\0", 5, MSG_NOSIGNAL), 5);
+    enum db_event event;
+    while ((event = next_event()) == DB_RESULT)
+        PQclear(result.res);
+    ck_assert_int_eq(event, DB_DOWN);
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
 START_TEST(pipeline_that_does_not_begin_is_a_lost_connection)
 {
     ck_assert(is_spoken_to());
@@ -473,6 +487,7 @@ int main(void)
     tcase_add_test(tcase, server_in_recovery_is_waited_for);
     tcase_add_test(tcase, last_words_of_a_server_are_the_reason);
     tcase_add_test(tcase, server_that_goes_away_in_a_round_is_lost);
+    tcase_add_test(tcase, server_that_talks_nonsense_in_a_round_is_lost);
     tcase_add_test(tcase, pipeline_that_does_not_begin_is_a_lost_connection);
     tcase_add_loop_test(tcase, hello_that_cannot_be_sent_is_a_lost_connection, 0, COUNT(greetings));
     tcase_add_loop_test(tcase, settings_that_cannot_be_sent_are_a_lost_connection, 0, COUNT(settings));
