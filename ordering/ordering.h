@@ -52,6 +52,7 @@ struct claim_plan {
     struct scan_report report;
     int64_t locked;                 /* locks taken by this claim */
     struct span locked_keys;        /* their keys, see array_text.h; in the intake's arena */
+    bool thin;                      /* the rows looked at had too few keys */
     int64_t rows, rows_limit;       /* events returned and asked for */
     int64_t key_limit;              /* events of one key asked for */
     const struct span *missed_keys; /* locked elsewhere; in the intake's arena */

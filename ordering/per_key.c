@@ -17,6 +17,8 @@
 #define ROWS_START 1024
 #define ROWS_MAX 16384
 #define FLOOR_STRETCH 200000
+#define LOOK_MIN 9
+#define LOOK_MAX 32
 #define EPOCH_2000_US (INT64_C(946684800) * SECOND_US)
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
@@ -30,6 +32,7 @@ struct per_key {
     char *drawn_sql, *holders_sql, *floor_sql;
     struct scan scan;
     int64_t rows_limit; /* adapts to the size of the rows */
+    int64_t look;       /* rows to look at for every 8 keys wanted: adapts to how often keys repeat */
     int64_t floor;
     int64_t floor_to; /* end of the stretch that the probe under way looks at */
     struct scan_horizon horizon;
@@ -67,6 +70,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     }
     scan_init(&pk->scan);
     pk->rows_limit = ROWS_START;
+    pk->look = LOOK_MIN;
     pk->floor = SCAN_ID_MIN;
     return &pk->ordering;
 }
@@ -86,6 +90,16 @@ static bool waits_come_last(const struct claim_request *request)
     return request->max_keys == 1 && request->draw % 2 == 1;
 }
 
+/* Rows to look at. Where both ends have something to look at, each has to yield its share of the keys. */
+static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
+                            int64_t *ret_newest, int64_t *ret_oldest)
+{
+    int64_t rows = request->max_keys * pk->look / 8 + 4;
+    bool both = scan->newest.lo <= scan->newest.hi && scan->oldest.lo <= scan->oldest.hi;
+    *ret_newest = both ? rows * (100 - pk->options.oldest_share) / 100 + 1 : rows;
+    *ret_oldest = both ? rows * pk->options.oldest_share / 100 + 1 : rows;
+}
+
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
@@ -99,6 +113,8 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     else
         scan_next(&pk->scan, now, scan);
 
+    int64_t newest_rows, oldest_rows;
+    rows_to_look_at(pk, request, scan, &newest_rows, &oldest_rows);
     struct statement *lock = &ret[CLAIM_LOCK];
     *lock = statement_of(pk->lock_sql);
     statement_add_int(lock, arena, scan->fresh_above);
@@ -106,7 +122,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(lock, arena, scan->newest.hi);
     statement_add_int(lock, arena, scan->oldest.lo);
     statement_add_int(lock, arena, scan->oldest.hi);
-    statement_add_int(lock, arena, request->max_keys * 2);
+    statement_add_int(lock, arena, newest_rows);
     statement_add_int(lock, arena, request->max_keys);
     statement_add_int(lock, arena, draw_share(pk, request));
     statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
@@ -115,6 +131,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_text(lock, pk->options.queue);
     statement_add_int(lock, arena, pk->options.lock_class);
     statement_add_int(lock, arena, waits_come_last(request));
+    statement_add_int(lock, arena, oldest_rows);
 
     struct statement *read = &ret[CLAIM_READ];
     *read = statement_of(pk->read_sql);
@@ -148,7 +165,7 @@ static struct span get_span(const PGresult *res, int row, int column)
 static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
                        const struct claim_intake *intake, struct error *err)
 {
-    if (PQnfields(res) != 10 || PQntuples(res) < 1)
+    if (PQnfields(res) != 11 || PQntuples(res) < 1)
         return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
                          PQntuples(res), PQnfields(res));
     struct scan_report *report = &plan->report;
@@ -168,6 +185,7 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
         pk->floor = id;
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
+    plan->thin = get_bigint(res, 0, 10, &id) && id;
     struct span *missed = arena_array(intake->arena, (size_t)PQntuples(res), sizeof *missed);
     for (int row = 0; row < PQntuples(res); row++)
         if (!PQgetisnull(res, row, 8))
@@ -262,6 +280,10 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
         if (report.seen_max > plan->scan.fresh_above)
             scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
     }
+    if (plan->thin)
+        pk->look = pk->look * 2 < LOOK_MAX ? pk->look * 2 : LOOK_MAX;
+    else if (pk->look > LOOK_MIN)
+        pk->look--;
     if (plan->spilled)
         pk->rows_limit = pk->rows_limit > 1 ? pk->rows_limit / 2 : 1;
     else if (full && pk->rows_limit < ROWS_MAX)

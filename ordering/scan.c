@@ -4,6 +4,7 @@
 
 #define SPAN_START 100000
 #define SPAN_MIN 2000
+#define SPAN_SLACK 4                /* times the ids that the last claim looked at */
 #define SPAN_MAX (INT64_C(1) << 62) /* ids that the application chooses may lie anywhere */
 #define FRESH_MAX 5000              /* ids that every claim walks again */
 #define AGAIN_MIN_US (5 * MS_US)
@@ -184,6 +185,28 @@ static void size_span(struct scan *scan, int64_t took_us)
         scan->span = scan->span > SPAN_START ? SPAN_START : scan->span > SPAN_MIN ? scan->span / 2 : scan->span;
 }
 
+static int64_t ids_between(int64_t lo, int64_t hi)
+{
+    int64_t n;
+    return __builtin_sub_overflow(hi, lo, &n) ? SCAN_ID_MAX : n;
+}
+
+/* Ids that a claim has no use for are kept from the claims beside it until it is back: the next one takes a few times
+ * as many as this one has looked at. */
+static void fit_span(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report)
+{
+    int64_t newest = 0, oldest = 0;
+    if (!is_empty(report->newest_left))
+        newest = ids_between(report->newest_left.hi, plan->newest.hi);
+    if (!is_empty(report->oldest_left))
+        oldest = ids_between(plan->oldest.lo < scan->first ? scan->first : plan->oldest.lo, report->oldest_left.lo);
+    int64_t used = newest > oldest ? newest : oldest;
+    if (used > 0 && used < scan->span / SPAN_SLACK)
+        scan->span = used * SPAN_SLACK > SPAN_MIN ? used * SPAN_SLACK : SPAN_MIN;
+    else if (used == 0 && scan->gap_count > 0 && scan->span < SPAN_START)
+        scan->span *= 2;
+}
+
 void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, int64_t took_us,
                instant_us now)
 {
@@ -198,7 +221,9 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
     scan_again(scan, report->missed, now + scan->again_delay_us);
-    if (!report->found)
+    if (report->found)
+        fit_span(scan, plan, report);
+    else
         size_span(scan, took_us);
     bound_fresh(scan);
 }

@@ -6,6 +6,8 @@
 -- once a key. So each look-up in outbox.parked says how it is to be done: "offset 0" keeps it from becoming a join, and a
 -- range of one value in its order, unlike an equality, is served best by the index on that value however empty it is. (A key column's own collation would not fit that index.)
 --
+-- A list of keys is a subquery here: it is hashed once, where an array that is a parameter is searched for every row.
+--
 -- :table :where     the queue's table (as e) and its extra condition, or true
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
 -- :key_type         bigint, text or uuid
@@ -15,7 +17,7 @@
 -- $1 bigint     fresh: ids greater than this, newest first
 -- $2 $3 bigint  newest: ids from $2 to $3, newest first
 -- $4 $5 bigint  oldest: ids from $4 to $5, oldest first
--- $6 bigint     rows to look at in each of the three
+-- $6 bigint     rows to look at in fresh and in newest
 -- $7 bigint     keys to lock
 -- $8 bigint     how many of 100 keys come from the oldest end
 -- $9 text[]     keys this relay is busy with or must not touch: left out
@@ -24,6 +26,7 @@
 -- $12 text      queue
 -- $13 integer   the first half of the advisory lock
 -- $14 bigint    1: waits that are over come last, after the two ends
+-- $15 bigint    rows to look at in oldest
 --
 -- One row, or one for each missed key:
 -- newest_left bigint   ids from here down were not looked at (of newest); null: all were
@@ -34,6 +37,7 @@
 -- claim, solo text     what was left for the second half
 -- missed_key text      locked elsewhere, or found and in $9; null: none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
+-- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
 with fresh as materialized (
     select :id as id, :key as key from :table e
     where :id > $1::bigint and (:where)
@@ -45,7 +49,7 @@ with fresh as materialized (
 ), oldest as materialized (
     select :id as id, :key as key from :table e
     where :id between $4::bigint and $5::bigint and (:where)
-    order by :id limit $6::bigint
+    order by :id limit $15::bigint
 ), found as materialized (
     -- An event without a key has no order: it stands for itself, as `solo`.
     select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
@@ -58,8 +62,9 @@ with fresh as materialized (
     group by 1, 2
 ), ready as materialized (
     select f.* from found f
-    where (f.solo is not null or not (f.key::text = any ($9::text[]) or f.key::text = any ($11::text[])))
-      and (f.solo is null or not f.solo = any ($10::bigint[]))
+    where (f.solo is not null or not (f.key::text = any (select pg_catalog.unnest($9::text[]))
+                                      or f.key::text = any (select pg_catalog.unnest($11::text[]))))
+      and (f.solo is null or not f.solo = any (select pg_catalog.unnest($10::bigint[])))
       and (f.solo is not null or not exists (
           select from outbox.parked p
           where p.queue = $12::text and not p.keyless
@@ -106,22 +111,26 @@ with fresh as materialized (
     select coalesce((select pg_catalog.max(newest_id) from ordered where n > $7::bigint),
                     (select pg_catalog.min(id) - 1 from newest having pg_catalog.count(*) >= $6::bigint)) as newest_left,
            coalesce((select pg_catalog.min(oldest_id) from ordered where n > $7::bigint),
-                    (select pg_catalog.max(id) + 1 from oldest having pg_catalog.count(*) >= $6::bigint)) as oldest_left,
+                    (select pg_catalog.max(id) + 1 from oldest having pg_catalog.count(*) >= $15::bigint)) as oldest_left,
            (select pg_catalog.max(high) from found) as seen_max,
            (select pg_catalog.min(low) from found) as seen_min,
            (select pg_catalog.min(low) from locked where not ok) as missed_min,
            (select pg_catalog.max(high) from locked where not ok) as missed_max,
            (select pg_catalog.count(*) from locked where ok) as locked,
+           ((select pg_catalog.count(*) from locked) < $7::bigint
+            and ((select pg_catalog.count(*) from fresh) >= $6::bigint
+                 or (select pg_catalog.count(*) from newest) >= $6::bigint
+                 or (select pg_catalog.count(*) from oldest) >= $15::bigint))::integer::bigint as thin,
            pg_catalog.set_config('courier.claim', coalesce(
                (select pg_catalog.array_agg(key order by n)::text from locked where ok and solo is null), '{}'), true) as claim,
            pg_catalog.set_config('courier.solo', coalesce(
                (select pg_catalog.array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       m.key as missed_key, s.seen_min
+       m.key as missed_key, s.seen_min, s.thin
 from summary s
 left join (
     select l.key::text from locked l where not l.ok
     union all
-    select f.key::text from found f where f.key::text = any ($9::text[])
+    select f.key::text from found f where f.key::text = any (select pg_catalog.unnest($9::text[]))
 ) as m on true

@@ -22,7 +22,7 @@ struct choice {
     const struct backend *backend;
     const struct call *call;
     struct candidate found[CANDIDATES_MAX], ordered[CANDIDATES_MAX];
-    size_t found_count, ordered_count, newest_count, oldest_count;
+    size_t found_count, ordered_count, fresh_count, newest_count, oldest_count;
     int64_t newest_min, oldest_max;
 };
 
@@ -74,15 +74,14 @@ static void look_at_the_ends(void)
 {
     const int64_t *n = choice.call->n, limit = n[5];
     const struct store *store = &sim.store;
-    int64_t fresh = 0;
     for (size_t i = store->row_count; i-- > 0;) {
         const struct row *row = &store->rows[i];
         if (!query_sees(choice.backend, &row->version))
             continue;
-        if (row->id > n[0] && fresh < limit) {
+        if (row->id > n[0] && (int64_t)choice.fresh_count < limit) {
             struct candidate *c = note_found(row);
             c->fresh_id = c->fresh_id > row->id ? c->fresh_id : row->id;
-            fresh++;
+            choice.fresh_count++;
         }
         if (row->id >= n[1] && row->id <= n[2] && (int64_t)choice.newest_count < limit) {
             struct candidate *c = note_found(row);
@@ -91,7 +90,7 @@ static void look_at_the_ends(void)
             choice.newest_count++;
         }
     }
-    for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < limit; i++) {
+    for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < n[14]; i++) {
         const struct row *row = &store->rows[i];
         if (row->id < n[3] || row->id > n[4] || !query_sees(choice.backend, &row->version))
             continue;
@@ -298,13 +297,15 @@ static PGresult *summarise(void)
     }
     if (newest_left == QUERY_NO_ID && (int64_t)choice.newest_count >= n[5])
         newest_left = choice.newest_min - 1;
-    if (oldest_left == QUERY_NO_ID && (int64_t)choice.oldest_count >= n[5])
+    if (oldest_left == QUERY_NO_ID && (int64_t)choice.oldest_count >= n[14])
         oldest_left = choice.oldest_max + 1;
     for (size_t i = 0; i < choice.found_count; i++)
         widen(&seen_min, &seen_max, &choice.found[i]);
+    bool cut = (int64_t)choice.fresh_count >= n[5] || (int64_t)choice.newest_count >= n[5] ||
+               (int64_t)choice.oldest_count >= n[14];
     const char *claimed = claim_text(choice.backend);
     int rows = missed_count > 0 ? (int)missed_count : 1;
-    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 10);
+    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 11);
     for (int row = 0; row < rows; row++) {
         put_id(res, row, 0, newest_left);
         put_id(res, row, 1, oldest_left);
@@ -316,6 +317,7 @@ static PGresult *summarise(void)
         if (missed_count > 0 && missed[row] != QUERY_NO_ID)
             result_key(res, row, 8, missed[row]);
         put_id(res, row, 9, seen_min);
+        result_bigint(res, row, 10, cut && (int64_t)choice.ordered_count < n[6]);
     }
     return res;
 }
@@ -324,7 +326,7 @@ void query_lock(struct backend *backend, const struct call *call)
 {
     choice.backend = backend;
     choice.call = call;
-    choice.found_count = choice.ordered_count = choice.newest_count = choice.oldest_count = 0;
+    choice.found_count = choice.ordered_count = choice.fresh_count = choice.newest_count = choice.oldest_count = 0;
     look_at_the_ends();
     add_waits();
     add_followed();

@@ -12,7 +12,7 @@
 #include <libpq-fe.h>
 
 #define BACKENDS_MAX 64
-#define CALL_PARAMS_MAX 14
+#define CALL_PARAMS_MAX 15
 
 enum query {
     QUERY_BEGIN,

@@ -169,6 +169,7 @@ enum {
     SOLO,
     MISSED_KEY,
     SEEN_MIN,
+    THIN,
     LOCK_ALL
 };
 

@@ -14,9 +14,10 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
-    ck_assert_int_eq(statements[0].count, 14);
+    ck_assert_int_eq(statements[0].count, 15);
     ck_assert(!statements[0].by_row);
     ck_assert_int_ge(parameter(0, 6), 10);
+    ck_assert_int_ge(parameter(0, 15), 10);
     ck_assert_int_eq(parameter(0, 7), 10);
     ck_assert_int_eq(parameter(0, 8), 20);
     ck_assert_str_eq(statements[0].values[11], "orders");
@@ -48,6 +49,41 @@ START_TEST(chance_decides_what_takes_the_one_place_of_a_claim)
     ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
     ck_assert_int_eq(parameter(0, 8), 20);
     ck_assert_int_eq(parameter(0, 14), 0);
+}
+END_TEST
+
+static void claim_is_done(bool thin)
+{
+    PGresult *res = lock_row(900);
+    set_bigint(res, 0, THIN, thin);
+    ck_assert(take_result(0, res));
+    ordering_per_key.claim_done(o, &plan, MS_US, SECOND_US);
+}
+
+START_TEST(rows_are_looked_at_as_keys_repeat)
+{
+    probe(1000, 0, false, 0);
+    claim(); /* both ends, with a share of 20 for the oldest */
+    int64_t few = parameter(0, 6) + parameter(0, 15);
+    ck_assert_int_ge(few, 10);
+    ck_assert_int_le(few, 20);
+    ck_assert_int_gt(parameter(0, 6), 2 * parameter(0, 15));
+    claim_is_done(true);
+    claim();
+    int64_t more = parameter(0, 6);
+    ck_assert_int_ge(more, few); /* one end: all that is left */
+    for (int i = 0; i < 10; i++) {
+        claim_is_done(true);
+        claim();
+    }
+    int64_t most = parameter(0, 6);
+    ck_assert_int_gt(most, more);
+    ck_assert_int_le(most, 50);
+    for (int i = 0; i < 40; i++) {
+        claim_is_done(false);
+        claim();
+    }
+    ck_assert_int_le(parameter(0, 6), 20);
 }
 END_TEST
 
@@ -378,6 +414,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot);
     tcase_add_test(tcase, chance_decides_what_takes_the_one_place_of_a_claim);
+    tcase_add_test(tcase, rows_are_looked_at_as_keys_repeat);
     tcase_add_test(tcase, what_was_not_looked_at_is_asked_for_again);
     tcase_add_test(tcase, claim_of_followed_keys_looks_for_no_others);
     tcase_add_test(tcase, failed_claim_is_asked_for_again);

@@ -27,6 +27,54 @@ START_TEST(what_was_given_back_is_looked_at_although_new_work_never_ends)
 }
 END_TEST
 
+static bool is_apart(struct id_range a, struct id_range b)
+{
+    return a.hi < b.lo || b.hi < a.lo;
+}
+
+START_TEST(claims_beside_each_other_look_at_ids_of_their_own)
+{
+    struct scan scan;
+    struct scan_plan plan, beside;
+    scan_init(&scan);
+    struct scan_horizon horizon = {.first = 1, .drawn = 90000};
+    scan_horizon(&scan, &horizon);
+    scan_next(&scan, SECOND_US, &plan);
+    struct scan_report report = {.newest_left = {plan.newest.lo, plan.newest.hi - 1000},
+                                 .oldest_left = {501, plan.oldest.hi},
+                                 .seen_max = 90000,
+                                 .missed = {1, 0},
+                                 .found = true};
+    scan_seen(&scan, &plan, &report, MS_US, SECOND_US);
+    scan_next(&scan, SECOND_US, &plan);
+    scan_next(&scan, SECOND_US, &beside);
+    ck_assert_int_eq(plan.newest.hi, 89000);
+    ck_assert_int_eq(plan.newest.lo, 85000); /* four times what the first one used */
+    ck_assert_int_eq(plan.oldest.lo, 501);
+    ck_assert_int_eq(beside.newest.hi, 84999);
+    ck_assert_int_eq(beside.oldest.lo, plan.oldest.hi + 1);
+    ck_assert(!beside.sweeping && is_apart(beside.oldest, beside.newest));
+}
+END_TEST
+
+START_TEST(stretches_grow_again_when_they_are_used_up)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    struct scan_horizon horizon = {.first = 1, .drawn = 1000000};
+    scan_horizon(&scan, &horizon);
+    scan.span = 2000;
+    for (int i = 0; i < 6; i++) {
+        scan_next(&scan, SECOND_US, &plan);
+        ck_assert_int_eq(plan.newest.hi - plan.newest.lo, 2000 << i);
+        struct scan_report report = {
+            .newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = 1000000, .missed = {1, 0}, .found = true};
+        scan_seen(&scan, &plan, &report, MS_US, SECOND_US);
+    }
+}
+END_TEST
+
 /* ---- horizons, one by one ---- */
 
 static void horizon(struct scan *scan, int64_t drawn, const uint64_t *holders, size_t count)
@@ -172,6 +220,8 @@ int main(void)
     TCase *tcase = tcase_create("scan_step");
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, what_was_given_back_is_looked_at_although_new_work_never_ends);
+    tcase_add_test(tcase, claims_beside_each_other_look_at_ids_of_their_own);
+    tcase_add_test(tcase, stretches_grow_again_when_they_are_used_up);
     tcase_add_test(tcase, ids_settle_when_everybody_who_drew_some_has_ended);
     tcase_add_test(tcase, ids_never_settle_by_a_list_that_was_cut);
     tcase_add_test(tcase, sequence_that_was_set_back_starts_anew);
