@@ -7,11 +7,10 @@
  * would be passed over and break the order of its key. So it only rises over ids that are settled (see scan.h) and were
  * found empty by a snapshot taken after they settled, and only when one sequence feeds the ids; a key that
  * waits is read from its own head on, wherever that is. */
-#include "ordering/ordering.h"
-
+#include "ordering/event_row.h"
+#include "ordering/result.h"
 #include "sql_text.h"
 
-#include <endian.h>
 #include <stdlib.h>
 
 #define ROWS_START 1024
@@ -19,7 +18,6 @@
 #define FLOOR_STRETCH 200000
 #define LOOK_MIN 9
 #define LOOK_MAX 32
-#define EPOCH_2000_US (INT64_C(946684800) * SECOND_US)
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
@@ -145,23 +143,6 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     return CLAIM_STATEMENTS;
 }
 
-static bool get_bigint(const PGresult *res, int row, int column, int64_t *ret)
-{
-    if (PQgetisnull(res, row, column) || PQgetlength(res, row, column) != 8)
-        return false;
-    uint64_t big;
-    memcpy(&big, PQgetvalue(res, row, column), sizeof big);
-    *ret = (int64_t)be64toh(big);
-    return true;
-}
-
-static struct span get_span(const PGresult *res, int row, int column)
-{
-    if (PQgetisnull(res, row, column))
-        return (struct span){NULL, 0};
-    return (struct span){PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column)};
-}
-
 static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
                        const struct claim_intake *intake, struct error *err)
 {
@@ -170,84 +151,28 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
                          PQntuples(res), PQnfields(res));
     struct scan_report *report = &plan->report;
     int64_t id;
-    if (get_bigint(res, 0, 0, &id))
+    if (result_bigint(res, 0, 0, &id))
         report->newest_left = (struct id_range){plan->scan.newest.lo, id};
-    if (get_bigint(res, 0, 1, &id))
+    if (result_bigint(res, 0, 1, &id))
         report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
-    if (get_bigint(res, 0, 2, &id))
+    if (result_bigint(res, 0, 2, &id))
         report->seen_max = id;
-    if (get_bigint(res, 0, 3, &id) && get_bigint(res, 0, 4, &report->missed.hi))
+    if (result_bigint(res, 0, 3, &id) && result_bigint(res, 0, 4, &report->missed.hi))
         report->missed.lo = id;
-    get_bigint(res, 0, 5, &plan->locked);
-    plan->locked_keys = arena_copy(intake->arena, get_span(res, 0, 6));
-    if (get_bigint(res, 0, 9, &id) && id < pk->floor) {
+    result_bigint(res, 0, 5, &plan->locked);
+    plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, 6));
+    if (result_bigint(res, 0, 9, &id) && id < pk->floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
         pk->floor = id;
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
-    plan->thin = get_bigint(res, 0, 10, &id) && id;
+    plan->thin = result_bigint(res, 0, 10, &id) && id;
     struct span *missed = arena_array(intake->arena, (size_t)PQntuples(res), sizeof *missed);
     for (int row = 0; row < PQntuples(res); row++)
         if (!PQgetisnull(res, row, 8))
-            missed[plan->missed_key_count++] = arena_copy(intake->arena, get_span(res, row, 8));
+            missed[plan->missed_key_count++] = arena_copy(intake->arena, result_span(res, row, 8));
     plan->missed_keys = missed;
     return true;
-}
-
-enum event_column {
-    EVENT_ATTEMPTS,
-    EVENT_HEAD,
-    EVENT_GONE,
-    EVENT_ID,
-    EVENT_CREATED_AT,
-    EVENT_OVERSIZE,
-    EVENT_KEY,
-    EVENT_TYPE,
-    EVENT_PAYLOAD,
-    EVENT_HEADERS,
-    EVENT_EVENT_ID,
-    EVENT_TRACEPARENT,
-    EVENT_EXTRA
-};
-
-#define EXTRA_MAX 64
-
-static bool read_event(const struct per_key *pk, const PGresult *res, int row, const struct claim_intake *intake,
-                       struct error *err)
-{
-    struct span extra[EXTRA_MAX];
-    struct event event = {.payload_kind = pk->options.payload_kind,
-                          .headers_kind = pk->options.headers_kind,
-                          .attempt = 1,
-                          .created_at_us = EVENT_NO_TIME,
-                          .columns = extra};
-    int64_t head;
-    bool waited = get_bigint(res, row, EVENT_HEAD, &head);
-    if (waited && PQgetisnull(res, row, EVENT_ID)) {
-        intake->gone(intake->to, get_span(res, row, EVENT_GONE), head);
-        return true;
-    }
-    if (!get_bigint(res, row, EVENT_ID, &event.id))
-        return error_set(err, ERROR_INTERNAL, "a claim returned an event without an id");
-    if (get_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us) &&
-        (event.created_at_us == INT64_MIN ||
-         __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
-        event.created_at_us = EVENT_NO_TIME; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
-    event.key = get_span(res, row, EVENT_KEY);
-    event.type = get_span(res, row, EVENT_TYPE);
-    event.payload = get_span(res, row, EVENT_PAYLOAD);
-    event.headers = get_span(res, row, EVENT_HEADERS);
-    event.event_id = get_span(res, row, EVENT_EVENT_ID);
-    event.traceparent = get_span(res, row, EVENT_TRACEPARENT);
-    get_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
-    for (size_t i = 0; i < pk->options.extra_columns; i++)
-        extra[i] = get_span(res, row, EVENT_EXTRA + (int)i);
-    if (waited && head == event.id && PQgetlength(res, row, EVENT_ATTEMPTS) == 4) {
-        uint32_t attempts;
-        memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
-        event.attempt = be32toh(attempts) + 1;
-    }
-    return intake->event(intake->to, &event, waited, err);
 }
 
 static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
@@ -258,7 +183,7 @@ static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t 
         return read_locks(pk, plan, res, intake, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
-        if (!read_event(pk, res, row, intake, err))
+        if (!event_row_read(&pk->options, res, row, intake, err))
             return false;
     }
     return true;
@@ -411,21 +336,21 @@ static void per_key_probed(struct ordering *o, size_t index, const PGresult *res
 {
     struct per_key *pk = (struct per_key *)o;
     if (index == PROBE_DRAWN && PQntuples(res) == 1) {
-        get_bigint(res, 0, 0, &pk->horizon.first);
-        get_bigint(res, 0, 1, &pk->horizon.drawn);
+        result_bigint(res, 0, 0, &pk->horizon.first);
+        result_bigint(res, 0, 1, &pk->horizon.drawn);
         if (!PQgetisnull(res, 0, 1) && pk->horizon.drawn == SCAN_ID_MIN)
             pk->horizon.drawn++; /* an id like any other; SCAN_ID_MIN itself stands for none */
         if (!pk->options.sequence && pk->horizon.drawn < pk->scan.top)
             pk->horizon.drawn = pk->scan.top; /* the greatest visible id falls when it is delivered */
     } else if (index == PROBE_HOLDERS) {
         for (int row = 0; row < PQntuples(res) && pk->horizon.holder_count <= SCAN_HOLDERS_MAX; row++)
-            pk->holders[pk->horizon.holder_count++] = span_hash(get_span(res, row, 0));
+            pk->holders[pk->horizon.holder_count++] = span_hash(result_span(res, row, 0));
         if (pk->horizon.drawn < pk->scan.settled)
             pk->floor = SCAN_ID_MIN; /* see scan_horizon() */
         scan_horizon(&pk->scan, &pk->horizon);
     } else if (index == PROBE_FLOOR && PQntuples(res) == 1) {
         int64_t id;
-        pk->floor = get_bigint(res, 0, 0, &id) ? id : pk->floor_to + 1;
+        pk->floor = result_bigint(res, 0, 0, &id) ? id : pk->floor_to + 1;
     }
 }
 

@@ -4,7 +4,7 @@
 
 #define SPAN_START 100000
 #define SPAN_MIN 2000
-#define SPAN_SLACK 4                /* times the ids that the last claim looked at */
+#define SPAN_STEP 4
 #define SPAN_MAX (INT64_C(1) << 62) /* ids that the application chooses may lie anywhere */
 #define FRESH_MAX 5000              /* ids that every claim walks again */
 #define AGAIN_MIN_US (5 * MS_US)
@@ -174,21 +174,35 @@ static void bound_fresh(struct scan *scan)
     gap_add(scan, (struct id_range){id_add(fresh, 1), scan->passed});
 }
 
-/* A claim that found nothing has only walked: its time, beyond that of the quickest claim, is the price of the span. */
-static void size_span(struct scan *scan, int64_t took_us)
-{
-    if (scan->quickest_us == 0 || took_us < scan->quickest_us)
-        scan->quickest_us = took_us;
-    if (took_us - scan->quickest_us < SLOW_US)
-        scan->span = scan->span < SPAN_MAX ? scan->span * 2 : scan->span;
-    else
-        scan->span = scan->span > SPAN_START ? SPAN_START : scan->span > SPAN_MIN ? scan->span / 2 : scan->span;
-}
-
 static int64_t ids_between(int64_t lo, int64_t hi)
 {
     int64_t n;
     return __builtin_sub_overflow(hi, lo, &n) ? SCAN_ID_MAX : n;
+}
+
+/* How many ids a plan's longer stretch has; those below the first one are only numbers. */
+static int64_t width_of(const struct scan *scan, const struct scan_plan *plan)
+{
+    int64_t newest = is_empty(plan->newest) ? 0 : ids_between(plan->newest.lo, plan->newest.hi), oldest = 0;
+    if (!is_empty(plan->oldest))
+        oldest = ids_between(plan->oldest.lo < scan->first ? scan->first : plan->oldest.lo, plan->oldest.hi);
+    return newest > oldest ? newest : oldest;
+}
+
+/* A claim that found nothing has only walked: its time, beyond that of the quickest claim, is the price of the span.
+ * One that was slow for another reason costs one step of many: ids that lie far apart are still come to. */
+static void size_span(struct scan *scan, const struct scan_plan *plan, int64_t took_us)
+{
+    if (scan->quickest_us == 0 || took_us < scan->quickest_us)
+        scan->quickest_us = took_us;
+    if (took_us - scan->quickest_us < SLOW_US) {
+        scan->span = scan->span < SPAN_MAX / SPAN_STEP ? scan->span * SPAN_STEP : SPAN_MAX;
+        return;
+    }
+    int64_t width = width_of(scan, plan);
+    scan->span = (width > 0 && width < scan->span ? width : scan->span) / SPAN_STEP;
+    if (scan->span < SPAN_MIN)
+        scan->span = SPAN_MIN;
 }
 
 /* Ids that a claim has no use for are kept from the claims beside it until it is back: the next one takes a few times
@@ -201,8 +215,8 @@ static void fit_span(struct scan *scan, const struct scan_plan *plan, const stru
     if (!is_empty(report->oldest_left))
         oldest = ids_between(plan->oldest.lo < scan->first ? scan->first : plan->oldest.lo, report->oldest_left.lo);
     int64_t used = newest > oldest ? newest : oldest;
-    if (used > 0 && used < scan->span / SPAN_SLACK)
-        scan->span = used * SPAN_SLACK > SPAN_MIN ? used * SPAN_SLACK : SPAN_MIN;
+    if (used > 0 && used < scan->span / SPAN_STEP)
+        scan->span = used * SPAN_STEP > SPAN_MIN ? used * SPAN_STEP : SPAN_MIN;
     else if (used == 0 && scan->gap_count > 0 && scan->span < SPAN_START)
         scan->span *= 2;
 }
@@ -224,7 +238,7 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (report->found)
         fit_span(scan, plan, report);
     else
-        size_span(scan, took_us);
+        size_span(scan, plan, took_us);
     bound_fresh(scan);
 }
 

@@ -75,6 +75,47 @@ START_TEST(stretches_grow_again_when_they_are_used_up)
 }
 END_TEST
 
+START_TEST(ids_far_apart_are_come_to_although_every_third_claim_is_slow)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    struct scan_horizon horizon = {.first = 1, .drawn = INT64_C(1) << 62};
+    scan_horizon(&scan, &horizon);
+    struct scan_report nothing = {
+        .newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
+    int claims = 0;
+    for (; scan.gap_count > 0; claims++) {
+        ck_assert_int_lt(claims, 200);
+        scan_next(&scan, SECOND_US, &plan);
+        scan_seen(&scan, &plan, &nothing, claims % 3 == 2 ? 100 * MS_US : MS_US, SECOND_US);
+    }
+    ck_assert_int_gt(claims, 10);
+}
+END_TEST
+
+START_TEST(stretch_that_is_slow_to_walk_becomes_smaller_than_it_was)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    struct scan_horizon horizon = {.first = 1, .drawn = 1000000};
+    scan_horizon(&scan, &horizon);
+    scan.span = INT64_C(1) << 50;
+    scan.quickest_us = MS_US;
+    scan_next(&scan, SECOND_US, &plan);
+    struct scan_report nothing = {
+        .newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
+    scan_seen(&scan, &plan, &nothing, SECOND_US, SECOND_US);
+    ck_assert_int_lt(scan.span, 500000);
+    for (int i = 0; i < 10; i++) {
+        scan_next(&scan, SECOND_US, &plan);
+        scan_seen(&scan, &plan, &nothing, SECOND_US, SECOND_US);
+    }
+    ck_assert_int_eq(scan.span, 2000);
+}
+END_TEST
+
 /* ---- horizons, one by one ---- */
 
 static void horizon(struct scan *scan, int64_t drawn, const uint64_t *holders, size_t count)
@@ -222,6 +263,8 @@ int main(void)
     tcase_add_test(tcase, what_was_given_back_is_looked_at_although_new_work_never_ends);
     tcase_add_test(tcase, claims_beside_each_other_look_at_ids_of_their_own);
     tcase_add_test(tcase, stretches_grow_again_when_they_are_used_up);
+    tcase_add_test(tcase, ids_far_apart_are_come_to_although_every_third_claim_is_slow);
+    tcase_add_test(tcase, stretch_that_is_slow_to_walk_becomes_smaller_than_it_was);
     tcase_add_test(tcase, ids_settle_when_everybody_who_drew_some_has_ended);
     tcase_add_test(tcase, ids_never_settle_by_a_list_that_was_cut);
     tcase_add_test(tcase, sequence_that_was_set_back_starts_anew);

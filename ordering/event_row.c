@@ -1,0 +1,61 @@
+#include "ordering/event_row.h"
+
+#include "ordering/result.h"
+
+#define EPOCH_2000_US (INT64_C(946684800) * SECOND_US)
+
+enum event_column {
+    EVENT_ATTEMPTS,
+    EVENT_HEAD,
+    EVENT_GONE,
+    EVENT_ID,
+    EVENT_CREATED_AT,
+    EVENT_OVERSIZE,
+    EVENT_KEY,
+    EVENT_TYPE,
+    EVENT_PAYLOAD,
+    EVENT_HEADERS,
+    EVENT_EVENT_ID,
+    EVENT_TRACEPARENT,
+    EVENT_EXTRA
+};
+
+#define EXTRA_MAX 64
+
+bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
+                    const struct claim_intake *intake, struct error *err)
+{
+    struct span extra[EXTRA_MAX];
+    struct event event = {.payload_kind = options->payload_kind,
+                          .headers_kind = options->headers_kind,
+                          .attempt = 1,
+                          .created_at_us = EVENT_NO_TIME,
+                          .columns = extra};
+    int64_t head;
+    bool waited = result_bigint(res, row, EVENT_HEAD, &head);
+    if (waited && PQgetisnull(res, row, EVENT_ID)) {
+        intake->gone(intake->to, result_span(res, row, EVENT_GONE), head);
+        return true;
+    }
+    if (!result_bigint(res, row, EVENT_ID, &event.id))
+        return error_set(err, ERROR_INTERNAL, "a claim returned an event without an id");
+    if (result_bigint(res, row, EVENT_CREATED_AT, &event.created_at_us) &&
+        (event.created_at_us == INT64_MIN ||
+         __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
+        event.created_at_us = EVENT_NO_TIME; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
+    event.key = result_span(res, row, EVENT_KEY);
+    event.type = result_span(res, row, EVENT_TYPE);
+    event.payload = result_span(res, row, EVENT_PAYLOAD);
+    event.headers = result_span(res, row, EVENT_HEADERS);
+    event.event_id = result_span(res, row, EVENT_EVENT_ID);
+    event.traceparent = result_span(res, row, EVENT_TRACEPARENT);
+    result_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
+    for (size_t i = 0; i < options->extra_columns; i++)
+        extra[i] = result_span(res, row, EVENT_EXTRA + (int)i);
+    if (waited && head == event.id && PQgetlength(res, row, EVENT_ATTEMPTS) == 4) {
+        uint32_t attempts;
+        memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
+        event.attempt = be32toh(attempts) + 1;
+    }
+    return intake->event(intake->to, &event, waited, err);
+}
