@@ -165,12 +165,14 @@ static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struc
     if (node)
         place = place_of(node, place);
     *ret = (struct yaml_node){.kind = YAML_NULL, .line = place.line, .column = place.column};
+    if (!node)
+        return ret;
     bool good = true;
-    if (node && fy_node_is_mapping(node))
+    if (fy_node_is_mapping(node))
         good = read_map(r, node, ret, depth);
-    else if (node && fy_node_is_sequence(node))
+    else if (fy_node_is_sequence(node))
         ret->kind = YAML_LIST; /* no setting takes one, so what is in it does not matter */
-    else if (node)
+    else
         good = read_scalar(r, node, ret);
     return good ? ret : NULL;
 }

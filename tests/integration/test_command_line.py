@@ -17,10 +17,16 @@ queues: { orders: { sink: none } }
 """
 
 
-def test_version_is_printed():
-    result = run_command("--version")
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version_is_printed(option):
+    result = run_command(option)
     assert result.returncode == 0
     assert re.fullmatch(r"pgcourier \d+\.\d+\.\d+\n", result.stdout)
+
+
+@pytest.mark.parametrize("option", ["-h", "-?"])
+def test_help_has_short_names(option):
+    assert run_command(option).stdout == run_command("--help").stdout != ""
 
 
 def test_help_lists_every_command_and_each_has_its_own():
