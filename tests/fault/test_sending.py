@@ -1,0 +1,20 @@
+"""Statements that cannot be sent: each costs a connection and nothing else, also where a queue listens."""
+
+import pytest
+
+from tests.support.servers import wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget
+
+
+@pytest.mark.parametrize("point", ["db.send", "db.round"])
+def test_what_cannot_be_sent_costs_a_connection_and_no_event(db, relay, tmp_path, point):
+    shop = Shop(db)
+    target = FileTarget(tmp_path / "out")
+    shop.add(200, 20)
+    faults = ",".join(f"{point}:{hit}:error" for hit in range(1, 11))
+    one = relay(shop.config(target.sink(sync=False), listen="'wake \"up\"'"), env={"PGCOURIER_FAULT": faults})
+    wait_until(lambda: shop.left() == 0, 60)
+    assert one.logged("made to fail")
+    assert one.stop() == 0
+    shop.check(target.receipts())
