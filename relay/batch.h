@@ -71,12 +71,12 @@ struct batch {
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
-    bool spilled;         /* rows were left out because bytes_max was reached */
-    bool lost;            /* its locks are gone: nothing more of it is sent */
-    size_t finished;      /* lanes in LANE_FINISHED */
-    size_t in_settlement; /* lanes that a settlement under way takes part of, or all */
-    size_t open;          /* lanes in LANE_OPEN or LANE_STOPPED */
-    instant_us claimed_at;
+    bool spilled;               /* rows were left out because bytes_max was reached */
+    bool lost;                  /* its locks are gone: nothing more of it is sent */
+    size_t finished;            /* lanes in LANE_FINISHED */
+    size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
+    size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
+    instant_us sent_at;         /* when the claim of it was */
     instant_us settled_at;      /* of the lane that was settled last */
     void *owner;                /* the claim */
     struct batch *next;         /* of the claim */

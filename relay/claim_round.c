@@ -69,6 +69,34 @@ static void start_rollback(struct claim *claim)
         db_drop(claim->db, false, err.text);
 }
 
+/* Of an event without a key, which may be gone. */
+static int64_t solo_id(const struct lane *lane)
+{
+    return lane->last ? lane->last->event.id : lane->gone_id;
+}
+
+/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
+ * settled at that time? */
+static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
+{
+    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
+        return false;
+    if (!lane->key.data)
+        return !orphan->key.data && solo_id(lane) == solo_id(orphan);
+    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
+}
+
+/* A claim of ours that was on its way when another one was lost, or that arrived before we heard of it, may have got
+ * the other's keys. We know better than the table what became of their events, so these lanes are given back. */
+static void drop_orphaned(const struct queue *queue, struct batch *claimed, instant_us now)
+{
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
+            for (struct lane *lane = claimed->lanes; lane; lane = lane->next)
+                if (lane->state < LANE_FINISHED && is_orphaned(lane, orphan, claimed->sent_at))
+                    deliver_stop(lane, 0, now);
+}
+
 /* The locks are gone: nothing more of what they covered is sent. */
 static void lose_batches(struct claim *claim, instant_us now)
 {
@@ -90,6 +118,9 @@ static void lose_batches(struct claim *claim, instant_us now)
     }
     claim->in_transaction = false;
     claim_forget_held(claim);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            drop_orphaned(queue, batch, now);
     if (events > 0) {
         queue->metrics.lost++;
         report_lost(queue, events, in_flight);
@@ -167,34 +198,6 @@ static void plan_next_poll(struct queue *queue, bool found, instant_us now)
     queue->poll_at = now + queue->idle_us - jitter;
 }
 
-/* Of an event without a key, which may be gone. */
-static int64_t solo_id(const struct lane *lane)
-{
-    return lane->last ? lane->last->event.id : lane->gone_id;
-}
-
-/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
- * settled at that time? */
-static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
-{
-    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
-        return false;
-    if (!lane->key.data)
-        return !orphan->key.data && solo_id(lane) == solo_id(orphan);
-    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
-}
-
-/* A claim of ours that was on its way when another one was lost may have got the other's keys. We know better than
- * the table what became of their events, so these lanes are given back. */
-static void drop_orphaned(const struct queue *queue, struct batch *arriving, instant_us sent_at, instant_us now)
-{
-    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
-        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
-            for (struct lane *lane = arriving->lanes; lane; lane = lane->next)
-                if (is_orphaned(lane, orphan, sent_at))
-                    deliver_stop(lane, 0, now);
-}
-
 /* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. */
 static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *batch)
 {
@@ -229,8 +232,8 @@ static void take_arriving(struct claim *claim, instant_us now)
         batch_free(batch);
         return;
     }
-    drop_orphaned(queue, batch, claim->sent_at, now);
-    batch->claimed_at = now;
+    batch->sent_at = claim->sent_at;
+    drop_orphaned(queue, batch, now);
     batch->next = claim->batches;
     claim->batches = batch;
     batch->arrived_next = queue->arrived;

@@ -20,7 +20,8 @@ struct fate {
     instant_us committed_at, arrived_at;
     instant_us changed_at; /* by somebody else than a relay */
     unsigned submits, arrivals;
-    unsigned faults; /* verdicts that may be blamed on the event itself */
+    unsigned acked_to; /* a bit a process that has been told so and lives */
+    unsigned faults;   /* verdicts that may be blamed on the event itself */
     bool rejected;
     int buried_by;                     /* the transaction that made it a dead letter, or TXN_NONE */
     instant_us suspect_at[RELAYS_MAX]; /* when it failed last in a way that may be the destination's fault */
@@ -188,6 +189,8 @@ void judge_process_gone(int process)
     for (size_t i = judge.zombie_count; i-- > 0;)
         if (judge.zombies[i].process == process)
             judge.zombies[i] = judge.zombies[--judge.zombie_count];
+    for (size_t i = 0; i < ROWS_MAX; i++)
+        judge.fates[i].acked_to &= ~(1U << process);
 }
 
 /* ---- G2, G3, G4 ---- */
@@ -218,6 +221,9 @@ void judge_submitted(int process, int64_t id, unsigned attempt)
         judge_violation("G5", row, "relay %d sends event %" PRId64 " without the lock of its key", process, id);
     if (!zombie && !fate->credit)
         judge_violation("G3", row, "event %" PRId64 " is sent again, and nothing excuses it", id);
+    if (!zombie && fate->acked_to & (1U << process))
+        judge_violation("G3", row, "event %" PRId64 " is sent again by relay %d, which knows that it was acked", id,
+                        process);
     const struct row *before = sim.plan.keeps_order ? NULL : passed_over(row, false);
     if (before && fate->submits == 0)
         judge_violation("G2", row, "event %" PRId64 " is sent before event %" PRId64 " is acked", id, before->id);
@@ -263,6 +269,7 @@ void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kin
     note(verdict == VERDICT_ACKED ? "acked" : verdict_name(verdict), process, id, (int64_t)kind);
     if (verdict == VERDICT_ACKED) {
         fate->acked = true;
+        fate->acked_to |= 1U << process;
         judge.last_ack_at[process] = sim.now;
         return;
     }
@@ -298,6 +305,7 @@ void judge_put_back(const struct row *row)
     note("put back", -1, row->id, 0);
     fate->buried_by = TXN_NONE;
     fate->credit = fate->put_back = true;
+    fate->acked_to = 0;
     fate->rejected = false;
     fate->faults = 0;
     fate->changed_at = sim.now;

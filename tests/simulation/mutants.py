@@ -44,6 +44,8 @@ MUTANTS = [
            "            deliver_stop_all(relay->outlets[i], now);", "            continue;"),
     Mutant("sends_on_after_the_claim_is_lost", "relay/claim_round.c",
            "            if (lane->state < LANE_FINISHED)\n                deliver_stop(lane, 0, now);\n", "", soon=True),
+    Mutant("keeps_what_a_lost_claim_has_not_settled", "relay/claim_round.c",
+           "            drop_orphaned(queue, batch, now);\n", "            (void)batch;\n"),
     Mutant("claims_without_a_transaction", "relay/claim_round.c",
            "ok = ok && (!begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&", "ok = ok &&"),
     Mutant("commits_without_the_settlement", "relay/claim_round.c",
