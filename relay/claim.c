@@ -169,12 +169,24 @@ static void start_claim(struct claim *claim, instant_us now)
         claim_round_start(claim, NULL, commit, keys, now);
 }
 
+/* What a claim returns may be keys that another one has just lost. The server says so on that one's connection before
+ * it gives them away, but maybe after poll(2): before anything is delivered, all connections are looked at again. */
+static void look_again(struct queue *queue, instant_us now)
+{
+    for (const struct batch *seen = NULL; queue->arrived != seen;) {
+        seen = queue->arrived;
+        for (size_t i = 0; i < queue->claim_count; i++)
+            claim_round_progress(&queue->claims[i], NULL, now);
+    }
+}
+
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    for (size_t i = 0; i < queue->claim_count; i++) {
+    for (size_t i = 0; i < queue->claim_count; i++)
         claim_round_progress(&queue->claims[i], ps, now);
+    look_again(queue, now);
+    for (size_t i = 0; i < queue->claim_count; i++)
         start_claim(&queue->claims[i], now);
-    }
 }
 
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)

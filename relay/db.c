@@ -345,7 +345,7 @@ static enum db_event progress_connect(struct db *db, const struct pollset *ps, i
         snprintf(db->trouble, sizeof db->trouble, "no answer within %d s", (int)(CONNECT_TIMEOUT_US / SECOND_US));
         return lost(db, now, err);
     }
-    if (!pollset_revents(ps, PQsocket(db->conn)))
+    if (!ps || !pollset_revents(ps, PQsocket(db->conn)))
         return DB_NOTHING;
     db->connecting = PQconnectPoll(db->conn);
     if (db->connecting == PGRES_POLLING_FAILED)
@@ -367,14 +367,15 @@ static bool exchange(struct db *db, const struct pollset *ps)
 {
     if (FAULT_ERROR("db.read"))
         return false;
-    short ready = pollset_revents(ps, PQsocket(db->conn));
-    if (ready & POLLIN)
+    short ready = ps ? pollset_revents(ps, PQsocket(db->conn)) : POLLIN;
+    if (ps && (ready & POLLIN))
         expect_answer(db);
     if (((ready & (POLLIN | POLLERR | POLLHUP)) && !read_input(db)) || ((ready & POLLOUT) && PQflush(db->conn) < 0))
         return false;
     for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
         db->notified = true;
-    return true;
+    /* A session that ends lets go of its locks before its connection is closed. */
+    return !db->trouble[0];
 }
 
 static enum db_event silent(struct db *db, instant_us now, struct error *err)

@@ -58,6 +58,7 @@ bool db_send_sql(struct db *db, const char *sql, struct error *err) MUST_CHECK; 
 bool db_end_round(struct db *db, struct error *err) MUST_CHECK;
 
 void db_prepare(struct db *db, struct pollset *ps);
+/* What has happened next; `ps` NULL: whatever poll(2) has said, there may be something to read. */
 enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us now, struct db_result *ret,
                           struct error *err);
 
