@@ -139,15 +139,24 @@ END_TEST
 
 static const char *const severities[] = {"FATAL", "PANIC"};
 
-START_TEST(last_words_of_a_server_are_the_reason)
+START_TEST(last_words_of_a_server_are_the_end_and_the_reason)
 {
     come_up();
     say_complaint(severities[_i], "terminating connection");
-    for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(turn(), DB_NOTHING);
-    close(peer);
-    peer = -1;
     assert_down("terminating connection");
+}
+END_TEST
+
+START_TEST(what_comes_after_poll_is_seen_by_who_looks_again)
+{
+    come_up();
+    enum db_event event = db_progress(db, NULL, now, &result, &err);
+    ck_assert_int_eq(event, DB_NOTHING);
+    say_complaint("FATAL", "terminating connection");
+    for (int i = 0; i < TURNS_MAX && event == DB_NOTHING; i++, poll(NULL, 0, 10))
+        event = db_progress(db, NULL, now, &result, &err);
+    ck_assert_int_eq(event, DB_DOWN);
+    ck_assert_ptr_nonnull(strstr(err.text, "terminating connection"));
 }
 END_TEST
 
@@ -282,7 +291,8 @@ int main(void)
     tcase_add_test(tcase, server_that_hangs_up_at_the_welcome_is_unreachable);
     tcase_add_test(tcase, setting_that_is_refused_is_the_reason);
     tcase_add_test(tcase, server_in_recovery_is_waited_for);
-    tcase_add_loop_test(tcase, last_words_of_a_server_are_the_reason, 0, COUNT(severities));
+    tcase_add_loop_test(tcase, last_words_of_a_server_are_the_end_and_the_reason, 0, COUNT(severities));
+    tcase_add_test(tcase, what_comes_after_poll_is_seen_by_who_looks_again);
     tcase_add_test(tcase, server_that_goes_away_in_a_round_is_lost);
     tcase_add_test(tcase, server_that_talks_nonsense_in_a_round_is_lost);
     tcase_add_test(tcase, pipeline_that_does_not_begin_is_a_lost_connection);
