@@ -143,6 +143,7 @@ START_TEST(signal_ends_the_wait_as_a_success)
 }
 END_TEST
 
+#ifndef PGCOURIER_VALGRIND /* which keeps RLIMIT_NOFILE to itself */
 START_TEST(wait_that_cannot_be_is_an_error)
 {
     struct error err;
@@ -160,6 +161,7 @@ START_TEST(wait_that_cannot_be_is_an_error)
     ck_assert_int_eq(pollset_revents(ps, ends[1]), 0);
 }
 END_TEST
+#endif
 
 START_TEST(null_may_be_freed)
 {
@@ -182,7 +184,9 @@ int main(void)
     tcase_add_test(tcase, many_descriptors_keep_their_own_events);
     tcase_add_test(tcase, closed_peer_is_reported_without_asking);
     tcase_add_test(tcase, signal_ends_the_wait_as_a_success);
+#ifndef PGCOURIER_VALGRIND /* which keeps RLIMIT_NOFILE to itself */
     tcase_add_test(tcase, wait_that_cannot_be_is_an_error);
+#endif
     tcase_add_test(tcase, null_may_be_freed);
     return run_suite(suite);
 }
