@@ -56,7 +56,7 @@ def _kafka(_folder):
             target = KafkaTarget(broker, "orders", timed=True)
             properties = f'{{ bootstrap.servers: "127.0.0.1:{way.port}" }}'
             yield target, broker, (None, way), lambda _way, relay: target.sink(
-                relay, properties=properties, down_after="1s", **COMMON)
+                relay, properties=properties, down_after="5s", **COMMON)
 
 
 class WatchedFile(FileTarget):
