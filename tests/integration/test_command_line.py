@@ -1,5 +1,6 @@
 """pgcourier without a subcommand's own work: help, version, what is misspelt, and check-config."""
 
+import json
 import pathlib
 import re
 import socket
@@ -73,6 +74,14 @@ def test_usage_errors_name_what_is_wrong(arguments, message):
     result = subprocess.run([binary(), *arguments], env=environment(), capture_output=True, check=False)
     assert (result.returncode, result.stdout) == (64, b"")
     assert message in result.stderr.decode(errors="replace")
+
+
+def test_log_is_json_for_who_asks(db, tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text(f'database: "{db.dsn}"\n{GOOD}')
+    result = run_command("run", "-c", str(path), "--until-empty", "--log-format", "json")
+    assert result.returncode == 0, result.stderr
+    assert [json.loads(line)["msg"] for line in result.stderr.splitlines()][-1] == "relay.end"
 
 
 def test_reference_is_the_page_of_the_documentation():

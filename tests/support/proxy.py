@@ -105,10 +105,11 @@ class _Link:
         if self.budget and self.budget.direction == direction and self.passed[direction] + len(data) > self.budget.budget:
             self.budget.sprung = True
             return self.budget.budget - self.passed[direction]
+        passed = len(self.tail[direction])
         text = self.tail[direction] + data
         self.tail[direction] = text[-self.proxy._longest_pattern:] if self.proxy._longest_pattern else b""
         for trap in self.proxy._traps:
-            at = -1 if trap.sprung or trap.direction != direction else text.find(trap.pattern)
+            at = -1 if trap.sprung or trap.direction != direction else text.find(trap.pattern, max(0, passed - len(trap.pattern) + 1))
             if at >= 0 and trap.skip > 0:
                 trap.skip -= 1
             elif at >= 0:
