@@ -1,6 +1,7 @@
 #include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/dead.h"
+#include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
@@ -145,7 +146,12 @@ static PGresult *find(PGconn *conn, const char *sql, const struct dead_options *
 {
     const char *params[] = {given->filter.queue, given->filter.key, given->filter.id,
                             given->limit ? given->limit : "1000"};
-    return query(conn, "dead letters", sql, 4, params, err);
+    PGresult *found = query(conn, "dead letters", sql, 4, params, err);
+    char work[16];
+    snprintf(work, sizeof work, "{dead %s}", given->verb);
+    if (!found)
+        privilege_explain(conn, 0, work, err);
+    return found;
 }
 
 static bool list(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)

@@ -1,6 +1,7 @@
 #include "relay/base/arena.h"
 #include "relay/command.h"
 #include "relay/database.h"
+#include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
@@ -123,6 +124,8 @@ static bool publish(PGconn *conn, const struct publish_options *given, struct er
     PGresult *result = query(conn, "publish", sql_publish_event, 6, params, err);
     if (result)
         printf("%s\n", query_text(result, 0, 0));
+    else
+        privilege_explain(conn, 0, "{publish}", err);
     PQclear(result);
     free(headers);
     free(input);

@@ -1,5 +1,6 @@
 #include "relay/base/statement.h"
 #include "relay/command.h"
+#include "relay/privilege.h"
 #include "relay/query.h"
 #include "relay/table.h"
 #include "relay/table_sql.h"
@@ -145,6 +146,8 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
     struct arena *arena = arena_new();
     bool ok =
         ask_table(conn, table, table_variables(table, queue, arena), &status, err) && ask_state(conn, &status, err);
+    if (!ok)
+        privilege_explain(conn, table->oid, "{status}", err);
     if (ok && first && !ret_list)
         printf("%-20s %10s %10s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "dead");
     if (ok && ret_list)

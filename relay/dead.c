@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/statement.h"
+#include "relay/privilege.h"
 #include "relay/query.h"
 #include "relay/table.h"
 #include "sql_text.h"
@@ -149,6 +150,8 @@ bool dead_act(PGconn *conn, const struct queue_config *queue, enum dead_action a
         return false;
     struct dead_work work = {.conn = conn, .queue = queue, .table = table, .filter = filter};
     bool ok = prepare(&work, action, err) && act_on_all(&work, ret, err);
+    if (!ok)
+        privilege_explain(conn, table->oid, action == DEAD_RETRY ? "{dead retry}" : "{dead drop}", err);
     for (size_t i = 0; i < 2; i++) {
         free(work.with[i].lock);
         free(work.with[i].letters);

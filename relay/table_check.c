@@ -2,6 +2,7 @@
 
 #include "relay/base/statement.h"
 #include "relay/claim.h"
+#include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
@@ -97,15 +98,17 @@ static bool check_server(struct check *check, struct error *err)
 
 static bool check_privileges(struct check *check, struct error *err)
 {
-    const char *params[] = {check->oid, check->queue->after == AFTER_ARCHIVE ? "true" : "false"};
-    PGresult *result = ask(check, sql_table_privileges, 2, params, err);
+    const char *works = check->queue->after == AFTER_ARCHIVE ? "{run,archive}" : "{run}";
+    PGresult *result = privilege_missing(check->conn, check->table->oid, works, err);
     if (!result)
         return false;
-    for (int row = 0; row < PQntuples(result); row++)
-        mend(find(check, FINDING_ERROR, "%s has no %s on %s", PQuser(check->conn), query_text(result, row, 1),
+    for (int row = 0; row < PQntuples(result); row++) {
+        bool needed = query_bool(result, row, 2);
+        mend(find(check, needed ? FINDING_ERROR : FINDING_WARNING, "%s %s", PQuser(check->conn),
                   query_text(result, row, 0)),
-             "%s", query_text(result, row, 2));
-    check->findings->denied += (size_t)PQntuples(result);
+             "%s", query_text(result, row, 1));
+        check->findings->denied += needed;
+    }
     PQclear(result);
     return true;
 }

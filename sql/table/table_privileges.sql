@@ -1,34 +1,75 @@
--- The rights that a relay lacks, by object. Nothing here needs a right itself.
--- $1 table oid, $2 delivered rows are archived boolean
--- -> object text, missing text, remedy text
-with wanted (kind, object, right_, remedy) as (
-    select 's', n.oid, 'USAGE', pg_catalog.format('grant usage on schema %I to %I;', n.nspname, current_user)
-      from pg_class c join pg_namespace n on n.oid = c.relnamespace
-     where c.oid = $1::oid and n.nspname <> 'outbox'
-    union all
-    select 't', c.oid, r, pg_catalog.format('grant select, delete on %I.%I to %I;', n.nspname, c.relname, current_user)
-      from pg_class c
-      join pg_namespace n on n.oid = c.relnamespace
-     cross join pg_catalog.unnest(array['SELECT', 'DELETE']) r
-     where c.oid = $1::oid
-    union all
-    select 's', n.oid, 'USAGE', pg_catalog.format('grant outbox_relay to %I;', current_user)
-      from pg_namespace n
-     where n.nspname = 'outbox'
-    union all
-    select 't', c.oid, w.right_, pg_catalog.format('grant outbox_relay to %I;', current_user)
-      from (values ('parked', 'SELECT'), ('parked', 'INSERT'), ('parked', 'UPDATE'), ('parked', 'DELETE'),
-                   ('dead', 'INSERT'), ('archive', 'INSERT')) w (name, right_)
-      join pg_namespace n on n.nspname = 'outbox'
-      join pg_class c on c.relnamespace = n.oid and c.relname = w.name
-     where w.name <> 'archive' or $2::boolean
+-- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
+-- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
+-- $1 table oid (0: the work is on no queue's; '*' stands for it below)
+-- $2 works text[]: of run, archive, status, dead list, dead show, dead retry, dead drop, publish, migrate
+-- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
+with work (name, role) as (
+    values ('run', 'outbox_relay'), ('archive', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
+           ('dead show', 'outbox_relay'),
+           ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('publish', 'outbox_writer')
+), need (work, name, rights) as (
+    values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
+           ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
+           ('status', '*', 'SELECT'), ('status', 'status_parked', 'SELECT'), ('status', 'status_closed', 'SELECT'),
+           ('status', 'status_dead', 'SELECT'),
+           ('dead list', 'dead', 'SELECT'), ('dead list', 'parked', 'SELECT'), ('dead show', 'dead', 'SELECT'),
+           ('dead retry', '*', 'INSERT'), ('dead retry', 'dead', 'SELECT,DELETE'), ('dead retry', 'parked', 'SELECT,INSERT,UPDATE'),
+           ('dead drop', '*', 'SELECT,DELETE'), ('dead drop', 'dead', 'SELECT,DELETE'), ('dead drop', 'parked', 'SELECT,UPDATE,DELETE'),
+           ('publish', 'publish()', 'EXECUTE'), ('publish', 'events', 'INSERT,SELECT (id)'), ('publish', 'events_id_seq', 'USAGE')
+), wanted (place, kind, object, of_outbox, right_, role) as (
+    select 1, 's', n.oid, n.nspname = 'outbox', 'USAGE', w.role
+      from pg_namespace n, work w
+     where w.name = any ($2::text[])
+       and (n.nspname = 'outbox' or n.oid = (select c.relnamespace from pg_class c where c.oid = $1::oid))
+    union
+    select case when d.name = '*' then 2 else 3 end, 't', c.oid, d.name <> '*', r, w.role
+      from need d
+      join work w on w.name = d.work
+      join pg_class c on c.oid = $1::oid and d.name = '*'
+                      or c.relname = d.name and c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'outbox')
+     cross join pg_catalog.unnest(pg_catalog.string_to_array(d.rights, ',')) r
+     where d.work = any ($2::text[])
+       -- Only the ordering trigger draws ids by itself.
+       and (c.relkind <> 'S' or exists (select from pg_trigger t join pg_class e on e.oid = t.tgrelid
+                                         where t.tgname = 'zz_outbox_order_by_key' and e.relname = 'events' and e.relnamespace = c.relnamespace))
+    union
+    select 4, 'f', p.oid, true, d.rights, w.role
+      from need d
+      join work w on w.name = d.work
+      join pg_proc p on p.proname || '()' = d.name
+                     and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'outbox')
+     where d.work = any ($2::text[])
+), lacking as (
+    select w.*,
+           case kind when 's' then 'schema ' || (select pg_catalog.quote_ident(n.nspname) from pg_namespace n where n.oid = object)
+                     when 'f' then 'function ' || (select pg_catalog.format('outbox.%I(%s)', p.proname, pg_catalog.oidvectortypes(p.proargtypes))
+                                                     from pg_proc p where p.oid = object)
+                     else (select case when c.relkind = 'S' then 'sequence ' else '' end || pg_catalog.format('%I.%I', n.nspname, c.relname)
+                             from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = object) end as name
+      from wanted w
+     where not case when kind = 's' then pg_catalog.has_schema_privilege(object, right_)
+                    when kind = 'f' then pg_catalog.has_function_privilege(object, right_)
+                    when right_ = 'SELECT (id)' then pg_catalog.has_column_privilege(object, 'id', 'SELECT')
+                    when right_ = 'USAGE' then pg_catalog.has_sequence_privilege(object, right_)
+                    else pg_catalog.has_table_privilege(object, right_) end
+), listed (place, object, missing, remedy, needed) as (
+select place, object, pg_catalog.format('has no %s on %s', pg_catalog.string_agg(right_, ', ' order by right_), name),
+       -- The group role, unless the user has it and it is the group that lacks the right.
+       case when of_outbox and exists (select from pg_roles r where r.rolname = role and not pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'))
+            then pg_catalog.format('grant %I to %I;', role, current_user)
+            else pg_catalog.format('grant %s on %s to %I;', pg_catalog.lower(pg_catalog.string_agg(right_, ', ' order by right_)), name, current_user)
+       end,
+       kind <> 'f' or role <> 'outbox_relay'
+  from lacking
+ group by place, kind, object, of_outbox, name, role
+union all
+select 1, d.oid, pg_catalog.format('has no CREATE on database %I', d.datname), pg_catalog.format('grant create on database %I to %I;', d.datname, current_user), true
+  from pg_database d
+ where 'migrate' = any ($2::text[]) and d.datname = pg_catalog.current_database()
+   and not pg_catalog.has_database_privilege(d.oid, 'CREATE') and not exists (select from pg_namespace n where n.nspname = 'outbox')
+union all
+select 1, n.oid, pg_catalog.format('is not %I, who owns the schema outbox', o.rolname), pg_catalog.format('grant %I to %I;', o.rolname, current_user), true
+  from pg_namespace n join pg_roles o on o.oid = n.nspowner
+ where 'migrate' = any ($2::text[]) and n.nspname = 'outbox' and not pg_catalog.pg_has_role(current_user, o.oid, 'MEMBER')
 )
-select case kind when 's' then 'schema ' || (select nspname from pg_namespace where oid = object)
-                 else (select n.nspname || '.' || c.relname
-                         from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = object) end,
-       pg_catalog.string_agg(right_, ', ' order by right_),
-       remedy
-  from wanted
- where not case kind when 's' then pg_catalog.has_schema_privilege(object, right_) else pg_catalog.has_table_privilege(object, right_) end
- group by kind, object, remedy
- order by kind, object <> $1::oid, object;
+select missing, remedy, needed from listed order by place, object;
