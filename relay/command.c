@@ -118,6 +118,35 @@ static bool begin_and_commit(PGconn *conn, struct error *err)
     return false;
 }
 
+/* A pooler's clients get a made-up number for their backend's. */
+static bool is_shared(PGconn *conn, bool *ret, struct error *err)
+{
+    PGresult *hello = query_in_time(conn, "database", sql_session_hello, 0, NULL, err);
+    if (hello)
+        *ret = query_int(hello, 0, 0) != PQbackendPID(conn);
+    PQclear(hello);
+    return hello != NULL;
+}
+
+/* A session that a pooler shares goes on to others, who must not find a search_path of ours in it. */
+static bool set_path(PGconn *conn, struct error *err)
+{
+    bool shared;
+    if (!is_shared(conn, &shared, err))
+        return false;
+    const char *only_look[] = {shared ? "true" : "false"};
+    PGresult *path = query_in_time(conn, "database", sql_session_path, 1, only_look, err);
+    bool ok = path && (!shared || PQntuples(path) == 0);
+    if (path && !ok)
+        error_set(err, ERROR_CONFIG,
+                  "database: the search_path has schemas before pg_catalog, whose functions and operators would take "
+                  "the place of PostgreSQL's, and behind a pooler it cannot be set for one session; alter role \"%s\" "
+                  "in database \"%s\" set search_path = %s",
+                  PQuser(conn), PQdb(conn), query_text(path, 0, 0));
+    PQclear(path);
+    return ok;
+}
+
 /* The session settings that every statement of ours relies on, and transactions. */
 static bool prepare_session(PGconn *conn, struct error *err)
 {
@@ -130,7 +159,7 @@ static bool prepare_session(PGconn *conn, struct error *err)
     PGresult *result = query_in_time(conn, "database", sql_session_encoding, 1, params, err);
     bool ok = result != NULL;
     PQclear(result);
-    return ok && query_script_in_time(conn, "database", sql_session_path, err);
+    return ok && set_path(conn, err);
 }
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)

@@ -1,6 +1,7 @@
 #include "relay/base/arena.h"
 #include "relay/command.h"
 #include "relay/database.h"
+#include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
@@ -46,6 +47,9 @@ static const struct argp argp = {
     NULL,
     NULL};
 
+/* For the transaction only: a session that a pooler shares goes on to others. */
+static const char begin[] = "begin; set local search_path to pg_catalog";
+
 static int newest_known(void)
 {
     int version = 0;
@@ -58,7 +62,8 @@ static void print_all(FILE *out)
 {
     for (const struct sql_migration *migration = sql_schema; migration->version; migration++)
         fprintf(out,
-                "begin;\nset local lock_timeout = '5s';\n%s\ninsert into outbox.schema_version (version, name) values "
+                "begin;\nset local lock_timeout = '5s';\nset local search_path = pg_catalog;\n%s\ninsert into "
+                "outbox.schema_version (version, name) values "
                 "(%d, '%s');\ncommit;\n\n",
                 migration->text, migration->version, migration->name);
 }
@@ -126,7 +131,7 @@ static bool apply_locked(PGconn *conn, const struct sql_migration *migration, bo
 
 static bool apply(PGconn *conn, const struct sql_migration *migration, bool *ret_applied, struct error *err)
 {
-    if (!query_script(conn, migration->name, "begin", err))
+    if (!query_script(conn, migration->name, begin, err))
         return false;
     if (apply_locked(conn, migration, ret_applied, err))
         return query_script(conn, migration->name, "commit", err);
@@ -167,7 +172,7 @@ static int run(int argc, char **argv)
     if (!conn)
         return command_fail(&err);
     PQsetNoticeReceiver(conn, show_notice, NULL);
-    bool ok = query_script(conn, "search_path", "set search_path to pg_catalog", &err) && apply_missing(conn, &err);
+    bool ok = apply_missing(conn, &err) || privilege_explain(conn, 0, "{migrate}", &err);
     PQfinish(conn);
     return ok ? EXIT_OK : command_fail(&err);
 }

@@ -268,7 +268,7 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
     const char *sql = db->sharing ? sql_session_encoding : sql_session_settings;
     if (!send_setup(db, sql, db->sharing ? 1 : 2, values, err))
         return false;
-    if (!db->sharing && !send_setup(db, sql_session_path, 0, NULL, err))
+    if (!db->sharing && !send_setup(db, sql_session_path, 1, (const char *const[]){"false"}, err))
         return false;
     return send_sync(db, err);
 }
