@@ -65,6 +65,12 @@ static const struct setting http_settings[] = {
      .min = 0,
      .max = INT64_C(1) << 30,
      .help = "bytes of an answer's body that are read; the rest is cut off"},
+    {.name = "log_answers",
+     .kind = SETTING_BOOL,
+     .offset = offsetof(struct http_settings, log_answers),
+     .fallback = "no",
+     .help = "the first 200 bytes of a refusal's body become part of the error, in the log and with a dead letter; "
+             "receivers may repeat payloads and tokens there"},
     {.name = "ca_file",
      .kind = SETTING_TEXT,
      .offset = offsetof(struct http_settings, ca_file),

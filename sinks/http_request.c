@@ -75,7 +75,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *data)
 {
     struct http_request *request = data;
     size_t total = size * count, used = strlen(request->excerpt);
-    for (size_t i = 0; i < total && used < HTTP_EXCERPT_MAX; i++)
+    for (size_t i = 0; i < total && used < request->excerpt_max; i++)
         /* Printable ASCII only: it ends in a log line and in a text column. */
         request->excerpt[used++] = bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : (bytes[i] & 0x80 ? '?' : ' ');
     request->excerpt[used] = '\0';
@@ -162,6 +162,7 @@ struct http_request *http_request_new(const struct http_settings *settings, cons
     struct http_request *request = memory_new(sizeof *request);
     request->easy = easy;
     request->max_response = settings->max_response;
+    request->excerpt_max = settings->log_answers ? HTTP_EXCERPT_MAX : 0;
     if (http_handle_init(easy, settings, url) && set_request(request))
         return request;
     http_request_free(request);

@@ -19,6 +19,7 @@ struct http_settings {
     int64_t max_response; /* bytes */
     int http_version;     /* enum http_version */
     int64_t connections;
+    bool log_answers;
 };
 
 #define HTTP_EXCERPT_MAX 200
@@ -34,6 +35,7 @@ struct http_request {
     bool status_due; /* the next line of the header is a status line */
     bool capped;     /* we stopped reading a body at max_response */
     int64_t max_response, body_bytes, header_bytes;
+    size_t excerpt_max;                 /* 0: answers may hold what must not be told */
     char excerpt[HTTP_EXCERPT_MAX + 1]; /* of the body, printable */
     char retry_after[64];
     char why[CURL_ERROR_SIZE];

@@ -25,6 +25,7 @@ START_TEST(retry_after_and_what_the_receiver_says_reach_the_engine)
     http_server_script(http.server,
                        (struct http_script){.answer = "HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: "
                                                       "12\r\n\r\nback\tsoon\r\n\xc3"});
+    http.settings.log_answers = true;
     struct contract *c = contract_open(&http_setup);
     struct delivery *d = contract_add(c, "k", span_of("{}"));
     ck_assert(contract_run(c, 10000));
@@ -33,6 +34,21 @@ START_TEST(retry_after_and_what_the_receiver_says_reach_the_engine)
     ck_assert_int_eq(d->retry_after_us, 7 * SECOND_US);
     ck_assert_ptr_nonnull(strstr(d->cause->text, "HTTP 503"));
     ck_assert_ptr_nonnull(strstr(d->cause->text, "back soon  ?"));
+    contract_end(c);
+}
+END_TEST
+
+/* It may hold the payload, or the token that came with it. */
+START_TEST(what_the_receiver_says_is_not_told_unless_asked_for)
+{
+    http_server_script(http.server, (struct http_script){.answer = "HTTP/1.1 422 No\r\nX-A: canary\r\n"
+                                                                   "Content-Length: 6\r\n\r\ncanary"});
+    struct contract *c = contract_open(&http_setup);
+    struct delivery *d = contract_add(c, "k", span_of("{}"));
+    ck_assert(contract_run(c, 10000));
+    ck_assert_int_eq(d->verdict, VERDICT_REJECTED);
+    ck_assert_ptr_nonnull(strstr(d->cause->text, "HTTP 422"));
+    ck_assert_ptr_null(strstr(d->cause->text, "canary"));
     contract_end(c);
 }
 END_TEST
@@ -163,6 +179,7 @@ static TCase *answer_tcase(void)
     TCase *tcase = http_tcase("http answers");
     tcase_add_test(tcase, redirect_is_a_failure_and_not_followed);
     tcase_add_test(tcase, retry_after_and_what_the_receiver_says_reach_the_engine);
+    tcase_add_test(tcase, what_the_receiver_says_is_not_told_unless_asked_for);
     tcase_add_test(tcase, answer_cut_at_any_byte_is_never_an_ack);
     tcase_add_test(tcase, refusal_with_a_cut_body_is_still_a_refusal);
     tcase_add_test(tcase, reset_after_sending_is_unknown);
