@@ -1,7 +1,9 @@
 #include "sinks/kafka_conf.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct property {
     const char *name, *value;
@@ -45,6 +47,10 @@ static const struct {
      "fnv1a_random, which spread only events without a key"},
 };
 
+/* Files, or folders. librdkafka's own words for one that it cannot read do not say which it is. */
+static const char *const files[] = {"ssl.ca.location",       "ssl.certificate.location", "ssl.key.location",
+                                    "ssl.keystore.location", "ssl.crl.location",         NULL};
+
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct error *err)
 {
     char text[256];
@@ -87,6 +93,16 @@ static const char *get(const rd_kafka_conf_t *conf, const char *name, char *text
     return text;
 }
 
+static bool check_files(const rd_kafka_conf_t *conf, struct error *err)
+{
+    char path[512];
+    for (size_t i = 0; files[i]; i++)
+        if (get(conf, files[i], path, sizeof path)[0] && strcmp(path, "probe") != 0 && access(path, R_OK) != 0)
+            return error_set(err, ERROR_CONFIG, "kafka properties: %s: cannot read %s: %s", files[i], path,
+                             strerror(errno));
+    return true;
+}
+
 static bool check(const rd_kafka_conf_t *conf, struct error *err)
 {
     char text[512];
@@ -110,7 +126,7 @@ static bool check(const rd_kafka_conf_t *conf, struct error *err)
         return error_set(err, ERROR_CONFIG,
                          "kafka properties: bootstrap.servers is missing; give the brokers, e.g. bootstrap.servers: "
                          "\"kafka-1:9092,kafka-2:9092\"");
-    return true;
+    return check_files(conf, err);
 }
 
 rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, bool single, struct error *err)

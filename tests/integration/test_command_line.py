@@ -201,7 +201,7 @@ SINKS = {  # what only a sink itself can say of its settings
     "a mode that is none": ('type: file, path: "{folder}/x", mode: "999"', "mode `999` is not a file permission"),
     "a property": ("type: kafka, properties: {{ bootstrap.servers: nowhere.invalid, linger.ms: soon }}", "kafka properties: linger.ms: "),
     "certificates of kafka": ('type: kafka, properties: {{ bootstrap.servers: nowhere.invalid, security.protocol: ssl, ssl.ca.location: "{folder}/none.pem" }}',
-                              "ssl.ca.location"),
+                              "kafka properties: ssl.ca.location: cannot read {folder}/none.pem: No such file or directory"),
     "certificates of http": ('type: http, url: "https://nowhere.invalid", ca_file: "{folder}/none.pem"', "none.pem"),
     "a user of redis": ('type: redis, url: "redis://nowhere.invalid", username: x', "username without a password; set password"),
 }
