@@ -84,9 +84,10 @@ class Bench:
         self.events, self.pairs, self.latency_s, self.say = events, pairs, latency_s, say
         self.folder = postgres.folder
         self.db = postgres.create_database(name="bench")
-        done = servers.run_command("migrate", "-d", self.db.dsn)
+        done = servers.run_command("migrate", "-d", self.db.owner_dsn)
         if done.returncode != 0:
             raise BenchFailed(f"pgcourier migrate: {done.stderr}")
+        self.db.create_logins()
         say(f"making {events:,} events of 300 bytes for {KEYS:,} keys")
         self.db.psql(f"\\set events {events}\n\\set keys {KEYS}\n" + read_sql("fill.sql"))
         self.start_s = None
@@ -127,7 +128,7 @@ class Bench:
     def drain_floor(self):
         """Events a second."""
         self.refill()
-        rows, seconds = run_floor("drain", self.db.dsn, read_sql("floor_drain.sql"), CONNECTIONS)
+        rows, seconds = run_floor("drain", self.db.superuser_dsn, read_sql("floor_drain.sql"), CONNECTIONS)
         self.expect("the floor", rows)
         return rows / seconds
 
@@ -161,7 +162,7 @@ class Bench:
     def load(self, destination):
         """(p50 ms, p99 ms) of floor_latency; `none`: only the inserts."""
         count = LATENCY_RATE * self.latency_s
-        p50, p99, rate = run_floor("latency", self.db.dsn, read_sql("floor_insert.sql"), read_sql("floor_read.sql"),
+        p50, p99, rate = run_floor("latency", self.db.superuser_dsn, read_sql("floor_insert.sql"), read_sql("floor_read.sql"),
                                    PRODUCERS, LATENCY_RATE, count, destination)
         if rate < LATENCY_RATE * 0.95:
             self.say(f"  this machine inserts only {rate:,.0f} events/s beside that")

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.proof import histories
-from tests.support import parallel, servers, targets
+from tests.support import parallel, privileges, servers, targets
 from tests.support.process import exit_on_signals
 
 TEMPLATE = "outbox_template"
@@ -15,9 +15,11 @@ TEMPLATE = "outbox_template"
 
 def pytest_configure(config):
     histories.install()
+    privileges.install()
     exit_on_signals(lambda status: leave(config, status))
     config.addinivalue_line("markers", "deep: takes minutes; runs with PGCOURIER_DEEP=1 only")
     config.addinivalue_line("markers", "alone: measures what others would disturb; no other test runs meanwhile")
+    config.addinivalue_line("markers", "superuser(reason): what it tests logs in as a superuser or the owner of a table")
 
 
 def leave(config, status):
@@ -48,13 +50,17 @@ def pytest_runtest_call(item):
     before = histories.checked
     yield
     item.user_properties.append(("histories", histories.checked - before))
+    item.offences = privileges.collect()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Puts the end of each relay's log under a failed test."""
+    """Fails a test whose relays had more rights than they need; puts the end of each relay's log under a failed test."""
     outcome = yield
     report = outcome.get_result()
+    if report.when == "call" and report.passed:
+        report.longrepr = privileges.complaint(item.get_closest_marker("superuser"), item.offences)
+        report.outcome = "failed" if report.longrepr else "passed"
     if report.when == "call" and report.failed:
         for number, relay in enumerate(getattr(item, "relays", [])):
             code = relay.exit_code if relay.process else "not started"
@@ -75,18 +81,19 @@ def own_pg():
         yield server
 
 
-def migrate(dsn):
-    done = servers.run_command("migrate", "-d", dsn)
+def migrate(database):
+    """As its owner does, and with a login for each kind of program."""
+    done = servers.run_command("migrate", "-d", database.owner_dsn)
     if done.returncode != 0:
         raise servers.ServerError(f"pgcourier migrate exited with {done.returncode}: {done.stderr}{done.stdout}")
+    database.create_logins()
 
 
 @pytest.fixture(scope="session")
 def migrated_template(pg):
     """Migrated once; copying it is quicker than migrating for every test."""
     database = pg.create_database(name=TEMPLATE)
-    migrate(database.dsn)
-    database.let_relay_in()
+    migrate(database)
     return TEMPLATE
 
 

@@ -10,7 +10,7 @@ import time
 
 from bench.demo.proof import STATUSES, prove_file
 from tests.support import servers
-from tests.support.postgres import bin_folders
+from tests.support.postgres import RELAY_ROLE, bin_folders
 from tests.support.process import Process, exit_on_signals, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -69,12 +69,14 @@ class Demo:
         self.db.psql(read("schema.sql"))
         self.db.query("insert into orders (id) select generate_series(1, %s)", (self.orders,))
         self.db.query("vacuum analyze")
-        done = servers.run_command("migrate", "-d", self.db.dsn)
+        done = servers.run_command("migrate", "-d", self.db.owner_dsn)
         if done.returncode != 0:
             raise DemoFailed(f"pgcourier migrate: {done.stderr}")
+        self.db.create_logins()
+        self.db.let_relay_in("public.events")
 
     def start_relays(self):
-        env = {"PGHOST": "127.0.0.1", "PGPORT": str(self.postgres.port), "PGUSER": "postgres",
+        env = {"PGHOST": "127.0.0.1", "PGPORT": str(self.postgres.port), "PGUSER": RELAY_ROLE,
                "DEMO_FOLDER": self.postgres.folder}
         for _ in range(RELAYS):
             self.relays.append(servers.Relay(read("pgcourier.yaml"), env=env).start())
@@ -83,7 +85,7 @@ class Demo:
         statuses = "{" + ",".join(STATUSES) + "}"
         command = [find_program("pgbench", *bin_folders()), "--no-vacuum", "--protocol=prepared", f"--client={PRODUCERS}",
                    f"--transactions={self.orders * VISITS // PRODUCERS}", f"--file={HERE}/producer.sql", "-Dmade=0",
-                   f"-Dclients={PRODUCERS}", f"-Dorders={self.orders}", f"-Dstatuses={statuses}", self.db.dsn]
+                   f"-Dclients={PRODUCERS}", f"-Dorders={self.orders}", f"-Dstatuses={statuses}", self.db.superuser_dsn]
         self.producers = Process(command, os.path.join(self.postgres.folder, "producers.log"))
 
     # --- while it runs ---

@@ -26,7 +26,7 @@ def proxy(pg):
 
 def through(proxy, db):
     """The database's connection string, by way of the proxy."""
-    return db.relay_dsn.replace(f"port={db.server.port}", f"port={proxy.port}")
+    return db.dsn.replace(f"port={db.server.port}", f"port={proxy.port}")
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def private_cluster(relay, tmp_path, **settings):
     """A run on a server of its own, whose commits survive a crash of the server."""
     with servers.Postgres(settings={"synchronous_commit": "on", **settings}) as server:
         database = server.create_database()
-        migrate(database.dsn)
+        migrate(database)
         yield fault_run(relay, database, tmp_path)
 
 

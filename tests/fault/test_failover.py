@@ -23,7 +23,7 @@ class Pair:
     def __init__(self, relay, tmp_path, primary):
         self.primary = primary
         database = primary.create_database()
-        migrate(database.dsn)
+        migrate(database)
         self.run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
         self.standby = None
 
@@ -88,7 +88,7 @@ def test_the_death_of_one_backend_restarts_the_server_and_costs_nothing_more(rel
     """SIGKILL of any process makes PostgreSQL end all sessions and recover as after a crash."""
     with servers.Postgres(settings=DURABLE) as server:
         database = server.create_database()
-        migrate(database.dsn)
+        migrate(database)
         run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
         run.add(3000, keys=100)
         run.start_running(keys_per_claim=16, max_events_per_key=4)

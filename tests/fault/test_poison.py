@@ -68,9 +68,10 @@ class Stage:
 
     def dead(self, *arguments):
         """By an operator: to put an event back takes INSERT, which a relay does not have."""
+        self.db.let_operator_in("public.events")
         path = f"{self.started[0].config_path}.operator"
         with open(path, "w") as file:
-            file.write(self.shop.config(self.target.sink(), database=self.db.dsn))
+            file.write(self.shop.config(self.target.sink(), database=self.db.operator_dsn))
         done = run_command("dead", *arguments, "-c", path)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -118,7 +118,7 @@ def test_an_archive_without_room_keeps_the_events(relay, tmp_path, small_disk):
     """They were delivered, stay in the table, and are archived when there is room, without a second delivery."""
     with servers.Postgres() as server:
         db = server.create_database()
-        migrate(db.dsn)
+        migrate(db)
         run = FaultRun(relay, Shop(db), FileTarget(tmp_path / "events.jsonl"))
         db.query(f"create tablespace small location '{small_disk}'")
         for (partition,) in db.query("select relid::regclass::text from pg_partition_tree('outbox.archive') where isleaf"):

@@ -20,9 +20,9 @@ def forget_the_days(db):
 
 def test_a_relay_that_archives_makes_the_partitions_of_the_coming_days(db, relay):
     forget_the_days(db)
-    running = relay(CONFIG.format(dsn=db.relay_dsn, after="archive"))
+    running = relay(CONFIG.format(dsn=db.dsn, after="archive"))
     wait_until(lambda: db.value(DAYS) == 8, what="today and seven days")
-    assert run_command("publish", "-d", db.dsn, "-k", "1").returncode == 0
+    assert run_command("publish", "-d", db.producer_dsn, "-k", "1").returncode == 0
     wait_until(lambda: db.value("select count(*) from outbox.archive") == 1)
     assert db.value("select count(*) from outbox.archive_default") == 0
     assert running.stop() == 0
@@ -31,8 +31,8 @@ def test_a_relay_that_archives_makes_the_partitions_of_the_coming_days(db, relay
 def test_without_the_right_to_make_partitions_events_are_archived_all_the_same(db, relay):
     forget_the_days(db)
     db.query("alter function outbox.archive_prepare(int) rename to archive_prepare_taken_away")
-    running = relay(CONFIG.format(dsn=db.relay_dsn, after="archive"))
-    assert run_command("publish", "-d", db.dsn, "-k", "1").returncode == 0
+    running = relay(CONFIG.format(dsn=db.dsn, after="archive"))
+    assert run_command("publish", "-d", db.producer_dsn, "-k", "1").returncode == 0
     wait_until(lambda: db.value("select count(*) from outbox.archive_default") == 1)
     wait_until(lambda: running.logged("archive_prepare"), what="a line in the log")
     assert running.stop() == 0
@@ -40,7 +40,7 @@ def test_without_the_right_to_make_partitions_events_are_archived_all_the_same(d
 
 def test_a_relay_that_deletes_leaves_the_archive_alone(db, relay):
     forget_the_days(db)
-    assert run_command("publish", "-d", db.dsn, "-k", "1").returncode == 0
-    running = relay(CONFIG.format(dsn=db.relay_dsn, after="delete"), until_empty=True)
+    assert run_command("publish", "-d", db.producer_dsn, "-k", "1").returncode == 0
+    running = relay(CONFIG.format(dsn=db.dsn, after="delete"), until_empty=True)
     assert running.wait() == 0
     assert db.value(DAYS) == 0

@@ -42,7 +42,7 @@ ENVIRONMENT = {f"CANARY_{name}": f"{CANARY}-{name}" for name in ("DATABASE", "HE
 def config(db, redis, http, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text(f"{CANARY}-file\n")
-    text = CONFIG.format(dsn=db.relay_dsn, canary=CANARY, http=http.port, redis=redis.port, closed=free_port(), file=secret)
+    text = CONFIG.format(dsn=db.dsn, canary=CANARY, http=http.port, redis=redis.port, closed=free_port(), file=secret)
     return text + "".join(QUEUE.format(sink=sink) for sink in SINKS)
 
 
@@ -52,7 +52,8 @@ def command_line(pid):
 
 
 def refuse(request):
-    return Reply(401 if request.headers["event-key"] == "locked" else 422, body=b"no")
+    """And says what it refuses, header and all."""
+    return Reply(401 if request.headers["event-key"] == "locked" else 422, body=str(request.headers).encode())
 
 
 def test_no_secret_is_shown_by_a_relay_whose_sinks_all_fail(db, relay, http, config, pg):

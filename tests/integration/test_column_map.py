@@ -37,6 +37,7 @@ queues:
 
 
 def drain(db, relay, tmp_path, columns, more=""):
+    db.let_relay_in("public.t")
     path = os.path.join(str(tmp_path), "events.jsonl")
     running = relay(CONFIG.format(dsn=db.dsn, path=path, columns=columns, more=more), until_empty=True)
     assert running.wait() == 0
@@ -123,6 +124,7 @@ def test_a_column_may_have_any_name(db, relay, tmp_path):
 ], ids=["quotes", "alias", "own-types", "other-tables"])
 def test_a_where_is_any_condition(db, relay, tmp_path, where, ids):
     db.query("create type public.mood as enum ('q'); create table public.chosen (id bigint); insert into public.chosen values (3);"
+             "grant select on public.chosen to outbox_relay;"
              "create table public.t (id bigserial primary key, k text, s text);"
              "insert into public.t (k, s) values ('a', 'x:y''z'), ('a', 'q'), ('a', null)")
     if "mood" in where:
@@ -137,6 +139,7 @@ def test_triggers_of_the_table_find_what_they_name(db, relay, tmp_path):
              "create function public.note() returns trigger language plpgsql as"
              " 'begin insert into audit values (old.k); return null; end';"
              "create trigger note after delete on public.t for each row execute function public.note()")
+    db.query("grant insert on public.audit to outbox_relay")
     assert len(drain(db, relay, tmp_path, "key: k")) == 2
     assert db.query("select k from public.audit order by k") == [("a",), ("b",)]
 
@@ -168,6 +171,7 @@ def test_several_queues_share_one_process_and_one_sink(db, relay, tmp_path):
     for name in ("a", "b"):
         db.query(f"create table public.{name} (id bigserial primary key, k text)")
         db.query(f"insert into public.{name} (k) select 'k' || i % 10 from generate_series(1, 200) i")
+    db.let_relay_in("public.a", "public.b")
     queues = "".join(f'\n  {name}: {{ table: public.{name}, columns: {{ key: k }}, sink: log, destination: {name},'
                      f' after: archive }}' for name in ("a", "b"))
     config = f'database: "{db.dsn}"\nsinks: {{ log: {{ type: file, path: "{path}" }} }}\nqueues:{queues}\n'

@@ -37,7 +37,8 @@ class Shop:
     def create(self, table, key="key: order_id,"):
         self.db.query("drop table if exists public.events")
         self.db.query(table)
-        self.path.write_text(CONFIG.format(dsn=self.db.dsn, key=key))
+        self.db.let_operator_in("public.events")
+        self.path.write_text(CONFIG.format(dsn=self.db.operator_dsn, key=key))
 
     def dead(self, *arguments, code=0):
         done = run_command("dead", *arguments, "-c", str(self.path))

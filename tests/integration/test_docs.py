@@ -89,6 +89,7 @@ def shell(pg, tmp_path):
     pg.query("drop database if exists shop with (force)")
 
 
+@pytest.mark.superuser("it is what a newcomer types, on a server of their own")
 def test_the_quick_start_does_what_it_says(shell):
     (shell.folder / "pgcourier.yaml").write_text(blocks("README.md", "yaml")[0])
     (script,) = re.findall(r"<!-- quick start -->\n```sh\n(.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
@@ -97,6 +98,7 @@ def test_the_quick_start_does_what_it_says(shell):
     same_shape(json.loads(blocks("README.md", "json")[0]), json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.superuser("it is what a newcomer types, on a server of their own")
 def test_the_existing_table_is_served_and_reported_as_shown(shell):
     page = "docs/existing-table.md"
     (shell.folder / "pgcourier.yaml").write_text(blocks(page, "yaml")[0])

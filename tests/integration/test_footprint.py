@@ -139,6 +139,7 @@ def test_a_backlog_is_drained_in_64_megabytes(relay, db, tmp_path):
              " from generate_series(1, %s) as n", (BACKLOG,))
     db.query("create index on public.events (order_id, id)")
     db.query("analyze public.events")
+    db.let_relay_in("public.events")
     config = f"""
 database: "{db.dsn}"
 sinks:

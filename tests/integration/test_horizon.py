@@ -18,6 +18,7 @@ def looked_for_the_floor(db):
 @pytest.mark.parametrize("table", TABLES, ids=["from 1", "from 500"])
 def test_first_event_of_a_table_that_was_new_when_the_relay_started_is_delivered(db, relay, tmp_path, table):
     db.psql(f"{table}; create index on events (order_id, id)")
+    db.let_relay_in("public.events")
     path = tmp_path / "events.jsonl"
     relay(f'database: "{db.dsn}"\nsinks:\n  log: {{ type: file, path: "{path}" }}\n'
           "queues:\n  orders: { table: public.events, columns: { key: order_id }, sink: log }\n")

@@ -34,6 +34,7 @@ class Rows:
         self.db, self.start = db, start
         db.query(f"create table public.rows (id bigint primary key, key text, type text, payload {payload_type}, headers jsonb)")
         db.query("create index on public.rows (key, id)")
+        db.let_relay_in("public.rows")
         self.count = 0
 
     def put(self, payload, key="k", event_id=None, headers=None, sql="%s"):
@@ -246,7 +247,7 @@ def test_a_row_of_100_megabytes_is_delivered_in_bounded_memory(relay, db, http, 
 def test_invalid_utf_8_of_a_sql_ascii_database_arrives_byte_for_byte(relay, tmp_path):
     with servers.Postgres(encoding="SQL_ASCII") as server:
         db = server.create_database()
-        migrate(db.dsn)
+        migrate(db)
         table = Rows(db, relay, "text")
         broken = b"\xff\xfe caf\xe9 \xc3"
         db.psql(f"insert into public.rows values (1, E'{escape(broken)}', E'{escape(broken)}', E'{escape(broken)}', null);"

@@ -65,6 +65,7 @@ def no_listen(pg):
 
 def test_listen_that_always_fails_is_tried_ever_more_seldom_and_delays_nothing(db, pg, relay, no_listen, tmp_path):
     db.psql("create table public.events (id bigserial primary key, order_id bigint); create index on public.events (order_id, id)")
+    db.let_relay_in("public.events")
     out = tmp_path / "out.jsonl"
     listen_dsn = db.dsn.replace(f"port={pg.port}", f"port={no_listen.port}")
     one = relay(CONFIG.format(dsn=db.dsn, listen_dsn=listen_dsn, out=out))

@@ -39,6 +39,7 @@ def shop(pg, migrated_template):
         db.query(f"create index on public.{table} (key, id)")
     db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
              " values ('orders', 1, 'k', 'no', 3, 'public.t', '{\"id\": 1, \"key\": \"k\"}')")
+    db.let_operator_in("public.t", "public.u")
     with Proxy(pg.port) as proxy:
         yield db, proxy
     db.drop()
@@ -50,7 +51,7 @@ def lose(shop, pg, tmp_path):
     db, proxy = shop
 
     def run(command, statement, dsn=None):
-        through = (dsn or db.dsn).replace(f"port={pg.port}", f"port={proxy.port}")
+        through = (dsn or db.operator_dsn).replace(f"port={pg.port}", f"port={proxy.port}")
         path = tmp_path / "pgcourier.yaml"
         path.write_text(CONFIG.format(dsn=through))
         file = SQL / f"{statement}.sql"
@@ -81,8 +82,8 @@ def test_a_command_says_that_its_database_is_gone(lose, command, statement):
 def test_a_migration_that_loses_its_database_can_be_run_again(lose, pg, statement):
     db = pg.create_database()
     if statement == "migrate/schema_newest":
-        assert run_command("migrate", "-d", db.dsn).returncode == 0
-    assert_says_so(lose("migrate", statement, dsn=db.dsn))
-    assert run_command("migrate", "-d", db.dsn).returncode == 0
+        assert run_command("migrate", "-d", db.owner_dsn).returncode == 0
+    assert_says_so(lose("migrate", statement, dsn=db.owner_dsn))
+    assert run_command("migrate", "-d", db.owner_dsn).returncode == 0
     assert db.value("select count(*) from outbox.schema_version") == len(list((SQL / "schema").glob("*.sql")))
     db.drop()

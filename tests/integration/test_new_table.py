@@ -23,7 +23,7 @@ IDS = ["bigserial primary key", "bigint generated always as identity primary key
 def test_the_very_first_event_of_a_table_is_delivered(db, relay, id_type):
     db.query(f"create table public.events (id {id_type}, order_id bigint)")
     db.let_relay_in("public.events")
-    running = relay(CONFIG.format(dsn=db.relay_dsn), arguments=["--log-level=debug"])
+    running = relay(CONFIG.format(dsn=db.dsn), arguments=["--log-level=debug"])
     # By then it has learned how far the ids go, more than once.
     wait_until(lambda: len(running.logged("claim.done")) >= 8, what="claims of an empty table")
     db.query("insert into public.events (order_id) values (7)")
@@ -36,7 +36,7 @@ def test_a_sequence_that_is_set_back_under_a_running_relay_hides_nothing(db, rel
     db.query("create table public.events (id bigserial primary key, order_id bigint)")
     db.let_relay_in("public.events")
     db.query("insert into public.events (order_id) select 7 from generate_series(1, 1000)")
-    running = relay(CONFIG.format(dsn=db.relay_dsn), arguments=["--log-level=debug"])
+    running = relay(CONFIG.format(dsn=db.dsn), arguments=["--log-level=debug"])
     wait_until(lambda: db.value("select count(*) from public.events") == 0, what="all to be delivered")
     claims = len(running.logged("claim.done"))
     wait_until(lambda: len(running.logged("claim.done")) >= claims + 20, what="claims of an empty table")

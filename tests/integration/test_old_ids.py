@@ -12,6 +12,7 @@ queues:
 
 def test_an_event_with_an_old_id_is_delivered_by_a_running_relay(db, relay):
     db.query("create table public.t (id bigserial primary key, k text); create index on public.t (k, id)")
+    db.let_relay_in("public.t")
     db.query("insert into public.t (k) select 'k' || i % 10 from generate_series(1, 1000) i")
     left = "select count(*) from public.t"
     running = relay(CONFIG.format(dsn=db.dsn), arguments=["--log-level=debug"])

@@ -27,7 +27,7 @@ def test_an_event_cannot_choose_the_host(db, relay, http, destination, prefix):
         name = f"127.0.0.1:{other.port}"
         for text in ELSEWHERE + REFUSED:
             db.query("insert into outbox.events (aggregateid, type) values (%s, %s)", (text, text.replace("OTHER", name)))
-        one = relay(CONFIG.format(dsn=db.relay_dsn, port=http.port, destination=destination), until_empty=True)
+        one = relay(CONFIG.format(dsn=db.dsn, port=http.port, destination=destination), until_empty=True)
         assert one.wait(60) == 0
         assert other.requests == []
         paths = [request.target for request in http.requests]
@@ -55,9 +55,11 @@ def encrypted(tmp_path):
 
 def test_the_name_of_the_database_server_is_verified_when_asked_for(encrypted, relay, tmp_path):
     server, authority = encrypted
-    verified = f"hostaddr=127.0.0.1 port={server.port} user=postgres dbname=postgres sslmode=verify-full sslrootcert={authority}"
-    assert run_command("migrate", "-d", f"host=db.example {verified}").returncode == 0
-    config = f'database: "host=HOST {verified}"\nsinks:\n  out: {{ type: discard }}\nqueues:\n  q: {{ sink: out }}\n'
+    database = server.create_database()
+    verified = f"hostaddr=127.0.0.1 sslmode=verify-full sslrootcert={authority}"
+    assert run_command("migrate", "-d", database.owner_dsn.replace("host=127.0.0.1", f"host=db.example {verified}")).returncode == 0
+    database.create_logins()
+    config = f'database: "{database.dsn.replace("host=127.0.0.1", f"host=HOST {verified}")}"\nsinks:\n  out: {{ type: discard }}\nqueues:\n  q: {{ sink: out }}\n'
     assert relay(config.replace("HOST", "db.example"), until_empty=True).wait(60) == 0
     other = relay(config.replace("HOST", "other.example"))
     wait_until(lambda: other.logged("does not match host name"), 60, "the relay to refuse another name")

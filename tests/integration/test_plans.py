@@ -16,6 +16,7 @@ def test_plan_that_was_made_for_an_empty_table_does_not_read_a_full_one_whole(db
     db.psql("create table events (id bigserial primary key, order_id bigint, status text not null, "
             "created_at timestamptz not null default now()) with (autovacuum_enabled = off); "
             f"create index on events (created_at); {INDEXES[index]};" + ("vacuum analyze events" if analyzed else ""))
+    db.let_relay_in("public.events")
     path = tmp_path / "events.jsonl"
     one = relay(f'database: "{db.dsn}"\nsinks:\n  log: {{ type: file, path: "{path}", sync: false }}\nqueues:\n'
                 "  orders: { table: public.events, columns: { key: order_id, type: status }, sink: log }\n")
@@ -42,6 +43,7 @@ def test_plan_that_was_made_for_no_closed_key_looks_each_key_up_among_many(db, r
     db.psql("create table events (id bigserial primary key, order_id text collate \"C\", status text not null)"
             " with (autovacuum_enabled = off); create index on events (order_id, id);"
             "alter table outbox.parked set (autovacuum_enabled = off);" + ("vacuum analyze outbox.parked" if analyzed else ""))
+    db.let_relay_in("public.events")
     one = relay(f'database: "{db.dsn}"\nsinks:\n  web: {{ type: http, url: "{http.url}" }}\nqueues:\n'
                 "  orders: { table: public.events, columns: { key: order_id, type: status }, sink: web,"
                 " retry: { base: 1ms, max: 1ms } }\n")

@@ -9,6 +9,7 @@ import time
 import psycopg2
 import pytest
 
+from tests.conftest import migrate
 from tests.support import servers
 from tests.support.relay import binary, environment
 from tests.support.servers import run_command, wait_until
@@ -115,7 +116,7 @@ def stamped():
     """A server that remembers when each transaction committed."""
     with servers.Postgres(settings={"track_commit_timestamp": "on"}) as server:
         database = server.create_database(name="outbox_template")
-        assert run_command("migrate", "-d", database.dsn).returncode == 0
+        migrate(database)
         yield server
 
 
@@ -189,7 +190,7 @@ def test_the_notify_trigger_notifies_once_a_transaction(db):
 
 
 def test_the_command_publishes_one_event(db):
-    done = run_command("publish", "-d", db.dsn, "--key", "order-7", "--type", "paid", "--payload", '{"a": 1.10}',
+    done = run_command("publish", "-d", db.producer_dsn, "--key", "order-7", "--type", "paid", "--payload", '{"a": 1.10}',
                        "--header", "x=1=2", "--header", "y=é", "--aggregatetype", "order", "--traceparent", "00-a")
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     assert db.query("select aggregateid, type, payload::text, headers, aggregatetype, traceparent from outbox.events") == [
@@ -198,7 +199,7 @@ def test_the_command_publishes_one_event(db):
 
 def test_the_command_reads_a_payload_from_standard_input(db, tmp_path):
     config = tmp_path / "pgcourier.yaml"
-    config.write_text(f'database: "{db.dsn}"\nsinks:\n  none: {{ type: discard }}\nqueues:\n'
+    config.write_text(f'database: "{db.producer_dsn}"\nsinks:\n  none: {{ type: discard }}\nqueues:\n'
                       "  q: { table: outbox.events, columns: { id: id }, sink: none }\n")
     body = '{"a": "%s"}' % ("x" * 200_000)
     done = run_command("publish", "-c", str(config), "--payload", "-", stdin=body)
@@ -216,7 +217,7 @@ def test_standard_input_that_is_no_payload_is_refused(db, tmp_path, content, mes
         path = tmp_path / "payload"
         path.write_bytes(content)
     fd = os.open(path, os.O_RDONLY)
-    done = subprocess.run([binary(), "publish", "-d", db.dsn, "--payload", "-"], stdin=fd, env=environment(), capture_output=True,
+    done = subprocess.run([binary(), "publish", "-d", db.producer_dsn, "--payload", "-"], stdin=fd, env=environment(), capture_output=True,
                           text=True, check=False)
     os.close(fd)
     assert done.returncode == 64 and message in done.stderr, done.stderr
@@ -228,7 +229,7 @@ def test_standard_input_that_is_no_payload_is_refused(db, tmp_path, content, mes
     (["--header", "novalue"], "--header novalue: write NAME=VALUE"),
     (["extra"], "Too many arguments")])
 def test_wrong_arguments_are_refused(db, arguments, message):
-    done = run_command("publish", "-d", db.dsn, *arguments)
+    done = run_command("publish", "-d", db.producer_dsn, *arguments)
     assert done.returncode == 64 and message in done.stderr
     assert db.value("select count(*) from outbox.events") == 0
 

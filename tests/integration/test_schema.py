@@ -24,10 +24,10 @@ OBJECTS = """
 
 
 def test_migrate_applies_what_is_missing_and_nothing_twice(empty_db):
-    first = run_command("migrate", "-d", empty_db.dsn)
+    first = run_command("migrate", "-d", empty_db.owner_dsn)
     assert first.returncode == 0 and first.stdout.splitlines() == [f"applied {name}" for name in MIGRATIONS]
     objects = empty_db.query(OBJECTS)
-    second = run_command("migrate", "-d", empty_db.dsn)
+    second = run_command("migrate", "-d", empty_db.owner_dsn)
     assert second.returncode == 0
     assert second.stdout == f"nothing to do: the outbox schema has version {len(MIGRATIONS)}\n"
     assert empty_db.query(OBJECTS) == objects
@@ -42,7 +42,7 @@ def test_printed_migrations_make_the_same_schema(db, empty_db):
 
 def test_concurrent_migrations_take_turns(empty_db):
     with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(lambda _: run_command("migrate", "-d", empty_db.dsn), range(4)))
+        done = list(pool.map(lambda _: run_command("migrate", "-d", empty_db.owner_dsn), range(4)))
     assert [one.returncode for one in done] == [0] * 4, [one.stderr for one in done]
     applied = [line for one in done for line in one.stdout.splitlines() if line.startswith("applied")]
     assert sorted(applied) == [f"applied {name}" for name in MIGRATIONS]
@@ -51,7 +51,7 @@ def test_concurrent_migrations_take_turns(empty_db):
 def test_a_migration_that_cannot_get_its_turn_gives_up(empty_db):
     other = empty_db.connect(autocommit=False)
     other.cursor().execute("select pg_advisory_xact_lock(1977447428, 0)")
-    done = run_command("migrate", "-d", empty_db.dsn)
+    done = run_command("migrate", "-d", empty_db.owner_dsn)
     other.close()
     assert done.returncode == 75
     assert done.stderr == ("pgcourier: another pgcourier migrate is running: canceling statement due to lock timeout\n")
@@ -59,7 +59,7 @@ def test_a_migration_that_cannot_get_its_turn_gives_up(empty_db):
 
 def test_a_newer_schema_is_refused(db):
     db.query("insert into outbox.schema_version values (999, 'later')")
-    done = run_command("migrate", "-d", db.dsn)
+    done = run_command("migrate", "-d", db.owner_dsn)
     assert done.returncode == 78
     assert done.stderr == (f"pgcourier: the database's outbox schema has version 999 and this pgcourier knows up to "
                            f"{len(MIGRATIONS)}; install a newer pgcourier\n")
@@ -67,7 +67,7 @@ def test_a_newer_schema_is_refused(db):
 
 def test_a_failed_migration_leaves_nothing_of_itself(empty_db):
     empty_db.query("create schema outbox")
-    done = run_command("migrate", "-d", empty_db.dsn)
+    done = run_command("migrate", "-d", empty_db.owner_dsn)
     assert done.returncode == 78 and '001_tables: schema "outbox" already exists' in done.stderr
     assert empty_db.value("select count(*) from pg_class where relnamespace = 'outbox'::regnamespace") == 0
 

@@ -2,9 +2,10 @@
 
 import json
 
+import psycopg2
 import pytest
 
-from tests.support.servers import run_command
+from tests.support.servers import PgBouncer, run_command
 
 CONFIG = """
 database: "{dsn}"
@@ -39,14 +40,17 @@ def hostile(db, pg):
         result = "bigint" if operator in "-*" else "bool"
         statements.append(TRAP.format(name=f"trap_{number}", arguments=f"{kind}, {kind}", type=result) +
                           f"create operator evil.{operator} (leftarg = {kind}, rightarg = {kind}, function = evil.trap_{number});")
-    db.psql("drop role if exists lured; create role lured login superuser;" + "".join(statements) +
+    db.psql("create role lured login in role outbox_relay, outbox_writer;" + "".join(statements) +
             "create function mine.wanted(status text) returns bool language plpgsql as"
             " $$ begin return status in (select wanted_status from wanted); end $$;"
             "create table mine.wanted (wanted_status text); insert into mine.wanted values ('a');"
             "create table public.t (id bigserial primary key, k text, status text, at timestamptz default now());"
             "create index on public.t (k, id);"
+            "select from outbox.grant_relay('public.t'); grant insert on public.t to lured; grant usage on schema evil, mine to lured;"
+            "grant select on mine.wanted to lured;"
             f'alter role lured in database "{db.name}" set search_path = evil, mine, pg_catalog, public;')
-    return pg.dsn(db.name, user="lured")
+    yield pg.dsn(db.name, user="lured")
+    db.psql("drop owned by lured; drop role lured")
 
 
 def test_a_schema_before_pg_catalog_takes_nothing_over(db, relay, hostile, tmp_path):
@@ -64,3 +68,39 @@ def test_a_schema_before_pg_catalog_takes_nothing_over(db, relay, hostile, tmp_p
     assert again.wait(60) == 0
     assert not one.logged("hijacked") and not again.logged("hijacked")
     assert sorted(json.loads(line)["id"] for line in out.read_text().splitlines()) == [1, 3, 4, 9]
+
+
+def test_behind_a_pooler_such_a_path_is_refused_and_left_to_the_others(db, pg, hostile, tmp_path):
+    """A setting made there would be found by whoever gets the session next."""
+    path = tmp_path / "pgcourier.yaml"
+    with PgBouncer(pg, user="lured", settings={"default_pool_size": 1}) as pooler:
+        path.write_text(CONFIG.format(dsn=pooler.dsn(db.name, "lured"), out=tmp_path / "out"))
+        for command in (["run"], ["status"], ["dead", "list"], ["check-config", "--database"]):
+            done = run_command(*command, "-c", str(path))
+            assert done.returncode == 78 and done.stderr.count("\n") == 1
+            assert done.stderr.endswith('; alter role "lured" in database "%s" set search_path = evil, mine, public\n' % db.name)
+        assert shown(pooler, db.name) == "evil, mine, pg_catalog, public"
+    db.psql(done.stderr.split("; ")[-1])
+    with PgBouncer(pg, user="lured", settings={"default_pool_size": 1}) as pooler:
+        path.write_text(CONFIG.format(dsn=pooler.dsn(db.name, "lured"), out=tmp_path / "out"))
+        done = run_command("run", "--until-empty", "-c", str(path))
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.superuser("it migrates, as the owner does, and a pooler does not pass on who logs in")
+def test_migrating_through_a_pooler_leaves_its_session_as_it_was(pg, empty_db):
+    role = empty_db.owner_dsn.split("user=")[1]
+    with PgBouncer(pg, user=role, settings={"default_pool_size": 1}) as pooler:
+        done = run_command("migrate", "-d", pooler.dsn(empty_db.name, role))
+        assert done.returncode == 0, done.stderr
+        assert shown(pooler, empty_db.name) == '"$user", public'
+
+
+def shown(pooler, dbname):
+    """The search_path of the pool's only session."""
+    connection = psycopg2.connect(pooler.dsn(dbname))
+    with connection, connection.cursor() as cursor:
+        cursor.execute("show search_path")
+        (path,) = cursor.fetchone()
+    connection.close()
+    return path

@@ -41,6 +41,7 @@ def config(db, http, tmp_path):
     for table in ("web", "streams", "log"):
         db.psql(f"create table public.{table} (id bigserial primary key, body text);"
                 f" insert into public.{table} (body) select '{SECRETS['payload']}' from generate_series(1, 10)")
+        db.let_relay_in(f"public.{table}")
     secrets = {**SECRETS, "database": f"{db.dsn} password={SECRETS['database']}"}
     for name, text in secrets.items():
         (tmp_path / name).write_text(text + "\n")
@@ -57,7 +58,7 @@ def read(path):
 def test_no_secret_and_no_payload_is_told(relay, db, http, config):
     """Neither where others can read it, nor in what goes wrong: refused requests, sinks that are away, a server that goes, a
     configuration that is read again."""
-    http.rule(lambda request: True, Reply(500), times=15)
+    http.rule(lambda request: True, lambda request: Reply(500, body=request.body + str(request.headers).encode()), times=15)
     one = relay(config)
     wait_until(lambda: http.requests, 30, "a request")
     assert http.requests[0].headers["authorization"] == f"Bearer {SECRETS['bearer']}", "the secrets are those that are used"

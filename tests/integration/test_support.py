@@ -119,15 +119,15 @@ def test_a_stopped_http_receiver_refuses_connections_and_comes_back(http):
     assert post(http.url, b"b") == 200
 
 
-def test_pgbouncer_passes_transactions_on(pg, empty_db):
+def test_pgbouncer_passes_transactions_on(pg, db):
     import psycopg2
 
     with servers.PgBouncer(pg) as pool:
         pid = pool.pid
-        connection = psycopg2.connect(pool.dsn(empty_db.name))
+        connection = psycopg2.connect(pool.dsn(db.name))
         with connection, connection.cursor() as cursor:
             cursor.execute("SELECT current_database()")
-            assert cursor.fetchone() == (empty_db.name,)
+            assert cursor.fetchone() == (db.name,)
         connection.close()
     assert left_nothing(pool, pid)
 

@@ -28,6 +28,7 @@ def delivered(path):
 
 def test_waits_for_events_that_are_gone_end_and_hold_nobody_up(db, relay, tmp_path):
     db.psql(TABLE)
+    db.let_relay_in("public.events")
     out = tmp_path / "out.jsonl"
     # More than a claim takes of keys whose wait is over, and an event without a key.
     with db.connect().cursor() as cursor:
@@ -44,6 +45,7 @@ def test_waits_for_events_that_are_gone_end_and_hold_nobody_up(db, relay, tmp_pa
 
 def test_events_outside_the_filter_do_not_keep_a_wait(db, relay, tmp_path):
     db.psql(TABLE)
+    db.let_relay_in("public.events")
     out = tmp_path / "out.jsonl"
     db.query("insert into public.events (order_id, status, wanted) values (7, 'a', true), (7, 'b', false)")
     db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', '7', 1, 1, now())")
@@ -56,6 +58,7 @@ def test_events_outside_the_filter_do_not_keep_a_wait(db, relay, tmp_path):
 
 def test_waits_left_from_a_key_column_of_another_type_hold_nobody_up(db, relay, tmp_path):
     db.psql(TABLE)
+    db.let_relay_in("public.events")
     out = tmp_path / "out.jsonl"
     alien = ["xyz", "", "-", "007", "-0", " 7", "7.0", "abc", "9223372036854775808", "-9223372036854775809", "99999999999999999999"]
     with db.connect().cursor() as cursor:
@@ -72,6 +75,7 @@ def test_waits_left_from_a_key_column_of_another_type_hold_nobody_up(db, relay, 
 
 def test_dead_takes_up_keys_of_another_type_too(db, tmp_path):
     db.psql(TABLE)
+    db.let_relay_in("public.events")
     db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'abc', 1, 1, 'infinity')")
     db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
              " values ('orders', 2, 'xyz', 'no', 1, 'public.events', '{}'), ('orders', 3, '7', 'no', 1, 'public.events', '{}')")

@@ -19,7 +19,7 @@ def test_a_table_with_ids_far_apart_is_drained_in_few_claims(db, relay, ids):
     db.let_relay_in("public.t")
     for number in ids:
         db.query("insert into public.t values (%s, 'a')", (number,))
-    running = relay(CONFIG.format(dsn=db.relay_dsn), until_empty=True)
+    running = relay(CONFIG.format(dsn=db.dsn), until_empty=True)
     assert running.wait() == 0
     assert db.value("select count(*) from public.t") == 0
     claims = int(re.search(r" claims=(\d+)", running.logged("queue.stats")[-1]).group(1))

@@ -5,6 +5,7 @@ import signal
 
 import psycopg2
 
+from tests.support.postgres import RELAY_ROLE, SUPERUSER
 from tests.support.process import Process, Server, find_program, free_port, unprivileged_user
 
 CONFIG = """\
@@ -18,7 +19,7 @@ auth_type = any
 pool_mode = {pool_mode}
 default_pool_size = 50
 max_client_conn = 500
-admin_users = postgres
+admin_users = {admin}
 {extra}
 """
 
@@ -29,18 +30,19 @@ class PgBouncer(Server):
     name = "pgbouncer"
     stop_signal = signal.SIGTERM
 
-    def __init__(self, postgres, pool_mode="transaction", settings=None, user="postgres"):
+    def __init__(self, postgres, pool_mode="transaction", settings=None, user=RELAY_ROLE):
         self.user = unprivileged_user()
         super().__init__()
         self.port = free_port()
         self.config = os.path.join(self.folder, "pgbouncer.ini")
         extra = "\n".join(f"{name} = {value}" for name, value in (settings or {}).items())
         # auth_type any forwards as the user named in [databases], whoever asks.
-        text = CONFIG.format(server_port=f"{postgres.port} user={user}", port=self.port, pool_mode=pool_mode, extra=extra)
+        text = CONFIG.format(server_port=f"{postgres.port} user={user}", port=self.port, pool_mode=pool_mode,
+                             admin=SUPERUSER, extra=extra)
         with open(self.config, "w") as file:
             file.write(text)
 
-    def dsn(self, dbname="postgres", user="postgres"):
+    def dsn(self, dbname="postgres", user=RELAY_ROLE):
         return f"host=127.0.0.1 port={self.port} dbname={dbname} user={user}"
 
     def _launch(self):

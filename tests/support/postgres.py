@@ -17,14 +17,24 @@ from tests.support.process import Process, Server, ServerError, as_user, find_pr
 # Throwaway data: nothing here is about surviving a power cut. A bench passes durable=True.
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 COMMON = {"max_connections": "100", "shared_buffers": "128MB", "log_min_messages": "warning",
-          "log_line_prefix": "'%m [%p] %a '", "max_wal_size": "2GB", "jit": "off"}
+          "log_line_prefix": "'%m [%p] %a '", "max_wal_size": "2GB", "jit": "off",
+          "log_connections": "on"}  # read by tests/support/privileges.py
 
-RELAY_ROLE = "shop_courier"  # what a relay logs in as: a member of outbox_relay and nothing more
+# Who logs in. A program under test gets the least that the documentation names for it; only the tests themselves, and
+# tests with the mark `superuser`, are SUPERUSER. See tests/support/privileges.py.
+SUPERUSER = "postgres"
+OWNER_ROLE = "shop_owner"  # runs `migrate`, and so owns the schema outbox
+RELAY_ROLE = "shop_courier"  # a relay: a member of outbox_relay and nothing more
+OPERATOR_ROLE = "shop_operator"  # a person who runs `dead retry`, which puts rows back
+PRODUCER_ROLE = "shop_producer"  # a service, and `publish`: a member of outbox_writer and nothing more
+TESTS = "tests"  # the application_name of the tests' own sessions
 
-# Roles belong to the whole cluster, so another database may have made it.
-GRANT_RELAY = """
+LOGINS = {RELAY_ROLE: "outbox_relay", OPERATOR_ROLE: "outbox_relay, outbox_writer", PRODUCER_ROLE: "outbox_writer"}
+
+# Roles belong to the whole cluster, so another database may have made them.
+CREATE_ROLE = """
 do $$ begin
-    create role {role} login in role outbox_relay;
+    create role {role} login {options};
 exception when duplicate_object or unique_violation then null;
 end $$;
 """
@@ -53,7 +63,7 @@ def new_cluster(encoding):
     if user:
         shutil.chown(folder, user)
     data = os.path.join(folder, "data")
-    run_as(user, find_program("initdb", *bin_folders()), "--no-sync", "-A", "trust", "-U", "postgres", "-E", encoding,
+    run_as(user, find_program("initdb", *bin_folders()), "--no-sync", "-A", "trust", "-U", SUPERUSER, "-E", encoding,
            "--locale=C", "-D", data)
     return data
 
@@ -93,14 +103,18 @@ class Postgres(Server):
         except psycopg2.OperationalError:
             return False
 
-    def dsn(self, dbname="postgres", user="postgres", **parameters):
-        """A libpq connection string."""
+    def dsn(self, dbname="postgres", user=RELAY_ROLE, **parameters):
+        """A libpq connection string; see let_relay_in() for who that user is."""
         parts = {"host": "127.0.0.1", "port": self.port, "dbname": dbname, "user": user, **parameters}
         return " ".join(f"{name}={value}" for name, value in parts.items())
 
-    def connect(self, dbname="postgres", user="postgres", autocommit=True, **parameters):
+    def superuser_dsn(self, dbname="postgres", **parameters):
+        """For the tests' own programs; what is under test may use it in a test with the mark `superuser` only."""
+        return self.dsn(dbname, SUPERUSER, **parameters)
+
+    def connect(self, dbname="postgres", user=SUPERUSER, autocommit=True, **parameters):
         """A psycopg2 connection; autocommit unless told otherwise."""
-        connection = psycopg2.connect(self.dsn(dbname, user, **parameters), connect_timeout=10)
+        connection = psycopg2.connect(self.dsn(dbname, user, **{"application_name": TESTS, **parameters}), connect_timeout=10)
         connection.autocommit = autocommit
         return connection
 
@@ -116,7 +130,7 @@ class Postgres(Server):
 
     def psql(self, sql, dbname="postgres", check=True):
         """Runs a script through psql -X, unaligned and without headers, and returns its output."""
-        command = [find_program("psql", *bin_folders()), "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.dsn(dbname), "-f", "-"]
+        command = [find_program("psql", *bin_folders()), "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.superuser_dsn(dbname), "-f", "-"]
         done = subprocess.run(command, input=sql, capture_output=True, text=True, check=False)
         if check and done.returncode != 0:
             raise ServerError(f"psql failed: {done.stderr}")
@@ -139,7 +153,10 @@ class Postgres(Server):
         """Creates a database and returns a Database."""
         name = name or f"test_{next(self._names)}"
         self.query(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
-        return Database(self, name)
+        database = Database(self, name)
+        roles = "".join(CREATE_ROLE.format(role=role, options="") for role in LOGINS) + CREATE_ROLE.format(role=OWNER_ROLE, options="createrole")
+        database.query(f'{roles} grant create on database "{name}" to {OWNER_ROLE};')
+        return database
 
 
 class Standby(Postgres):
@@ -151,7 +168,7 @@ class Standby(Postgres):
 
     def _initdb(self, encoding):
         run_as(self.user, find_program("pg_basebackup", *bin_folders()), "-D", self.data, "-R", "-c", "fast", "-X", "stream",
-               "-d", self.primary.dsn(application_name="standby"))
+               "-d", self.primary.superuser_dsn(application_name="standby"))
 
 
 class Database:
@@ -163,17 +180,40 @@ class Database:
 
     @property
     def dsn(self):
+        """As a login that has the rights of a relay only; see let_relay_in()."""
         return self.server.dsn(self.name)
 
     @property
-    def relay_dsn(self):
-        """As a login that has the rights of a relay only; see let_relay_in()."""
-        return self.server.dsn(self.name, RELAY_ROLE)
+    def owner_dsn(self):
+        """As the login that runs `pgcourier migrate`: it may create schemas here, and roles."""
+        return self.server.dsn(self.name, OWNER_ROLE)
+
+    @property
+    def operator_dsn(self):
+        """As a login that may put dead letters back; see let_operator_in()."""
+        return self.server.dsn(self.name, OPERATOR_ROLE)
+
+    @property
+    def producer_dsn(self):
+        """As a login that may insert events into outbox.events."""
+        return self.server.dsn(self.name, PRODUCER_ROLE)
+
+    @property
+    def superuser_dsn(self):
+        return self.server.superuser_dsn(self.name)
+
+    def create_logins(self):
+        """Gives the logins the group roles that they are named for. Called once migrated."""
+        self.query("".join(f"grant {groups} to {role};" for role, groups in LOGINS.items()))
 
     def let_relay_in(self, *tables):
-        """Makes the login of relay_dsn and lets it serve these tables, with the statements of docs/existing-table.md."""
-        self.psql(GRANT_RELAY.format(role=RELAY_ROLE) +
-                  "".join(f"select from outbox.grant_relay('{table}');" for table in tables))
+        """Lets the login of dsn serve these tables, with the statement of docs/existing-table.md."""
+        self.query("".join(f"select from outbox.grant_relay('{table}');" for table in tables))
+
+    def let_operator_in(self, *tables):
+        """Lets the login of operator_dsn put rows back into them, and run what a relay's may."""
+        self.let_relay_in(*tables)
+        self.query("".join(f"grant insert on {table} to {OPERATOR_ROLE};" for table in tables))
 
     def connect(self, **parameters):
         return self.server.connect(self.name, **parameters)

@@ -243,6 +243,11 @@ class Server:
         self.close()
 
 
+def open_servers():
+    """Those that have not been closed; they may be down."""
+    return list(_open_servers)
+
+
 @atexit.register
 def close_all_servers():
     for server in reversed(list(_open_servers)):

@@ -122,7 +122,7 @@ class Shop:
     def config(self, sink, application_name="pgcourier", top="", database=None, **queue):
         """sink: the inside of a YAML mapping. top: more lines at the top level. queue: its other settings, as YAML text.
         database: else the relay's own login, which has the rights of outbox_relay and no more."""
-        database = database or f"{self.db.relay_dsn} application_name={application_name}"
+        database = database or f"{self.db.dsn} application_name={application_name}"
         lines = [f"    {name}: {value}\n" for name, value in queue.items()]
         return CONFIG.format(database=database, sink=sink, top=top) + "".join(lines)
 

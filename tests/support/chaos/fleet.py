@@ -35,7 +35,7 @@ class Place:
     def config(self, **queue):
         sink = self.fleet.sink(self.to_sink, self.name)
         db = self.fleet.shop.db
-        database = db.relay_dsn.replace(f"port={db.server.port}", f"port={self.to_database.port}")
+        database = db.dsn.replace(f"port={db.server.port}", f"port={self.to_database.port}")
         return self.fleet.shop.config(sink, self.name, database=f"{database} application_name={self.name}",
                                       **{**self.fleet.target.queue, **QUEUE, **queue})
 

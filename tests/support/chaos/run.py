@@ -111,9 +111,9 @@ class Chaos:
             server.start_timeout_s = server.stop_timeout_s = 120  # with everything else going on
             opened.enter_context(server)
             self.db = server.create_database()
-            done = run_command("migrate", "-d", self.db.dsn)
+            done = run_command("migrate", "-d", self.db.owner_dsn)
             assert done.returncode == 0, done.stderr
-            self.db.let_relay_in()
+            self.db.create_logins()
             self.shop = Shop(self.db, orders=ORDERS)
             self.target, self.peer, ways, settings = opened.enter_context(open_sink(self.sink, self.folder))
             self.fleet = opened.enter_context(Fleet(self.shop, self.target, settings, schedule.RELAYS, *ways,
