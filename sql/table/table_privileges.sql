@@ -16,7 +16,8 @@ with work (name, role) as (
            ('dead retry', '*', 'INSERT'), ('dead retry', 'dead', 'SELECT,DELETE'), ('dead retry', 'parked', 'SELECT,INSERT,UPDATE'),
            ('dead drop', '*', 'SELECT,DELETE'), ('dead drop', 'dead', 'SELECT,DELETE'), ('dead drop', 'parked', 'SELECT,UPDATE,DELETE'),
            ('publish', 'publish()', 'EXECUTE'), ('publish', 'events', 'INSERT,SELECT (id)'), ('publish', 'events_id_seq', 'USAGE')
-), wanted (place, kind, object, of_outbox, right_, role) as (
+), wanted (place, kind, object, of_outbox, right_, role) as materialized (
+    -- Materialized: a plan that asks for a right before it has joined asks functions about rights that only tables have.
     select 1, 's', n.oid, n.nspname = 'outbox', 'USAGE', w.role
       from pg_namespace n, work w
      where w.name = any ($2::text[])
