@@ -177,18 +177,31 @@ static void purge(struct kafka_producer *p, instant_us now)
 
 /* ---- events ---- */
 
+/* A broker that takes a record says where. Without an offset, the ack is librdkafka's conclusion from a later record of
+ * this producer that was taken, or from a number that the broker calls a duplicate. But to a partition that knows
+ * nothing of the producer yet, a broker takes any number as the first: a record that a lost connection had swallowed
+ * was seen to be reported as persisted, and is in no log. */
+static bool is_guess(const rd_kafka_message_t *message)
+{
+    return message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0;
+}
+
 static void take_reports(struct kafka_producer *p, rd_kafka_event_t *event, instant_us now)
 {
     const rd_kafka_message_t *message;
     while ((message = rd_kafka_event_message_next(event))) {
-        rd_kafka_msg_status_t status = rd_kafka_message_status(message);
         FAULT_POINT("kafka.report");
+        if (is_guess(message)) {
+            snprintf(p->cause, sizeof p->cause, "a connection was lost before the ack");
+            report(p, message->_private, RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED);
+            continue;
+        }
         if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             p->news_at = now;
             p->troubled = p->all_down = false;
             p->renewals = 0;
         }
-        report(p, message->_private, message->err, status);
+        report(p, message->_private, message->err, rd_kafka_message_status(message));
     }
 }
 

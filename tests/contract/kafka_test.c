@@ -164,6 +164,19 @@ START_TEST(passing_broker_errors_are_not_seen)
 }
 END_TEST
 
+START_TEST(ack_without_an_offset_is_none)
+{
+    struct contract *c = kafka_begin();
+    kafka_warm_up(c);
+    kafka_refuse_produce(RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER, 1); /* librdkafka: success, but where? */
+    contract_add(c, "key", span_of("x"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_int_eq(c->ds[1]->verdict, VERDICT_UNKNOWN);
+    ck_assert_ptr_nonnull(strstr(c->ds[1]->cause->text, "a connection was lost before the ack"));
+    kafka_end(c);
+}
+END_TEST
+
 START_TEST(failure_at_any_place_of_a_key_keeps_its_order)
 {
     struct contract *c = kafka_begin();
@@ -272,6 +285,7 @@ static TCase *kafka_tcase(void)
     tcase_add_test(tcase, missing_topic_stops_the_route_and_goes_on_when_it_is_created);
     tcase_add_test(tcase, topic_that_may_not_be_written_stops_the_route_and_goes_on_when_allowed);
     tcase_add_loop_test(tcase, passing_broker_errors_are_not_seen, 0, 4);
+    tcase_add_test(tcase, ack_without_an_offset_is_none);
     tcase_add_loop_test(tcase, failure_at_any_place_of_a_key_keeps_its_order, 0, 5);
     tcase_add_test(tcase, full_queue_is_a_short_count);
     tcase_add_loop_test(tcase, wrong_property_is_named, 0, (int)(sizeof bad_properties / sizeof bad_properties[0]));
