@@ -20,8 +20,10 @@ struct fate {
     instant_us committed_at, arrived_at;
     instant_us changed_at; /* by somebody else than a relay */
     unsigned submits, arrivals;
-    unsigned acked_to; /* a bit a process that has been told so and lives */
-    unsigned faults;   /* verdicts that may be blamed on the event itself */
+    unsigned acked_to;         /* a bit a process that has been told so, has to make use of it and lives */
+    unsigned open[RELAYS_MAX]; /* deliveries without a verdict */
+    instant_us submitted_at[RELAYS_MAX], failed_at[RELAYS_MAX]; /* last */
+    unsigned faults;                                            /* verdicts that may be blamed on the event itself */
     bool rejected;
     int buried_by;                     /* the transaction that made it a dead letter, or TXN_NONE */
     instant_us suspect_at[RELAYS_MAX]; /* when it failed last in a way that may be the destination's fault */
@@ -189,8 +191,10 @@ void judge_process_gone(int process)
     for (size_t i = judge.zombie_count; i-- > 0;)
         if (judge.zombies[i].process == process)
             judge.zombies[i] = judge.zombies[--judge.zombie_count];
-    for (size_t i = 0; i < ROWS_MAX; i++)
+    for (size_t i = 0; i < ROWS_MAX; i++) {
         judge.fates[i].acked_to &= ~(1U << process);
+        judge.fates[i].open[process] = 0;
+    }
 }
 
 /* ---- G2, G3, G4 ---- */
@@ -233,6 +237,8 @@ void judge_submitted(int process, int64_t id, unsigned attempt)
     fate->credit = fate->credit && zombie;
     sim.totals.deliveries++;
     fate->submits++;
+    fate->open[process]++;
+    fate->submitted_at[process] = sim.now;
 }
 
 void judge_arrived(int process, int64_t id)
@@ -263,16 +269,41 @@ static bool may_be_blamed(int process, struct fate *fate, enum verdict verdict, 
     return again;
 }
 
+/* A relay settles what is acked of a key up to the first event that is not: what it hears of those behind it is of no
+ * use to it. */
+static bool is_behind_another(int process, const struct row *row)
+{
+    instant_us since = fate_of(row)->submitted_at[process];
+    for (const struct row *before = sim.store.rows; row->key != KEY_NONE_SIM && before < row; before++) {
+        const struct fate *fate = fate_of(before);
+        if (before->key == row->key && (fate->open[process] > 0 || fate->failed_at[process] >= since))
+            return true;
+    }
+    return false;
+}
+
+static void forget_acks_behind(int process, const struct row *row)
+{
+    for (const struct row *later = row + 1; later < sim.store.rows + sim.store.row_count; later++)
+        if (later->key == row->key && row->key != KEY_NONE_SIM)
+            fate_of(later)->acked_to &= ~(1U << process);
+}
+
 void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind)
 {
-    struct fate *fate = fate_of(store_find_row(&sim.store, id));
+    const struct row *row = store_find_row(&sim.store, id);
+    struct fate *fate = fate_of(row);
+    fate->open[process] -= fate->open[process] > 0;
     note(verdict == VERDICT_ACKED ? "acked" : verdict_name(verdict), process, id, (int64_t)kind);
     if (verdict == VERDICT_ACKED) {
         fate->acked = true;
-        fate->acked_to |= 1U << process;
+        if (!is_behind_another(process, row))
+            fate->acked_to |= 1U << process;
         judge.last_ack_at[process] = sim.now;
         return;
     }
+    fate->failed_at[process] = sim.now;
+    forget_acks_behind(process, row);
     sim.totals.faults++;
     fate->credit = true;
     fate->rejected = fate->rejected || verdict == VERDICT_REJECTED;

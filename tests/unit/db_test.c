@@ -23,7 +23,7 @@ END_TEST
 
 static const struct {
     const char *backend, *encoding;
-    enum prepared prepared;
+    int prepared;
 } shared[] = {{"815", "UTF8", PREPARED_AUTO}, {"815", "SQL_ASCII", PREPARED_AUTO}, {"4711", "UTF8", PREPARED_OFF}};
 
 START_TEST(session_of_a_pooler_is_left_as_it_is_but_for_the_encoding_of_bytes)
