@@ -1,6 +1,7 @@
 #include "relay/base/fault_point.h"
 
 #include "tests/support/run_suite.h"
+#include "tests/support/temporary_file.h"
 
 #include <check.h>
 #include <signal.h>
@@ -35,9 +36,8 @@ END_TEST
 
 START_TEST(fault_is_written_down_before_it_is_done)
 {
-    char path[] = "/tmp/pgcourier-fault-test-XXXXXX", line[256] = "";
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
+    char path[256], line[256] = "";
+    int fd = temporary_file(path, sizeof path);
     setenv("PGCOURIER_FAULT_LOG", path, 1);
     plan("a:1:error");
     ck_assert(fault_point("a"));

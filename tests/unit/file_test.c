@@ -1,21 +1,20 @@
 #include "relay/base/file.h"
 
 #include "tests/support/run_suite.h"
+#include "tests/support/temporary_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char path[64];
+static char path[256];
 static struct error err;
 static size_t size;
 
 static void set_up(void)
 {
-    snprintf(path, sizeof path, "/tmp/pgcourier-file-test-XXXXXX");
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
+    int fd = temporary_file(path, sizeof path);
     ck_assert_int_eq(write(fd, "a\0bc", 4), 4);
     close(fd);
     size = 99;

@@ -226,4 +226,14 @@ static inline void finish_claim(void)
     ordering_per_key.claim_done(o, &plan, MS_US, 0);
 }
 
+/* Claims until nothing is left to look at; `seen_max` is the greatest id that each of them sees. */
+static inline void look_at_all(int64_t seen_max)
+{
+    do {
+        claim();
+        ck_assert(take_result(0, lock_row(seen_max)));
+        finish_claim();
+    } while (ordering_per_key.pending(o, 0));
+}
+
 #endif

@@ -394,11 +394,7 @@ END_TEST
 START_TEST(released_ids_are_looked_at_again_at_their_time)
 {
     probe(1000, 0, false, 0);
-    do {
-        claim();
-        ck_assert(take_result(0, lock_row(1000)));
-        finish_claim();
-    } while (ordering_per_key.pending(o, 0));
+    look_at_all(1000);
     ordering_per_key.released(o, 50, SCAN_ID_MAX, 5 * SECOND_US);
     ck_assert(!ordering_per_key.pending(o, 5 * SECOND_US - 1));
     ck_assert_int_eq(ordering_per_key.pending_at(o), 5 * SECOND_US);
