@@ -1,0 +1,3 @@
+-- No dead rows, and nothing left to write.
+vacuum (analyze) outbox.events;
+checkpoint;

@@ -1,0 +1,61 @@
+"""What the bench says of its numbers: which limits they keep, and which run they come from."""
+
+import json
+
+import pytest
+
+from bench import results, table
+from bench.answer import Answer, BenchFailed
+
+FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1}
+
+
+def answer(rates, floors=(), number=1, **limits):
+    return Answer("drain", "events/s", list(rates), list(floors), number=number, **limits)
+
+
+@pytest.mark.parametrize("rate, more, reached", [(0.95, True, "aim"), (0.94, True, "must"), (0.80, True, "must"), (0.79, True, "no"),
+                                                 (0.5, False, "aim")])
+def test_ratio_is_held_against_must_and_aim(rate, more, reached):
+    limits = {"must": 0.80, "aim": 0.95} if more else {"must": 3, "aim": 2}
+    assert answer([rate * 100], [100], more=more, **limits).reached == reached
+
+
+@pytest.mark.parametrize("value, must, aim, reached", [(2, 3, 1.5, "must"), (4, 3, 1.5, "no"), (1.5, 3, 1.5, "aim"), (11, None, 10, "no"),
+                                                       (3, 3, None, "must"), (3, None, None, None)])
+def test_value_without_a_floor_is_held_against_them_itself(value, must, aim, reached):
+    alone = answer([value], must=must, aim=aim, more=False)
+    assert alone.reached == reached and alone.ratio is None and alone.floor is None
+
+
+def test_ratio_is_the_median_of_the_pairs():
+    pairs = answer([10, 30, 80], [100, 100, 200])
+    assert pairs.ratio == 0.3 and pairs.rate == 30 and pairs.floor == 100
+
+
+def test_runs_that_are_no_pairs_are_refused():
+    with pytest.raises(BenchFailed, match="2 runs beside 1"):
+        answer([1, 2], [1])
+    with pytest.raises(BenchFailed):
+        answer([])
+
+
+def test_question_asked_again_replaces_all_its_entries_and_no_others():
+    before = results.merge([], [answer([1], number=1), answer([2], number=5), answer([3], number=5)], FACTS)
+    after = results.merge(before, [answer([4], number=5)], {**FACTS, "made": "later"})
+    assert [(entry["number"], entry["rate"], entry["made"]) for entry in after] == [(1, 1.0, FACTS["made"]), (5, 4.0, "later")]
+
+
+def test_results_are_read_as_they_were_written(tmp_path):
+    path = str(tmp_path / "latest.json")
+    assert results.read(path) == []
+    entries = results.merge([], [answer([123456.7], [234567.8], must=0.5)], FACTS)
+    results.write(entries, path)
+    assert results.read(path) == entries and json.loads((tmp_path / "latest.json").read_text()) == entries
+
+
+def test_table_has_a_line_for_each_entry():
+    lines = list(table.lines(results.merge([], [answer([90_000, 80_000], [100_000, 100_000], must=0.8, aim=0.95), answer([2])], FACTS)))
+    assert len(lines) == 3
+    assert "100,000" in lines[1] and "80,000 .. 90,000" in lines[1] and ">= 0.8" in lines[1] and lines[1].endswith("must")
+    assert lines[2].split()[-4:] == ["-", "-", "-", "-"]
