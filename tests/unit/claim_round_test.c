@@ -1,0 +1,344 @@
+/* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind. */
+#include "relay/claim_round.h"
+
+#include "relay/claim.h"
+#include "relay/claim_request.h"
+#include "relay/round.h"
+#include "relay/settle.h"
+#include "tests/support/run_suite.h"
+#include "tests/unit/hand_made.h"
+#include "tests/unit/scripted_db.h"
+
+#define NOW (10 * SECOND_US)
+
+static struct stage stage;
+static struct claim *claim;
+static struct table table;
+static const struct event *returned; /* what the claim's statement returns, in this order */
+static size_t returned_count, failed_claims;
+static int64_t rows_limit;
+static bool returned_waited;
+
+/* ---- a strategy of one statement a claim and one a settlement ---- */
+
+static size_t one_claim(struct ordering *o, const struct claim_request *request, instant_us now, struct arena *arena,
+                        struct statement *ret, struct claim_plan *ret_plan)
+{
+    (void)o;
+    (void)request;
+    (void)now;
+    (void)arena;
+    ret[0] = statement_of("claim");
+    *ret_plan = (struct claim_plan){.rows_limit = rows_limit, .key_limit = 100};
+    return 1;
+}
+
+static bool one_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
+                        const struct claim_intake *intake, struct error *err)
+{
+    (void)o;
+    (void)res;
+    ck_assert_uint_eq(index, 0);
+    for (size_t i = 0; i < returned_count; i++, plan->rows++)
+        if (!intake->event(intake->to, &returned[i], returned_waited, err))
+            return false;
+    return true;
+}
+
+static void one_claim_done(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now)
+{
+    (void)o;
+    (void)plan;
+    (void)took_us;
+    (void)now;
+}
+
+static void one_claim_failed(struct ordering *o, const struct claim_plan *plan)
+{
+    (void)o;
+    (void)plan;
+    failed_claims++;
+}
+
+static size_t one_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
+{
+    (void)o;
+    (void)s;
+    (void)arena;
+    ret[0] = statement_of("settle");
+    return 1;
+}
+
+static void one_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
+                        size_t *ret_missing)
+{
+    (void)o;
+    (void)s;
+    (void)index;
+    (void)res;
+    (void)ret_missing;
+}
+
+static const struct ordering_type one = {.name = "one",
+                                         .claim = one_claim,
+                                         .claimed = one_claimed,
+                                         .claim_done = one_claim_done,
+                                         .claim_failed = one_claim_failed,
+                                         .settle = one_settle,
+                                         .settled = one_settled,
+                                         .released = note_released};
+
+static void set_up(void)
+{
+    stage_init(&stage, "there");
+    claim = &stage.claim;
+    stage.noting.ordering.type = &one;
+    stage.queue.table = &table;
+    stage.config.max_batch_bytes = 1 << 20;
+    stage.config.poll_min_us = MS_US;
+    stage.queue.idle_us = MS_US;
+    keyset_init(&claim->held, 16);
+    claim->state = CLAIM_IDLE;
+    returned_count = failed_claims = 0;
+    returned_waited = false;
+    rows_limit = 100;
+    script_reset();
+}
+
+static void tear_down(void)
+{
+    if (claim->round.arena)
+        round_done(&claim->round);
+    batch_free(claim->arriving);
+    keyset_done(&claim->held);
+    stage_done(&stage);
+}
+
+static void progress(void)
+{
+    claim_round_progress(claim, NULL, NOW);
+}
+
+static void claim_keys(void)
+{
+    claim_round_start(claim, NULL, true, 4, NOW);
+}
+
+/* Of the round that claim_keys() sends: commit, begin, and the claim. */
+static void claim_brings(const struct event *events, size_t count)
+{
+    returned = events;
+    returned_count = count;
+    for (size_t i = 0; i < 3; i++)
+        script_brings_result(i, PGRES_COMMAND_OK);
+}
+
+/* A lane that its claim has lost. */
+static struct lane *lost_lane(int64_t id, const char *key)
+{
+    struct lane *lane = stage_event(stage_batch(&stage), id, key)->lane;
+    stage.queue.arrived = NULL;
+    stage_lose(&stage);
+    return lane;
+}
+
+/* ---- what cannot be sent ---- */
+
+enum { SETTLEMENT = 1, COMMIT, BEGIN, CLAIM, END };
+
+/* Settles one acked event and claims anew. */
+static struct lane *settle_and_claim(void)
+{
+    struct batch *batch = stage_batch(&stage);
+    struct lane *lane = stage_event(batch, 1, "a")->lane;
+    stage.queue.arrived = NULL;
+    lane->state = LANE_FINISHED;
+    lane->acked = 1;
+    batch->open--;
+    batch->finished++;
+    claim_round_start(claim, settle_collect(&stage.queue, claim->batches, false), true, 4, NOW);
+    return lane;
+}
+
+START_TEST(round_that_cannot_be_sent_drops_the_connection_and_keeps_what_it_was_to_settle)
+{
+    script.fails_at = (size_t)_i;
+    struct lane *lane = settle_and_claim();
+    ck_assert_uint_eq(script.sends, script.fails_at); /* nothing goes behind what did not */
+    ck_assert_str_eq(script.drop_reason, "cannot be sent");
+    script_brings(DB_DOWN);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_OFF);
+    ck_assert_int_eq(lane->state, LANE_FINISHED); /* the acks are still to be written down */
+    ck_assert_ptr_eq(stage.queue.orphans, lane->batch);
+    ck_assert_uint_eq(failed_claims, _i >= CLAIM ? 1 : 0);
+    ck_assert_ptr_null(claim->arriving);
+    ck_assert_int_gt(claim->retry_at, NOW);
+}
+END_TEST
+
+START_TEST(rollback_that_cannot_be_sent_drops_the_connection)
+{
+    claim_keys();
+    script.fails_at = script.sends + (size_t)_i;
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_ROLLBACK);
+    ck_assert_str_eq(script.drop_reason, "cannot be sent");
+    script_brings(DB_DOWN);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_OFF);
+    ck_assert(!claim->in_transaction);
+}
+END_TEST
+
+START_TEST(answer_to_a_rollback_makes_the_connection_idle)
+{
+    claim_keys();
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    script_brings_result(0, PGRES_COMMAND_OK);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_ROLLBACK);
+    ck_assert_uint_eq(failed_claims, 1);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_IDLE);
+    ck_assert(!claim->in_transaction);
+}
+END_TEST
+
+/* ---- what comes back ---- */
+
+START_TEST(first_failure_of_a_round_is_the_one_that_counts)
+{
+    struct lane *lane = settle_and_claim();
+    script_brings_result(0, PGRES_FATAL_ERROR); /* the settlement */
+    script_brings_result(1, PGRES_PIPELINE_ABORTED);
+    script_brings_result(2, PGRES_FATAL_ERROR); /* the connection, on top of it; the commit ahead of it was never run */
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_uint_eq(lane->acked, 1);
+}
+END_TEST
+
+START_TEST(claim_out_of_order_is_given_up_whatever_follows_it)
+{
+    const struct event events[] = {event_of(2, "a"), event_of(1, "a")};
+    claim_keys();
+    claim_brings(events, 2);
+    script_brings_result(3, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_ROLLBACK);
+    ck_assert_ptr_null(stage.queue.arrived);
+    ck_assert_ptr_null(claim->batches);
+    ck_assert_uint_eq(failed_claims, 1);
+}
+END_TEST
+
+START_TEST(wait_of_a_key_is_noted_in_its_lane)
+{
+    const struct event events[] = {event_of(1, "a")};
+    returned_waited = true;
+    claim_keys();
+    claim_brings(events, 1);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(claim->state, CLAIM_IDLE);
+    ck_assert(stage.queue.arrived->lanes->waited);
+    ck_assert(!stage.queue.arrived->lanes->more);
+}
+END_TEST
+
+static const struct {
+    const char *last_key;
+    bool more;
+} cut[] = {{"b", true}, {NULL, false}}; /* an event without a key has no others */
+
+START_TEST(last_key_of_a_claim_that_returned_all_it_may_has_more)
+{
+    const struct event events[] = {event_of(1, "a"), event_of(2, cut[_i].last_key)};
+    rows_limit = 2;
+    claim_keys();
+    claim_brings(events, 2);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert(!stage.queue.arrived->lanes->more);
+    ck_assert(stage.queue.arrived->lanes_end->more == cut[_i].more);
+}
+END_TEST
+
+/* ---- what a lost claim left behind ---- */
+
+START_TEST(event_without_a_key_of_a_lost_claim_is_given_back)
+{
+    const struct event events[] = {event_of(7, NULL), event_of(8, NULL), event_of(9, "a")};
+    lost_lane(7, NULL);
+    lost_lane(8, "b");
+    claim_keys();
+    claim_brings(events, 3);
+    script_brings(DB_ROUND_END);
+    progress();
+    struct lane *lane = stage.queue.arrived->lanes;
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_int_eq(lane->outcome, LANE_RELEASED);
+    ck_assert_int_eq(lane->next->state, LANE_OPEN);
+    ck_assert_int_eq(lane->next->next->state, LANE_OPEN);
+}
+END_TEST
+
+START_TEST(event_that_a_lost_claim_found_gone_is_known_by_its_id)
+{
+    const struct event events[] = {event_of(6, NULL), event_of(7, NULL)};
+    struct batch *batch = stage_batch(&stage);
+    batch_add_gone(batch, (struct span){NULL, 0}, 7);
+    stage.queue.arrived = NULL;
+    stage_lose(&stage);
+    claim_keys();
+    claim_brings(events, 2);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(stage.queue.arrived->lanes->state, LANE_OPEN);
+    ck_assert_int_eq(stage.queue.arrived->lanes_end->outcome, LANE_RELEASED);
+}
+END_TEST
+
+START_TEST(keys_with_one_hash_are_told_apart)
+{
+    const struct event events[] = {event_of(1, "a")};
+    lost_lane(1, "b")->hash = span_hash(span_of("a"));
+    claim_keys();
+    claim_brings(events, 1);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(stage.queue.arrived->lanes->state, LANE_OPEN);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_loop_test(tcase, round_that_cannot_be_sent_drops_the_connection_and_keeps_what_it_was_to_settle,
+                        SETTLEMENT, END + 1);
+    tcase_add_loop_test(tcase, rollback_that_cannot_be_sent_drops_the_connection, 1, 3);
+    tcase_add_test(tcase, answer_to_a_rollback_makes_the_connection_idle);
+    tcase_add_test(tcase, first_failure_of_a_round_is_the_one_that_counts);
+    tcase_add_test(tcase, claim_out_of_order_is_given_up_whatever_follows_it);
+    tcase_add_test(tcase, wait_of_a_key_is_noted_in_its_lane);
+    tcase_add_loop_test(tcase, last_key_of_a_claim_that_returned_all_it_may_has_more, 0, 2);
+    tcase_add_test(tcase, event_without_a_key_of_a_lost_claim_is_given_back);
+    tcase_add_test(tcase, event_that_a_lost_claim_found_gone_is_known_by_its_id);
+    tcase_add_test(tcase, keys_with_one_hash_are_told_apart);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("claim_round");
+    TCase *tcase = tcase_create("claim_round");
+    suite_add_tcase(suite, tcase);
+    add_tests(tcase);
+    return run_suite(suite);
+}

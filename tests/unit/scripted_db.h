@@ -1,0 +1,124 @@
+/* tests/unit/scripted_db.h -- a connection that says what the test tells it to, and talks to nobody.
+ *
+ *   script_reset -> (what sends a round) -> script_brings... -> (what takes what has come) -> script.drop_reason ...
+ *
+ * The program is linked with --wrap for the functions of relay/db.h that are here. */
+#ifndef TESTS_UNIT_SCRIPTED_DB_H
+#define TESTS_UNIT_SCRIPTED_DB_H
+
+#include "relay/db.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SCRIPT_EVENTS_MAX 16
+
+static struct {
+    bool idle, shared;
+    size_t sends;    /* so far; the end of a round counts as one */
+    size_t fails_at; /* the send that fails; 0: none does */
+    struct {
+        enum db_event event;
+        struct db_result result;
+    } events[SCRIPT_EVENTS_MAX];
+    size_t event_count, event_next;
+    char drop_reason[ERROR_TEXT_MAX];
+} script;
+
+static inline void script_reset(void)
+{
+    memset(&script, 0, sizeof script);
+    script.idle = true;
+}
+
+static inline void script_brings(enum db_event event)
+{
+    ck_assert_uint_lt(script.event_count, SCRIPT_EVENTS_MAX);
+    script.events[script.event_count++].event = event;
+}
+
+/* The result of statement `index`: good, or of another kind. */
+static inline void script_brings_result(size_t index, ExecStatusType status)
+{
+    script_brings(DB_RESULT);
+    script.events[script.event_count - 1].result = (struct db_result){PQmakeEmptyPGresult(NULL, status), index};
+}
+
+bool __wrap_db_is_idle(const struct db *db);
+bool __wrap_db_is_shared(const struct db *db);
+bool __wrap_db_send(struct db *db, const struct statement *st, struct error *err);
+bool __wrap_db_send_sql(struct db *db, const char *sql, struct error *err);
+bool __wrap_db_end_round(struct db *db, struct error *err);
+enum db_event __wrap_db_progress(struct db *db, const struct pollset *ps, instant_us at, struct db_result *ret,
+                                 struct error *err);
+void __wrap_db_drop(struct db *db, bool unprepared, const char *why);
+void __wrap_db_prepare(struct db *db, struct pollset *ps);
+
+static inline bool script_sends(struct error *err)
+{
+    bool fails = ++script.sends == script.fails_at;
+    return !fails || error_set(err, ERROR_UNREACHABLE, "cannot be sent");
+}
+
+bool __wrap_db_is_idle(const struct db *db)
+{
+    (void)db;
+    return script.idle;
+}
+
+bool __wrap_db_is_shared(const struct db *db)
+{
+    (void)db;
+    return script.shared;
+}
+
+bool __wrap_db_send(struct db *db, const struct statement *st, struct error *err)
+{
+    (void)db;
+    (void)st;
+    return script_sends(err);
+}
+
+bool __wrap_db_send_sql(struct db *db, const char *sql, struct error *err)
+{
+    (void)db;
+    (void)sql;
+    return script_sends(err);
+}
+
+bool __wrap_db_end_round(struct db *db, struct error *err)
+{
+    (void)db;
+    return script_sends(err);
+}
+
+enum db_event __wrap_db_progress(struct db *db, const struct pollset *ps, instant_us at, struct db_result *ret,
+                                 struct error *err)
+{
+    (void)db;
+    (void)ps;
+    (void)at;
+    if (script.event_next == script.event_count)
+        return DB_NOTHING;
+    size_t i = script.event_next++;
+    *ret = script.events[i].result;
+    if (script.events[i].event == DB_DOWN)
+        error_set(err, ERROR_UNREACHABLE, "gone");
+    return script.events[i].event;
+}
+
+void __wrap_db_drop(struct db *db, bool unprepared, const char *why)
+{
+    (void)db;
+    (void)unprepared;
+    snprintf(script.drop_reason, sizeof script.drop_reason, "%s", why);
+}
+
+void __wrap_db_prepare(struct db *db, struct pollset *ps)
+{
+    (void)db;
+    (void)ps;
+}
+
+#endif

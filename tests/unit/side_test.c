@@ -1,0 +1,158 @@
+/* Rounds of a queue's other connection that cannot be sent, and when it has nothing to say. */
+#include "relay/side.h"
+
+#include "relay/round.h"
+#include "relay/settle.h"
+#include "tests/support/run_suite.h"
+#include "tests/unit/hand_made.h"
+#include "tests/unit/scripted_db.h"
+
+#define NOW (10 * SECOND_US)
+
+static struct stage stage;
+static struct side *side;
+static struct batch *batch;
+static struct config process;
+
+/* ---- a strategy of one statement for each of its rounds ---- */
+
+static size_t one_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
+{
+    (void)o;
+    (void)s;
+    (void)arena;
+    ret[0] = statement_of("settle");
+    return 1;
+}
+
+static size_t one_probe(struct ordering *o, struct arena *arena, struct statement *ret)
+{
+    (void)o;
+    (void)arena;
+    ret[0] = statement_of("probe");
+    return 1;
+}
+
+static const struct ordering_type one = {
+    .name = "one", .settle = one_settle, .probe = one_probe, .released = note_released};
+
+static void set_up(void)
+{
+    static char empty_sql[] = "empty";
+    stage_init(&stage, "there");
+    stage.noting.ordering.type = &one;
+    stage.queue.process = &process;
+    stage.queue.empty_sql = empty_sql;
+    batch = stage_batch(&stage);
+    stage.queue.arrived = NULL;
+    side_open(&stage.queue);
+    side = &stage.queue.side;
+    side->state = SIDE_IDLE;
+    side->probe_at = INSTANT_NEVER;
+    script_reset();
+}
+
+static void tear_down(void)
+{
+    side_close(&stage.queue);
+    stage_done(&stage);
+}
+
+/* Of a claim that was lost: settled here. */
+static struct lane *orphaned_ack(void)
+{
+    struct lane *lane = stage_event(batch, 1, "a")->lane;
+    lane->state = LANE_FINISHED;
+    lane->acked = 1;
+    batch->open--;
+    batch->finished++;
+    stage_lose(&stage);
+    return lane;
+}
+
+static void assert_dropped(void)
+{
+    ck_assert_uint_eq(script.sends, script.fails_at); /* nothing goes behind what did not */
+    ck_assert_str_eq(script.drop_reason, "cannot be sent");
+    script_brings(DB_DOWN);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_OFF);
+    ck_assert_ptr_null(side->round.arena);
+}
+
+static const struct {
+    bool shared;
+    size_t fails_at;
+} settlements[] = {{false, 1}, {false, 2}, {true, 1}, {true, 2}, {true, 3}};
+
+START_TEST(settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again)
+{
+    struct lane *lane = orphaned_ack();
+    script.shared = settlements[_i].shared; /* then its patience goes ahead */
+    script.fails_at = settlements[_i].fails_at;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_SETTLING);
+    ck_assert_int_eq(lane->state, LANE_SETTLING);
+    assert_dropped();
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_ptr_eq(stage.queue.orphans, batch);
+}
+END_TEST
+
+START_TEST(question_that_cannot_be_sent_drops_the_connection)
+{
+    side->probe_at = NOW;
+    script.fails_at = (size_t)_i;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_PROBING);
+    assert_dropped();
+}
+END_TEST
+
+START_TEST(connection_that_is_given_up_is_sent_nothing)
+{
+    struct lane *lane = orphaned_ack();
+    script.idle = false; /* DB_DOWN is still to come */
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_IDLE);
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_uint_eq(script.sends, 0);
+}
+END_TEST
+
+static const struct {
+    instant_us retry_at, probe_at, wakes_at;
+} wakes[] = {
+    {NOW + 1, NOW + 2, NOW + 1}, {NOW, NOW + 2, NOW + 2}, {NOW, NOW, INSTANT_NEVER}, /* a probe is due already */
+};
+
+START_TEST(relay_is_woken_for_what_comes_next)
+{
+    struct pollset *ps = pollset_new();
+    pollset_clear(ps);
+    side->retry_at = wakes[_i].retry_at;
+    side->probe_at = wakes[_i].probe_at;
+    side_prepare(&stage.queue, ps, NOW);
+    ck_assert_int_eq(pollset_next_deadline(ps), wakes[_i].wakes_at);
+    pollset_free(ps);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_loop_test(tcase, settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again, 0,
+                        (int)(sizeof settlements / sizeof settlements[0]));
+    tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
+    tcase_add_test(tcase, connection_that_is_given_up_is_sent_nothing);
+    tcase_add_loop_test(tcase, relay_is_woken_for_what_comes_next, 0, (int)(sizeof wakes / sizeof wakes[0]));
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("side");
+    TCase *tcase = tcase_create("side");
+    suite_add_tcase(suite, tcase);
+    add_tests(tcase);
+    return run_suite(suite);
+}
