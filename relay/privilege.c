@@ -34,7 +34,7 @@ bool privilege_explain(PGconn *conn, unsigned table_oid, const char *works, stru
         return false;
     PGresult *missing = privilege_missing(conn, table_oid, works, &unknown);
     char what[ERROR_TEXT_MAX] = "", remedy[ERROR_TEXT_MAX] = "";
-    for (int row = 0; missing && row < PQntuples(missing); row++) {
+    for (int row = 0; row < PQntuples(missing); row++) {
         add(what, sizeof what, "%s %s", row ? "," : "", query_text(missing, row, MISSING_TEXT));
         const char *grant = query_text(missing, row, MISSING_REMEDY);
         if (!strstr(remedy, grant))

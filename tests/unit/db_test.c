@@ -1,6 +1,7 @@
 /* How a connection comes up, is refused, given up and lost, and what each step says that cannot be sent. */
 #include "tests/unit/played_server.h"
 
+#include "relay/statement_cache.h"
 #include "tests/support/run_suite.h"
 
 START_TEST(connection_comes_up_and_carries_a_round)
@@ -42,6 +43,75 @@ START_TEST(session_of_a_pooler_is_left_as_it_is_but_for_the_encoding_of_bytes)
     }
     ck_assert_int_eq(next_event(), DB_UP);
     ck_assert(db_is_shared(db));
+}
+END_TEST
+
+START_TEST(statements_are_prepared_in_another_backend_when_the_configuration_says_so)
+{
+    db_free(db);
+    options.prepared = PREPARED_ON;
+    db = db_new(&options);
+    ck_assert(is_spoken_to());
+    say_welcome();
+    ck_assert(is_spoken_to());
+    say_hello_as("815", "false", "UTF8");
+    ck_assert(is_spoken_to());
+    say_settings(2);
+    ck_assert_int_eq(next_event(), DB_UP);
+    ck_assert(!db_is_shared(db));
+}
+END_TEST
+
+/* A round of `count` statements that nobody has sent before. */
+static void run_new_statements(const char *const *texts, int count)
+{
+    const char *const value[] = {"1"};
+    for (int i = 0; i < count; i++)
+        ck_assert(db_send_sql(db, texts[i], &err));
+    ck_assert(db_end_round(db, &err));
+    ck_assert(is_spoken_to());
+    for (int i = 0; i < count; i++) {
+        say('1', "", 0);
+        say_row(1, value);
+    }
+    say_ready();
+    for (int i = 0; i < count; i++) {
+        ck_assert_int_eq(next_event(), DB_RESULT);
+        ck_assert_int_eq(PQresultStatus(result.res), PGRES_TUPLES_OK);
+        PQclear(result.res);
+    }
+    ck_assert_int_eq(next_event(), DB_ROUND_END);
+}
+
+START_TEST(statement_that_finds_no_room_is_sent_unprepared)
+{
+    static const char texts[STATEMENT_CACHE_MAX + 1][9] = {"select 1"};
+    const char *sql[STATEMENT_CACHE_MAX + 1];
+    for (int i = 0; i <= STATEMENT_CACHE_MAX; i++)
+        sql[i] = texts[i];
+    come_up();
+    run_new_statements(sql, STATEMENT_CACHE_MAX / 2);
+    run_new_statements(sql + STATEMENT_CACHE_MAX / 2, STATEMENT_CACHE_MAX / 2);
+    ck_assert_int_eq(prepares, STATEMENT_CACHE_MAX);
+    run_new_statements(sql + STATEMENT_CACHE_MAX, 1);
+    ck_assert_int_eq(prepares, STATEMENT_CACHE_MAX);
+}
+END_TEST
+
+static const char *const flushes[] = {"", "PQflush"};
+
+START_TEST(rest_of_a_round_goes_when_the_socket_takes_it)
+{
+    come_up();
+    ck_assert(db_send_sql(db, "select 1", &err));
+    full = 2; /* when the round ends, and when the loop asks what to wait for */
+    ck_assert(db_end_round(db, &err));
+    broken = flushes[_i];
+    if (broken[0])
+        assert_down("database: ");
+    else
+        ck_assert(is_spoken_to());
+    ck_assert_int_eq(full, 0);
 }
 END_TEST
 
@@ -160,6 +230,42 @@ START_TEST(what_comes_after_poll_is_seen_by_who_looks_again)
 }
 END_TEST
 
+static const struct {
+    const char *body;
+    size_t size;
+} notices[] = {{"Mtake care\0", 12}, {"VFATAL\0", 8}, {"VWARNING\0Mtake care\0", 21}};
+
+START_TEST(notice_that_is_not_an_end_is_passed_over)
+{
+    come_up();
+    say('N', notices[_i].body, notices[_i].size);
+    for (int i = 0; i < 10; i++)
+        ck_assert_int_eq(turn(), DB_NOTHING);
+    ck_assert(db_is_idle(db));
+    close(peer);
+    peer = -1;
+    ck_assert_int_eq(next_event(), DB_DOWN);
+    ck_assert_ptr_null(strstr(err.text, "take care"));
+}
+END_TEST
+
+START_TEST(server_that_talks_nonsense_to_an_idle_connection_is_lost)
+{
+    come_up();
+    ck_assert_int_eq(send(peer, "?\0\0\0\0", 5, MSG_NOSIGNAL), 5);
+    assert_down("database: ");
+}
+END_TEST
+
+START_TEST(failure_without_a_word_has_a_rule_too)
+{
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_FATAL_ERROR);
+    ck_assert_ptr_eq(db_result_rule(res, &err), sqlstate_rule(NULL));
+    ck_assert_ptr_nonnull(strstr(err.text, "no message from the server (SQLSTATE none: "));
+    PQclear(res);
+}
+END_TEST
+
 START_TEST(server_that_goes_away_in_a_round_is_lost)
 {
     come_up();
@@ -185,11 +291,13 @@ START_TEST(server_that_talks_nonsense_in_a_round_is_lost)
 }
 END_TEST
 
+static const char *const beginnings[] = {"PQsetnonblocking", "PQenterPipelineMode"};
+
 START_TEST(pipeline_that_does_not_begin_is_a_lost_connection)
 {
     ck_assert(is_spoken_to());
     say_welcome();
-    broken = "PQenterPipelineMode";
+    broken = beginnings[_i];
     assert_down("database: ");
 }
 END_TEST
@@ -283,6 +391,9 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, connection_comes_up_and_carries_a_round);
     tcase_add_loop_test(tcase, session_of_a_pooler_is_left_as_it_is_but_for_the_encoding_of_bytes, 0, COUNT(shared));
+    tcase_add_test(tcase, statements_are_prepared_in_another_backend_when_the_configuration_says_so);
+    tcase_add_test(tcase, statement_that_finds_no_room_is_sent_unprepared);
+    tcase_add_loop_test(tcase, rest_of_a_round_goes_when_the_socket_takes_it, 0, COUNT(flushes));
     tcase_add_test(tcase, connection_that_is_given_up_is_down_at_the_next_turn);
     tcase_add_test(tcase, server_that_never_answers_is_given_up_after_ten_seconds);
     tcase_add_test(tcase, server_that_falls_silent_after_the_login_is_given_up);
@@ -293,9 +404,12 @@ int main(void)
     tcase_add_test(tcase, server_in_recovery_is_waited_for);
     tcase_add_loop_test(tcase, last_words_of_a_server_are_the_end_and_the_reason, 0, COUNT(severities));
     tcase_add_test(tcase, what_comes_after_poll_is_seen_by_who_looks_again);
+    tcase_add_loop_test(tcase, notice_that_is_not_an_end_is_passed_over, 0, COUNT(notices));
+    tcase_add_test(tcase, server_that_talks_nonsense_to_an_idle_connection_is_lost);
+    tcase_add_test(tcase, failure_without_a_word_has_a_rule_too);
     tcase_add_test(tcase, server_that_goes_away_in_a_round_is_lost);
     tcase_add_test(tcase, server_that_talks_nonsense_in_a_round_is_lost);
-    tcase_add_test(tcase, pipeline_that_does_not_begin_is_a_lost_connection);
+    tcase_add_loop_test(tcase, pipeline_that_does_not_begin_is_a_lost_connection, 0, COUNT(beginnings));
     tcase_add_loop_test(tcase, hello_that_cannot_be_sent_is_a_lost_connection, 0, COUNT(greetings));
     tcase_add_loop_test(tcase, settings_that_cannot_be_sent_are_a_lost_connection, 0, COUNT(settings));
     tcase_add_test(tcase, statement_that_cannot_be_sent_is_an_error);

@@ -36,6 +36,11 @@ static struct db_options options = {.application_name = "test",
 /* ---- libpq, where it cannot be made to fail from outside ---- */
 
 static const char *broken = ""; /* the function that fails */
+static int full;                /* calls of PQflush() that could not send everything */
+static int prepares;            /* statements prepared */
+
+int __real_PQsetnonblocking(PGconn *conn, int on);
+int __wrap_PQsetnonblocking(PGconn *conn, int on);
 
 int __real_PQpipelineSync(PGconn *conn);
 int __real_PQenterPipelineMode(PGconn *conn);
@@ -55,6 +60,11 @@ static inline bool is_broken(const char *name)
     return strcmp(broken, name) == 0;
 }
 
+int __wrap_PQsetnonblocking(PGconn *conn, int on)
+{
+    return is_broken("PQsetnonblocking") ? -1 : __real_PQsetnonblocking(conn, on);
+}
+
 int __wrap_PQpipelineSync(PGconn *conn)
 {
     return is_broken("PQpipelineSync") ? 0 : __real_PQpipelineSync(conn);
@@ -67,6 +77,7 @@ int __wrap_PQenterPipelineMode(PGconn *conn)
 
 int __wrap_PQsendPrepare(PGconn *conn, const char *name, const char *sql, int count, const Oid *types)
 {
+    prepares++;
     return is_broken("PQsendPrepare") ? 0 : __real_PQsendPrepare(conn, name, sql, count, types);
 }
 
@@ -81,6 +92,10 @@ int __wrap_PQsendQueryParams(PGconn *conn, const char *sql, int count, const Oid
 
 int __wrap_PQflush(PGconn *conn)
 {
+    if (full > 0) {
+        full--;
+        return 1;
+    }
     return is_broken("PQflush") ? -1 : __real_PQflush(conn);
 }
 
