@@ -128,7 +128,7 @@ void claim_finish(struct claim *claim, instant_us now)
     }
     if (job) /* so that its keys with more events are in the next claim */
         for (size_t i = 0; i < job->lane_count; i++)
-            if (job->lanes[i]->more && job->lanes[i]->outcome == LANE_DELIVERED && job->lanes[i]->key.data &&
+            if (job->lanes[i]->more && job->lanes[i]->outcome == LANE_DELIVERED &&
                 keyset_put(&claim->queue->follow, job->lanes[i]->key, job->lanes[i]->hash, now, claim))
                 job->lanes[i]->more = false;
     claim_round_start(claim, job, true, keys_to_claim(claim, now), now);

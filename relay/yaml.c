@@ -146,10 +146,10 @@ static bool read_map(struct reader *r, struct fy_node *node, struct yaml_node *r
     return merge_pairs(r, ret);
 }
 
-/* NULL after filling r->err. */
+/* NULL after filling r->err. To libfyaml a node that is NULL is a plain scalar without text. */
 static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struct place place, int depth)
 {
-    if (node && fy_node_is_alias(node)) {
+    if (fy_node_is_alias(node)) {
         place = place_of(node, place);
         node = fy_node_resolve_alias(node);
         if (!node) {
@@ -162,11 +162,8 @@ static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struc
         return NULL;
     }
     struct yaml_node *ret = arena_alloc(r->arena, sizeof *ret);
-    if (node)
-        place = place_of(node, place);
+    place = place_of(node, place);
     *ret = (struct yaml_node){.kind = YAML_NULL, .line = place.line, .column = place.column};
-    if (!node)
-        return ret;
     bool good = true;
     if (fy_node_is_mapping(node))
         good = read_map(r, node, ret, depth);

@@ -115,6 +115,23 @@ START_TEST(avoided_events_without_a_key_are_left_out)
 }
 END_TEST
 
+START_TEST(event_that_was_gone_when_it_was_claimed_is_not_left_out)
+{
+    struct batch *batch = batch_of(&claims[0]);
+    batch_add_gone(batch, (struct span){NULL, 0}, 7);
+    ck_assert_uint_eq(claim_request_make(&claims[0], true, 10, NOW)->busy_solo_count, 0);
+}
+END_TEST
+
+START_TEST(key_is_not_taken_for_another_of_its_hash)
+{
+    lane_of(&claims[1], "b")->hash = span_hash(span_of("a"));
+    follow("a", NULL);
+    ck_assert(claim_has_followed(&claims[0]));
+    ck_assert_uint_eq(claim_request_make(&claims[1], true, 10, NOW)->follow_key_count, 1);
+}
+END_TEST
+
 START_TEST(any_number_of_keys_may_be_busy)
 {
     struct batch *batch = batch_of(&claims[0]);
@@ -156,11 +173,13 @@ END_TEST
 
 START_TEST(claim_that_holds_as_many_locks_as_it_may_asks_only_for_its_own_keys)
 {
-    follow("free", NULL);
     follow("own", &claims[0]);
     follow("also", &claims[0]);
     follow("busy", &claims[0]);
+    follow("down", &claims[0]);
+    follow("free", NULL);
     lane_of(&claims[0], "busy");
+    avoid("down", NOW + 1);
     ck_assert_uint_eq(claim_count_followed(&claims[0]), 2);
     claims[0].full = true;
     const struct claim_request *request = claim_request_make(&claims[0], true, 2, NOW);
@@ -351,6 +370,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, keys_that_this_relay_is_busy_with_are_left_out);
     tcase_add_test(tcase, avoided_events_without_a_key_are_left_out);
+    tcase_add_test(tcase, event_that_was_gone_when_it_was_claimed_is_not_left_out);
+    tcase_add_test(tcase, key_is_not_taken_for_another_of_its_hash);
     tcase_add_test(tcase, any_number_of_keys_may_be_busy);
     tcase_add_test(tcase, half_of_a_claim_may_be_followed_keys);
     tcase_add_test(tcase, claim_of_one_key_may_be_a_followed_key_by_chance);

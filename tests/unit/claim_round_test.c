@@ -1,4 +1,5 @@
-/* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind. */
+/* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind; and
+ * when there is none. */
 #include "relay/claim_round.h"
 
 #include "relay/claim.h"
@@ -10,10 +11,12 @@
 #include "tests/unit/scripted_db.h"
 
 #define NOW (10 * SECOND_US)
+#define KEYS 4 /* a claim */
 
 static struct stage stage;
 static struct claim *claim;
 static struct table table;
+static struct outlet outlet;         /* takes everything */
 static const struct event *returned; /* what the claim's statement returns, in this order */
 static size_t returned_count, failed_claims;
 static int64_t rows_limit;
@@ -79,6 +82,13 @@ static void one_settled(struct ordering *o, const struct settlement *s, size_t i
     (void)ret_missing;
 }
 
+static bool nothing_pending(const struct ordering *o, instant_us now)
+{
+    (void)o;
+    (void)now;
+    return false;
+}
+
 static const struct ordering_type one = {.name = "one",
                                          .claim = one_claim,
                                          .claimed = one_claimed,
@@ -86,6 +96,7 @@ static const struct ordering_type one = {.name = "one",
                                          .claim_failed = one_claim_failed,
                                          .settle = one_settle,
                                          .settled = one_settled,
+                                         .pending = nothing_pending,
                                          .released = note_released};
 
 static void set_up(void)
@@ -96,8 +107,12 @@ static void set_up(void)
     stage.queue.table = &table;
     stage.config.max_batch_bytes = 1 << 20;
     stage.config.poll_min_us = MS_US;
+    stage.config.keys_per_claim = KEYS;
+    stage.queue.key_limit = KEYS;
+    stage.queue.outlet = &outlet;
+    stage.queue.side.probed = true;
     stage.queue.idle_us = MS_US;
-    keyset_init(&claim->held, 16);
+    keyset_init(&claim->held, KEYS * (size_t)CLAIM_LOCKS_FACTOR);
     claim->state = CLAIM_IDLE;
     returned_count = failed_claims = 0;
     returned_waited = false;
@@ -121,7 +136,7 @@ static void progress(void)
 
 static void claim_keys(void)
 {
-    claim_round_start(claim, NULL, true, 4, NOW);
+    claim_round_start(claim, NULL, true, KEYS, NOW);
 }
 
 /* Of the round that claim_keys() sends: commit, begin, and the claim. */
@@ -156,7 +171,7 @@ static struct lane *settle_and_claim(void)
     lane->acked = 1;
     batch->open--;
     batch->finished++;
-    claim_round_start(claim, settle_collect(&stage.queue, claim->batches, false), true, 4, NOW);
+    claim_round_start(claim, settle_collect(&stage.queue, claim->batches, false), true, KEYS, NOW);
     return lane;
 }
 
@@ -318,6 +333,115 @@ START_TEST(keys_with_one_hash_are_told_apart)
 }
 END_TEST
 
+/* ---- when there is none ---- */
+
+static void ready(void)
+{
+    claim_ready(&stage.queue, NULL, NOW);
+}
+
+START_TEST(claim_is_sent_when_it_is_time_to_look)
+{
+    ready();
+    ck_assert_uint_eq(script.sends, 3); /* begin, the claim, the end of the round */
+    ck_assert_int_eq(claim->state, CLAIM_BUSY);
+}
+END_TEST
+
+START_TEST(connection_that_is_given_up_is_sent_nothing)
+{
+    script.idle = false; /* DB_DOWN is still to come */
+    ready();
+    ck_assert_uint_eq(script.sends, 0);
+}
+END_TEST
+
+START_TEST(claims_in_vain_wait_until_their_price_is_paid)
+{
+    struct pollset *ps = pollset_new();
+    instant_us wakes_at = INSTANT_NEVER;
+    stage.queue.vain_until = NOW + SECOND_US;
+    ready();
+    ck_assert_uint_eq(script.sends, 0);
+    pollset_clear(ps);
+    claim_prepare(&stage.queue, ps, NOW);
+    wakes_at = pollset_next_deadline(ps);
+    ck_assert_int_gt(wakes_at, NOW);
+    ck_assert_int_le(wakes_at, NOW + SECOND_US);
+    claim_ready(&stage.queue, NULL, wakes_at);
+    ck_assert_uint_eq(script.sends, 3);
+    pollset_free(ps);
+}
+END_TEST
+
+/* Of an open transaction. */
+static struct lane *held_lane(const char *key)
+{
+    struct lane *lane = stage_event(stage_batch(&stage), 1, key)->lane;
+    stage.queue.arrived = NULL;
+    claim->in_transaction = true;
+    return lane;
+}
+
+START_TEST(transaction_of_a_straggler_is_extended_only_while_there_is_room_for_its_keys)
+{
+    held_lane("slow");
+    claim->began_at = NOW - SECOND_US;
+    for (uint64_t i = 0; i < claim->held.max - (_i ? KEYS + 1 : KEYS); i++)
+        ck_assert(keyset_put(&claim->held, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
+    ready();
+    ck_assert_uint_eq(script.sends, _i ? 2 : 0); /* the claim and the end of the round */
+}
+END_TEST
+
+static void settle_aside(struct lane *lane)
+{
+    lane->state = LANE_SETTLED;
+    lane->batch->open--;
+    lane->batch->unsettled--;
+}
+
+START_TEST(claim_whose_lanes_were_settled_aside_has_only_to_commit)
+{
+    struct pollset *ps = pollset_new();
+    settle_aside(held_lane("a"));
+    claim->began_at = NOW;
+    stage.queue.poll_at = INSTANT_NEVER;
+    pollset_clear(ps);
+    claim_prepare(&stage.queue, ps, NOW);
+    ck_assert_int_eq(pollset_next_deadline(ps), INSTANT_NEVER); /* no straggler is waited for */
+    claim_finish(claim, NOW);
+    ck_assert_uint_eq(script.sends, 2);
+    script_brings_result(0, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_ptr_null(claim->batches);
+    ck_assert(!claim->in_transaction);
+    pollset_free(ps);
+}
+END_TEST
+
+START_TEST(key_with_more_events_that_finds_the_list_full_is_left_to_the_scan)
+{
+    struct lane *lane = held_lane("a");
+    lane->more = true;
+    lane->state = LANE_FINISHED;
+    lane->acked = 1;
+    lane->batch->open--;
+    lane->batch->finished++;
+    stage.queue.poll_at = INSTANT_NEVER;
+    for (uint64_t i = 0; i < stage.queue.follow.max; i++)
+        ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, &stage));
+    claim_finish(claim, NOW);
+    script_brings_result(0, PGRES_COMMAND_OK);
+    script_brings_result(1, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_uint_eq(stage.noting.released_count, 1);
+    ck_assert_int_eq(stage.noting.released.hi, SCAN_ID_MAX);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -332,6 +456,12 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, event_without_a_key_of_a_lost_claim_is_given_back);
     tcase_add_test(tcase, event_that_a_lost_claim_found_gone_is_known_by_its_id);
     tcase_add_test(tcase, keys_with_one_hash_are_told_apart);
+    tcase_add_test(tcase, claim_is_sent_when_it_is_time_to_look);
+    tcase_add_test(tcase, connection_that_is_given_up_is_sent_nothing);
+    tcase_add_test(tcase, claims_in_vain_wait_until_their_price_is_paid);
+    tcase_add_loop_test(tcase, transaction_of_a_straggler_is_extended_only_while_there_is_room_for_its_keys, 0, 2);
+    tcase_add_test(tcase, claim_whose_lanes_were_settled_aside_has_only_to_commit);
+    tcase_add_test(tcase, key_with_more_events_that_finds_the_list_full_is_left_to_the_scan);
 }
 
 int main(void)

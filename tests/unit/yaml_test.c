@@ -17,6 +17,16 @@ struct fy_diag *__wrap_fy_diag_create(const struct fy_diag_cfg *config)
     return without_diagnosis ? NULL : __real_fy_diag_create(config);
 }
 
+static bool without_values; /* as if libfyaml had no node for a value that is left out */
+
+struct fy_node *__real_fy_node_pair_value(struct fy_node_pair *pair);
+struct fy_node *__wrap_fy_node_pair_value(struct fy_node_pair *pair);
+
+struct fy_node *__wrap_fy_node_pair_value(struct fy_node_pair *pair)
+{
+    return without_values ? NULL : __real_fy_node_pair_value(pair);
+}
+
 static struct yaml *yaml;
 
 static void teardown(void)
@@ -80,6 +90,17 @@ START_TEST(nothing_and_null_are_not_text_unless_quoted)
     ck_assert_str_eq(value(root, "e")->text, "null");
     ck_assert_int_eq(value(value(root, "f"), "g")->kind, YAML_NULL);
     ck_assert_int_eq(value(value(root, "f"), "h")->kind, YAML_NULL);
+}
+END_TEST
+
+START_TEST(value_that_the_library_leaves_out_is_nothing)
+{
+    without_values = true;
+    const struct yaml_node *root = parse("\na:\nb:\n");
+    without_values = false;
+    ck_assert_uint_eq(root->count, 2);
+    ck_assert_int_eq(value(root, "a")->kind, YAML_NULL);
+    ck_assert_int_eq(value(root, "b")->line, 3);
 }
 END_TEST
 
@@ -204,6 +225,7 @@ int main(void)
     tcase_add_test(tcase, scalars_stay_the_text_that_was_written);
     tcase_add_test(tcase, quotes_and_blocks_are_undone);
     tcase_add_test(tcase, nothing_and_null_are_not_text_unless_quoted);
+    tcase_add_test(tcase, value_that_the_library_leaves_out_is_nothing);
     tcase_add_test(tcase, names_may_hold_dots_and_keep_their_order);
     tcase_add_test(tcase, places_count_lines_and_columns_from_one);
     tcase_add_test(tcase, empty_document_is_a_map_without_pairs);
