@@ -90,8 +90,8 @@ def test_without_a_payload_column_the_payload_is_the_row(db, relay, tmp_path):
 def test_a_destination_may_name_any_column(db, relay, tmp_path):
     db.query('create table public.t (id bigserial primary key, "Region" text, status text)')
     db.query("insert into public.t (\"Region\", status) values ('eu', 'paid'), ('us', 'sent')")
-    lines = drain(db, relay, tmp_path, "type: status", 'destination: "{{x}}.{Region}.{type}.{id}"')
-    assert sorted(line["destination"] for line in lines) == ["{x}.eu.paid.1", "{x}.us.sent.2"]
+    lines = drain(db, relay, tmp_path, "type: status", 'destination: "{{x}}.{Region}.{type}.{id}.{Region}"')
+    assert sorted(line["destination"] for line in lines) == ["{x}.eu.paid.1.eu", "{x}.us.sent.2.us"]
 
 
 def test_where_leaves_the_other_rows_alone(db, relay, tmp_path):

@@ -121,6 +121,7 @@ REFUSED = [
      'error: FILE:5:3: table public.events has no column "oder_id" (columns.key); did you mean "order_id"?'),
     ("destination", {"destination": '"o.{statu}"'},
      'error: FILE:5:3: table public.events has no column "statu" (destination); did you mean "status"?'),
+    ("no column's name", {"destination": f'"o.{{{"s" * 64}}}"'}, 'after a "{" comes the name of a column and a "}"'),
     ("table", {"table": "public.evnts"}, "error: FILE:5:3: there is no table public.evnts in database "),
     ("view", {"table": "public.seen"}, "error: FILE:5:3: public.seen is a view or a foreign table; events are deleted by id, "
                                        "so give the table behind it"),

@@ -1,17 +1,139 @@
+/* Exit codes, and how a command connects: libpq and the answers of the database are played here. */
 #include "relay/command.h"
+
+#include "relay/query.h"
+#include "sql_text.h"
 #include "tests/support/run_suite.h"
 
-#include <check.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define BACKEND 7
 
 static bool without_memory; /* as libpq would have it */
+static ConnStatusType status;
+static bool password_used;
+static const char *said;     /* libpq's message */
+static const char *encoding; /* of the server; NULL: it has not said */
+static const char *backend, *path;
+static const char *unanswered; /* the statement that fails */
+static char asked_encoding[16], asked_only_look[8], timeout[8];
 
 PGconn *__real_PQconnectStartParams(const char *const *names, const char *const *values, int expand);
 PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const *values, int expand);
+ConnStatusType __wrap_PQstatus(const PGconn *conn);
+void __wrap_PQreset(PGconn *conn);
+char *__wrap_PQerrorMessage(const PGconn *conn);
+int __wrap_PQconnectionUsedPassword(const PGconn *conn);
+const char *__wrap_PQparameterStatus(const PGconn *conn, const char *name);
+int __wrap_PQbackendPID(const PGconn *conn);
+bool __wrap_query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err);
+PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                               struct error *err);
 
 PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const *values, int expand)
 {
+    ck_assert_str_eq(names[1], "connect_timeout");
+    snprintf(timeout, sizeof timeout, "%s", values[1]);
     return without_memory ? NULL : __real_PQconnectStartParams(names, values, expand);
+}
+
+ConnStatusType __wrap_PQstatus(const PGconn *conn)
+{
+    (void)conn;
+    return status;
+}
+
+void __wrap_PQreset(PGconn *conn)
+{
+    (void)conn;
+}
+
+char *__wrap_PQerrorMessage(const PGconn *conn)
+{
+    (void)conn;
+    return (char *)(uintptr_t)said;
+}
+
+int __wrap_PQconnectionUsedPassword(const PGconn *conn)
+{
+    (void)conn;
+    return password_used;
+}
+
+const char *__wrap_PQparameterStatus(const PGconn *conn, const char *name)
+{
+    (void)conn;
+    ck_assert_str_eq(name, "server_encoding");
+    return encoding;
+}
+
+int __wrap_PQbackendPID(const PGconn *conn)
+{
+    (void)conn;
+    return BACKEND;
+}
+
+bool __wrap_query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
+{
+    (void)conn;
+    bool good = !unanswered || strcmp(unanswered, sql) != 0;
+    return good || error_set(err, ERROR_UNREACHABLE, "%s: no answer to %s", what, sql);
+}
+
+static PGresult *result_of(const char *text)
+{
+    static char name[] = "text";
+    PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    PGresAttDesc column = {.name = name};
+    char value[64] = "";
+    ck_assert_int_eq(PQsetResultAttrs(result, 1, &column), 1);
+    if (text)
+        ck_assert_int_eq(PQsetvalue(result, 0, 0, value, snprintf(value, sizeof value, "%s", text)), 1);
+    return result;
+}
+
+PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                               struct error *err)
+{
+    (void)conn;
+    (void)count;
+    if (sql == unanswered) {
+        error_set(err, ERROR_UNREACHABLE, "%s: no answer", what);
+        return NULL;
+    }
+    if (sql == sql_session_encoding)
+        snprintf(asked_encoding, sizeof asked_encoding, "%s", params[0]);
+    if (sql == sql_session_path)
+        snprintf(asked_only_look, sizeof asked_only_look, "%s", params[0]);
+    return result_of(sql == sql_session_hello ? backend : sql == sql_session_path ? path : NULL);
+}
+
+static void set_up(void)
+{
+    without_memory = password_used = false;
+    status = CONNECTION_OK;
+    said = "";
+    encoding = "UTF8";
+    backend = "7";
+    path = unanswered = NULL;
+    asked_encoding[0] = asked_only_look[0] = timeout[0] = '\0';
+}
+
+static const char *refusal(enum error_kind kind)
+{
+    static struct error err;
+    ck_assert_ptr_null(command_connect("host=/nonexistent dbname=x password=hunter2", "test", &err));
+    ck_assert_msg(err.kind == kind, "%s", err.text);
+    return err.text;
+}
+
+static void connects(void)
+{
+    struct error err;
+    PGconn *conn = command_connect("host=/nonexistent dbname=x", "test", &err);
+    ck_assert_msg(conn != NULL, "%s", err.text);
+    PQfinish(conn);
 }
 
 static const struct {
@@ -29,36 +151,101 @@ START_TEST(exit_code_follows_the_kind_of_error)
 }
 END_TEST
 
+static const struct {
+    const char *said;
+    bool password;
+    enum error_kind kind;
+    const char *text;
+} refusals[] = {
+    {"no such host\n", false, ERROR_UNREACHABLE, "database: no such host"},
+    {"server closed the connection\n", true, ERROR_PERMISSION, "database: server closed the connection"},
+    {"FATAL:  28P01: wrong password\nLOCATION:  auth.c:1\n", true, ERROR_PERMISSION,
+     "database: FATAL:  wrong password"},
+    {"FATAL:  08P01: wrong password\n", true, ERROR_PERMISSION, "database: FATAL:  wrong password"},
+    {"FATAL:  08P01: no such database\n", false, ERROR_UNREACHABLE, "database: FATAL:  no such database"},
+    {"FATAL:  57P03: starting up\n", true, ERROR_UNREACHABLE, "database: FATAL:  starting up"},
+    {"FATAL:  NOCODE: as it is\n", false, ERROR_UNREACHABLE, "database: FATAL:  NOCODE: as it is"},
+    {"FATAL:  28P01 as it is\n", false, ERROR_UNREACHABLE, "database: FATAL:  28P01 as it is"},
+};
+
 START_TEST(connection_that_cannot_be_made_is_one_line)
 {
-    struct error err;
-    ck_assert_ptr_null(command_connect("host=/nonexistent dbname=x password=hunter2", "test", &err));
-    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
-    ck_assert_int_eq(strncmp(err.text, "database: ", 10), 0);
-    ck_assert_ptr_null(strchr(err.text, '\n'));
-    ck_assert_ptr_null(strstr(err.text, "hunter2"));
+    status = CONNECTION_BAD;
+    said = refusals[_i].said;
+    password_used = refusals[_i].password;
+    const char *text = refusal(refusals[_i].kind);
+    ck_assert_str_eq(text, refusals[_i].text);
+    ck_assert_ptr_null(strchr(text, '\n'));
+    ck_assert_ptr_null(strstr(text, "hunter2"));
 }
 END_TEST
 
 START_TEST(library_without_memory_is_an_error_that_passes)
 {
-    struct error err;
     without_memory = true;
-    PGconn *conn = command_connect("host=/nonexistent", "test", &err);
-    without_memory = false;
-    ck_assert_ptr_null(conn);
-    ck_assert_int_eq(err.kind, ERROR_RESOURCE);
-    ck_assert_str_eq(err.text, "database: out of memory");
+    ck_assert_str_eq(refusal(ERROR_RESOURCE), "database: out of memory");
 }
 END_TEST
+
+static const char *const questions[] = {"begin", "commit", sql_session_encoding, sql_session_hello, sql_session_path};
+
+START_TEST(session_that_does_not_answer_is_given_up)
+{
+    unanswered = questions[_i];
+    ck_assert_int_eq(strncmp(refusal(ERROR_UNREACHABLE), "database: no answer", 19), 0);
+}
+END_TEST
+
+static const struct {
+    const char *has, *asked;
+} encodings[] = {{"UTF8", "UTF8"}, {"LATIN1", "UTF8"}, {"SQL_ASCII", "SQL_ASCII"}, {NULL, "UTF8"}};
+
+START_TEST(bytes_of_a_database_without_an_encoding_are_taken_as_they_are)
+{
+    encoding = encodings[_i].has;
+    connects();
+    ck_assert_str_eq(asked_encoding, encodings[_i].asked);
+}
+END_TEST
+
+START_TEST(path_of_a_session_that_is_shared_is_only_looked_at)
+{
+    path = "elsewhere";
+    connects();
+    ck_assert_str_eq(asked_only_look, "false");
+    backend = "8";
+    ck_assert_ptr_nonnull(strstr(refusal(ERROR_CONFIG), "search_path"));
+    ck_assert_str_eq(asked_only_look, "true");
+    path = NULL;
+    connects();
+}
+END_TEST
+
+START_TEST(time_to_connect_is_the_environments_where_it_says_one)
+{
+    connects();
+    ck_assert_str_eq(timeout, "10");
+    setenv("PGCONNECT_TIMEOUT", "3", 1);
+    connects();
+    unsetenv("PGCONNECT_TIMEOUT");
+    ck_assert_str_eq(timeout, "");
+}
+END_TEST
+
+#define COUNT(rows) ((int)(sizeof(rows) / sizeof((rows)[0])))
 
 int main(void)
 {
     Suite *suite = suite_create("command");
     TCase *tcase = tcase_create("command");
     suite_add_tcase(suite, tcase);
-    tcase_add_loop_test(tcase, exit_code_follows_the_kind_of_error, 0, sizeof codes / sizeof codes[0]);
-    tcase_add_test(tcase, connection_that_cannot_be_made_is_one_line);
+    tcase_add_checked_fixture(tcase, set_up, NULL);
+    tcase_add_loop_test(tcase, exit_code_follows_the_kind_of_error, 0, COUNT(codes));
+    tcase_add_loop_test(tcase, connection_that_cannot_be_made_is_one_line, 0, COUNT(refusals));
     tcase_add_test(tcase, library_without_memory_is_an_error_that_passes);
+    tcase_add_loop_test(tcase, session_that_does_not_answer_is_given_up, 0, COUNT(questions));
+    tcase_add_loop_test(tcase, bytes_of_a_database_without_an_encoding_are_taken_as_they_are, 0, COUNT(encodings));
+    tcase_add_test(tcase, path_of_a_session_that_is_shared_is_only_looked_at);
+    tcase_add_test(tcase, time_to_connect_is_the_environments_where_it_says_one);
     return run_suite(suite);
 }
