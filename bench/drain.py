@@ -6,35 +6,46 @@ from typing import Callable
 from bench.answer import Answer, BenchFailed
 from bench.harness import CONNECTIONS, read_sql, run_floor
 
+WARM_UP = 10  # a share of the events
+
 
 @dataclass
 class Drain:
     """One kind of drain. The table is filled anew before each run."""
 
     question: str
-    sink: str  # its configuration
     events: int
     keys: int
+    sink: str  # its configuration
     queue: str = ""  # what the queue's configuration has besides the sink
-    # Seconds that the floor takes for drain.events; the bare loop of DELETE when None. It has to leave nothing behind.
-    floor: Callable = None
-    # How many events the sink has got since this was called before.
-    received: Callable = None
+    floor: Callable = None  # (bench, drain) -> seconds until no event is left; None: the bare loop of DELETE
+    by_relay: "Drain" = None  # or another drain by a relay is what this one is held against
+    received: Callable = None  # () -> how many events the sink has got since the call before; None: not counted
+
+
+def sql_loop(name):
+    """A floor: this statement of bench/sql on as many connections as the relay has, until it takes no row."""
+    def floor(bench, drain):
+        rows, seconds = run_floor("drain", bench.db.superuser_dsn, read_sql(name), CONNECTIONS)
+        if rows != drain.events:
+            raise BenchFailed(f"the floor took {rows:,.0f} of {drain.events:,} rows")
+        return seconds
+    return floor
+
+
+delete_loop = sql_loop("floor_drain.sql")
 
 
 def drain_floor(bench, drain):
     """Events a second."""
+    if drain.by_relay:
+        return drain_relay(bench, drain.by_relay)
     bench.refill(drain.events, drain.keys)
     seconds = (drain.floor or delete_loop)(bench, drain)
     bench.expect_drained("the floor", drain.events, drain.events)
+    if drain.received:
+        drain.received()  # what the floor has put there
     return drain.events / seconds
-
-
-def delete_loop(bench, drain):
-    rows, seconds = run_floor("drain", bench.db.superuser_dsn, read_sql("floor_drain.sql"), CONNECTIONS)
-    if rows != drain.events:
-        raise BenchFailed(f"the floor deleted {rows:,.0f} of {drain.events:,} rows")
-    return seconds
 
 
 def drain_relay(bench, drain):
@@ -43,27 +54,22 @@ def drain_relay(bench, drain):
     bench.refill(drain.events, drain.keys)
     seconds, stats = bench.time_relay(drain.sink, drain.queue)
     bench.expect_drained("the relay", int(stats["delivered"]), drain.events)
+    if drain.received and (received := drain.received()) != drain.events:
+        raise BenchFailed(f"{drain.question}: the sink received {received:,} of {drain.events:,} events")
     return drain.events / (seconds - overhead_s)
 
 
-def pair(bench, drain):
-    """(events/s of the floor, of the relay)."""
-    floor = drain_floor(bench, drain)
-    if drain.received:
-        drain.received()  # what the floor has put there
-    rate = drain_relay(bench, drain)
-    if drain.received and (received := drain.received()) != drain.events:
-        raise BenchFailed(f"{drain.question}: the sink received {received:,} of {drain.events:,} events")
-    return floor, rate
+def smaller(drain):
+    return replace(drain, events=max(drain.events // WARM_UP, min(drain.events, 1000)), by_relay=drain.by_relay and smaller(drain.by_relay))
 
 
 def compare(bench, drain, must=None, aim=None, note=""):
     """Floor and relay in turn, after a tenth of it to warm up. Returns the Answer."""
-    pair(bench, replace(drain, events=max(drain.events // 10, 1000)))
+    for run in drain_floor, drain_relay:
+        run(bench, smaller(drain))
     floors, rates = [], []
     for number in range(1, bench.run.pairs + 1):
-        floor, rate = pair(bench, drain)
-        floors.append(floor)
-        rates.append(rate)
-        bench.say(f"{drain.question}, pair {number} of {bench.run.pairs}: floor {floor:,.0f}/s, relay {rate:,.0f}/s")
+        floors.append(drain_floor(bench, drain))
+        rates.append(drain_relay(bench, drain))
+        bench.say(f"{drain.question}, pair {number} of {bench.run.pairs}: floor {floors[-1]:,.0f}/s, relay {rates[-1]:,.0f}/s")
     return Answer(drain.question, "events/s", rates, floors, must, aim, note=note, events=drain.events)

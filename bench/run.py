@@ -49,7 +49,7 @@ def ask(postgres, number, name, run):
     try:
         bench = Bench(postgres, run, name=f"bench_{number}")
         answers = module.ask(bench)
-    except (BenchFailed, TimeoutError, subprocess.TimeoutExpired, servers.ServerError) as error:
+    except (BenchFailed, TimeoutError, subprocess.SubprocessError, servers.ServerError) as error:
         print(f"bench FAILED: question {number}: {error}", file=sys.stderr, flush=True)
         return None
     finally:

@@ -1,6 +1,7 @@
 """An nginx that answers 200 to everything: a receiver faster than the relay, for benches."""
 
 import os
+import urllib.request
 
 from tests.support.process import Process, Server, accepts, find_program, free_port
 
@@ -16,7 +17,7 @@ http {{
     client_max_body_size 128m;
     client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-    server {{ listen 127.0.0.1:{port}; location / {{ return 200; }} }}
+    server {{ listen 127.0.0.1:{port}; location / {{ return 200; }} location = /status {{ stub_status; }} }}
 }}
 """
 
@@ -27,6 +28,7 @@ class Nginx(Server):
     def __init__(self):
         super().__init__()
         self.port = free_port()
+        self.asked = 0
         self.config = os.path.join(self.folder, "nginx.conf")
         with open(self.config, "w") as file:
             file.write(CONFIG.format(folder=self.folder, port=self.port))
@@ -34,6 +36,13 @@ class Nginx(Server):
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
+
+    def requests(self):
+        """How many it has been sent so far, those of this method left out."""
+        self.asked += 1
+        with urllib.request.urlopen(f"{self.url}/status", timeout=10) as answer:
+            numbers = answer.read().decode().splitlines()[2]  # accepts handled requests
+        return int(numbers.split()[2]) - self.asked
 
     def _launch(self):
         return Process([find_program("nginx"), "-c", self.config, "-e", self.log_path], self.log_path)

@@ -1,0 +1,8 @@
+-- One batch of the bare drain into the archive: what a relay writes of each event, moved by one statement.
+with gone as (
+    delete from outbox.events e
+    where id = any (array(select id from outbox.events order by id limit 1000 for update skip locked))
+    returning id, aggregateid as key, row_to_json(e.*) as original
+)
+insert into outbox.archive (queue, event_id, key, original)
+select 'bench', id, key, original from gone
