@@ -1,0 +1,71 @@
+"""Does anybody wait too long when producers are 1.5 times faster than the relay and 10,000 old keys wait already?"""
+
+import statistics
+import time
+
+from bench.answer import Answer, BenchFailed
+from bench.harness import last_stats, read_sql, run_floor
+from bench.receiver import Receiver
+from tests.support.process import wait_until
+
+DELAY_S, CONNECTIONS = 0.02, 20
+RATE = CONNECTIONS / DELAY_S  # the relay's, by the receiver that it has
+OVERLOAD = 1.5
+PRODUCERS = 8
+LEAST_S = 1.0  # waits that oldest-first would keep below this count as this: a claim takes its time, too
+
+
+def produce(bench, seconds):
+    """The wall clock at the end."""
+    run_floor("insert", bench.db.superuser_dsn, read_sql("arrival_insert.sql"), PRODUCERS, RATE * OVERLOAD,
+              int(RATE * OVERLOAD * seconds))
+    return time.time()
+
+
+def run(bench, old_keys, seconds):
+    """({id: when it came}, {id: when it was answered}, when the producers were done). What was there before the relay came
+    with it."""
+    with Receiver(DELAY_S) as receiver:
+        relay = bench.relay(receiver.sink(CONNECTIONS))
+        try:
+            bench.refill(old_keys, old_keys)
+            begun_at = time.time()
+            relay.start()
+            ended_at = produce(bench, seconds)
+            count = old_keys + bench.db.value("select count(*) from public.arrivals")
+            wait_until(lambda: len(receiver.answered()) >= count, 60 + count / RATE * 3, "all events to be answered", 0.2)
+            if relay.stop() != 0 or int(last_stats(relay)["delivered"]) != count:
+                raise BenchFailed(f"the relay delivered {last_stats(relay)['delivered']} of {count:,} events")
+            answers = receiver.answered()
+        finally:
+            relay.close()
+    came = dict.fromkeys(range(1, old_keys + 1), begun_at)
+    came.update(bench.db.query("select id, extract(epoch from created_at)::float8 from public.arrivals"))
+    answered = {event: at for at, event in answers}
+    if len(answers) != count or came.keys() != answered.keys():
+        raise BenchFailed(f"{len(answers):,} answers for {len(answered):,} of {count:,} events")
+    return came, answered, ended_at
+
+
+def longest_wait(came, answered):
+    """The most that an event waited, of what it would have in strict order of age with the same moments of delivery."""
+    strict = dict(zip(sorted(came), sorted(answered.values())))
+    return max((answered[event] - came[event]) / max(strict[event] - came[event], LEAST_S) for event in came)
+
+
+def ask(bench):
+    old_keys, seconds = bench.run.size((10_000, 60), (2_000, 12))
+    bench.db.psql(read_sql("arrival_table.sql"))
+    with Receiver(DELAY_S) as receiver:
+        receiver.check(CONNECTIONS)
+    came, answered, ended_at = run(bench, old_keys, seconds)
+    ages = [at - came[event] for event, at in answered.items() if event > old_keys and at < ended_at]
+    rate = sum(at < ended_at for at in answered.values()) / (ended_at - min(answered.values()))
+    arrivals = (len(came) - old_keys) / (ended_at - min(came.values()))
+    wait, freshness = longest_wait(came, answered), statistics.median(ages)
+    bench.say(f"fairness: {arrivals:,.0f} events/s came, {rate:,.0f}/s were delivered; longest wait {wait:.2f} x oldest-first, "
+              f"p50 of new events {freshness:.2f} s")
+    note = f"{seconds} s, {arrivals / rate:.2f} times as many as delivered, {old_keys:,} old keys; an HTTP receiver that allows {RATE:,.0f}/s"
+    return [Answer("longest wait / that of oldest-first", "", [wait], must=2, aim=1.5, more=False, events=len(came), note=note),
+            Answer("age of new events at their delivery, p50", "s", [freshness], must=1, more=False, events=len(ages),
+                   note=note + "; of those delivered while the producers were at work")]

@@ -1,0 +1,95 @@
+"""What does an outbox cost who inserts: the table, a relay beside it, publish(), the trigger?"""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+from bench.answer import Answer, BenchFailed
+from bench.harness import last_stats, read_sql
+from tests.support.postgres import bin_folders
+from tests.support.process import find_program, wait_until
+
+CLIENTS = 8
+PAYLOAD = '{"note": "' + "x" * 288 + '"}'
+COLUMNS = "columns: { id: id, key: aggregateid, type: type, payload: payload }"
+
+
+@dataclass
+class Case:
+    """One way to insert; what the relay serves meanwhile, or None for no relay."""
+
+    name: str
+    script: str
+    table: str
+    serves: str = None
+    must: float = None
+    aim: float = None
+
+
+PLAIN = Case("a plain table", "producer_insert.sql", "public.plain")
+CASES = (
+    Case("insert, relay delivering", "producer_insert.sql", "outbox.events", "outbox.events", must=0.90, aim=0.97),
+    Case("insert, relay idle", "producer_insert.sql", "outbox.events", "public.quiet", must=0.90, aim=0.97),
+    Case("publish(), relay idle", "producer_publish.sql", "outbox.events", "public.quiet", must=0.75, aim=0.90),
+    Case("trigger, relay idle", "producer_insert.sql", "public.triggered", "public.quiet", must=0.75, aim=0.90),
+)
+
+
+def insert(bench, case, seconds):
+    """(transactions, transactions a second) of pgbench."""
+    path = os.path.join(bench.folder, case.script)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(read_sql(case.script).replace("TABLE", case.table).replace("PAYLOAD", PAYLOAD))
+    command = [find_program("pgbench", *bin_folders()), "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "2", "-T", str(seconds),
+               "-f", path, bench.db.superuser_dsn]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
+    count = re.search(r"actually processed: (\d+)", done.stdout)
+    rate = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
+    if done.returncode != 0 or not count or not rate:
+        raise BenchFailed(f"pgbench: {done.stdout}{done.stderr}")
+    return int(count.group(1)), float(rate.group(1))
+
+
+def expect_all(bench, case, inserted, relay):
+    delivered = 0
+    if relay:
+        if relay.stop() != 0:
+            raise BenchFailed(f"the relay ended with {relay.exit_code}\n{relay.process.log_tail()}")
+        delivered = int(last_stats(relay)["delivered"])
+    left = bench.db.value(f"select count(*) from {case.table}")
+    if inserted != delivered + left or (case.serves == case.table) != (delivered > 0):
+        raise BenchFailed(f"{case.name}: {inserted:,} were inserted, {delivered:,} delivered, {left:,} are left")
+
+
+def measure(bench, case, seconds):
+    """Inserts a second."""
+    bench.db.query(f"truncate {case.table} restart identity")
+    bench.db.query("checkpoint")
+    queue = f"table: {case.serves}, {COLUMNS}" if case.serves else ""
+    relay = bench.relay("{ type: discard }", queue) if case.serves else None
+    try:
+        if relay:
+            relay.start()
+            wait_until(lambda: relay.logged("relay.start"), what="the relay to start")
+        inserted, rate = insert(bench, case, seconds)
+        expect_all(bench, case, inserted, relay)
+        return rate
+    finally:
+        if relay:
+            relay.close()
+
+
+def ask(bench):
+    bench.db.psql(read_sql("producer_tables.sql"))
+    bench.db.let_relay_in("public.quiet")
+    seconds = bench.run.size(6, 2)
+    floors, rates = [], {case.name: [] for case in CASES}
+    for number in range(1, bench.run.pairs + 1):
+        floors.append(measure(bench, PLAIN, seconds))
+        for case in CASES:
+            rates[case.name].append(measure(bench, case, seconds))
+        bench.say(f"round {number} of {bench.run.pairs}: {PLAIN.name} {floors[-1]:,.0f}/s, "
+                  + ", ".join(f"{case.name} {rates[case.name][-1]:,.0f}/s" for case in CASES))
+    return [Answer(case.name, "events/s", rates[case.name], floors, case.must, case.aim,
+                   note=f"floor: a plain table with the same indexes; {CLIENTS} clients of pgbench") for case in CASES]
