@@ -15,7 +15,7 @@
 bool config_check_name(const struct config_place *place, const char *name, struct error *err)
 {
     size_t size = strlen(name);
-    bool good = size > 0 && size <= NAME_BYTES_MAX && isalpha((unsigned char)name[0]);
+    bool good = size <= NAME_BYTES_MAX && isalpha((unsigned char)name[0]);
     for (size_t i = 0; good && i < size; i++)
         good = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
     return good ||

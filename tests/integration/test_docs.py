@@ -176,6 +176,19 @@ def test_every_test_that_the_security_page_names_exists():
     assert missing == []
 
 
+def test_defaults_of_librdkafka_that_differ_are_as_documented():
+    rows = re.search(r"## Defaults that differ.*?\n\n(.*?)\n\n", read("docs/sinks/kafka.md"), re.DOTALL).group(1).splitlines()[2:]
+    shown = {}
+    for names, values in (row.split("|")[1:3] for row in rows):
+        names, values = re.findall(r"`([^`]+)`", names), values.replace("`", "").strip().split(", ")
+        for number, name in enumerate(names):
+            full = names[0].rsplit(".", 1)[0] + name if name.startswith(".") else name
+            shown[full] = values[min(number, len(values) - 1)]
+    table = re.search(r"defaults\[\] = \{\n(.*?)\n\};", read("sinks/kafka_conf.c"), re.DOTALL).group(1)
+    in_code = dict(re.findall(r'\{"([^"]+)", "([^"]+)"\}', table))
+    assert len(shown) > 10 and {name: in_code.get(name) for name in shown} == shown
+
+
 # ---- the unit ----
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")

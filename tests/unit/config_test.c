@@ -259,6 +259,61 @@ START_TEST(braces_of_a_destination_may_be_doubled)
 }
 END_TEST
 
+#define LONG_NAME "x23456789012345678901234567890123456789012345678901234567890123" /* 63 bytes */
+#define QUEUE "queues:\n  q: { sink: log, table: t"
+
+static const char *const good_names[] = {
+    "sinks:\n  a-b_1: { type: discard }\nqueues:\n  q: { sink: a-b_1, table: t }\n",
+    "sinks:\n  " LONG_NAME ": { type: discard }\nqueues:\n  q: { sink: " LONG_NAME ", table: t }\n",
+    SINKS "queues:\n  q: { sink: log, table: " LONG_NAME "." LONG_NAME " }\n",
+};
+
+START_TEST(name_may_have_dashes_and_63_bytes)
+{
+    config_free(load(good_names[_i]));
+}
+END_TEST
+
+static const char *const two_tables[] = {
+    ", where: a }\n  r: { sink: log, table: t }\n",
+    " }\n  r: { sink: log, table: public.t, where: a }\n",
+};
+
+static const struct {
+    const char *text, *error;
+} wrong[] = {
+    {"sinks:\n  \"\": { type: discard }\n", "not a good name"},
+    {"sinks:\n  " LONG_NAME "4: { type: discard }\n", "not a good name"},
+    {"sinks:\n  a.b: { type: discard }\n", "not a good name"},
+    {"sinks:\n  log: { type: [discard] }\n", "log.type"},
+    {SINKS "queues:\n  q: { sink: log, table: " LONG_NAME "4 }\n", "is not a table's name"},
+    {SINKS "queues:\n  q: { sink: log, table: a..b }\n", "is not a table's name"},
+    {SINKS "queues:\n  q: { sink: log, table: \"a b\" }\n", "is not a table's name"},
+    {SINKS "queues:\n  q: { sink: log, table: \"${}\" }\n", "cannot be read; write ${NAME}"},
+    {SINKS "queues:\n  q: { sink: log, table: \"${1a}\" }\n", "cannot be read; write ${NAME}"},
+    {SINKS "queues:\n  q: { sink: log, table: \"${" LONG_NAME LONG_NAME LONG_NAME "}\" }\n",
+     "cannot be read; write ${NAME}"},
+};
+
+START_TEST(what_is_wrong_with_a_name_is_told_in_one_line)
+{
+    struct error err;
+    expect_error(wrong[_i].text, &err);
+    ck_assert_msg(strstr(err.text, wrong[_i].error) != NULL, "%s", err.text);
+    ck_assert_ptr_null(strchr(err.text, '\n'));
+}
+END_TEST
+
+START_TEST(queues_that_share_a_table_both_need_a_condition)
+{
+    struct error err;
+    char text[300];
+    snprintf(text, sizeof text, "%s%s%s", SINKS, QUEUE, two_tables[_i]);
+    expect_error(text, &err);
+    ck_assert_msg(strstr(err.text, "queue \"q\" already reads t") != NULL, "%s", err.text);
+}
+END_TEST
+
 START_TEST(missing_file_is_told_by_its_name)
 {
     struct error err;
@@ -302,6 +357,9 @@ int main(void)
     tcase_add_test(tcase, queues_share_settings_by_merge_keys);
     tcase_add_test(tcase, one_table_may_serve_two_queues_that_divide_it);
     tcase_add_test(tcase, braces_of_a_destination_may_be_doubled);
+    tcase_add_loop_test(tcase, name_may_have_dashes_and_63_bytes, 0, sizeof good_names / sizeof good_names[0]);
+    tcase_add_loop_test(tcase, what_is_wrong_with_a_name_is_told_in_one_line, 0, sizeof wrong / sizeof wrong[0]);
+    tcase_add_loop_test(tcase, queues_that_share_a_table_both_need_a_condition, 0, 2);
     tcase_add_test(tcase, missing_file_is_told_by_its_name);
     tcase_add_test(tcase, documentation_is_what_the_tables_say);
     return run_suite(suite);

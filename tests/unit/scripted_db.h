@@ -12,16 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SCRIPT_EVENTS_MAX 16
+#define SCRIPT_MAX 16
 
 static struct {
     bool idle, shared;
-    size_t sends;    /* so far; the end of a round counts as one */
+    const char *sent[SCRIPT_MAX]; /* the statements so far, and "end" for the end of a round */
+    size_t sends;
     size_t fails_at; /* the send that fails; 0: none does */
     struct {
         enum db_event event;
         struct db_result result;
-    } events[SCRIPT_EVENTS_MAX];
+    } events[SCRIPT_MAX];
     size_t event_count, event_next;
     char drop_reason[ERROR_TEXT_MAX];
 } script;
@@ -34,7 +35,7 @@ static inline void script_reset(void)
 
 static inline void script_brings(enum db_event event)
 {
-    ck_assert_uint_lt(script.event_count, SCRIPT_EVENTS_MAX);
+    ck_assert_uint_lt(script.event_count, SCRIPT_MAX);
     script.events[script.event_count++].event = event;
 }
 
@@ -43,6 +44,22 @@ static inline void script_brings_result(size_t index, ExecStatusType status)
 {
     script_brings(DB_RESULT);
     script.events[script.event_count - 1].result = (struct db_result){PQmakeEmptyPGresult(NULL, status), index};
+}
+
+/* The place of a statement in the only round that was sent. */
+static inline size_t script_index(const char *sql)
+{
+    size_t i = 0;
+    while (i < script.sends && strcmp(script.sent[i], sql) != 0)
+        i++;
+    return i;
+}
+
+/* Good results of all statements of that round. */
+static inline void script_brings_results(void)
+{
+    for (size_t i = 0; i < script_index("end"); i++)
+        script_brings_result(i, PGRES_COMMAND_OK);
 }
 
 bool __wrap_db_is_idle(const struct db *db);
@@ -55,9 +72,11 @@ enum db_event __wrap_db_progress(struct db *db, const struct pollset *ps, instan
 void __wrap_db_drop(struct db *db, bool unprepared, const char *why);
 void __wrap_db_prepare(struct db *db, struct pollset *ps);
 
-static inline bool script_sends(struct error *err)
+static inline bool script_sends(const char *sql, struct error *err)
 {
-    bool fails = ++script.sends == script.fails_at;
+    ck_assert_uint_lt(script.sends, SCRIPT_MAX);
+    script.sent[script.sends++] = sql;
+    bool fails = script.sends == script.fails_at;
     return !fails || error_set(err, ERROR_UNREACHABLE, "cannot be sent");
 }
 
@@ -76,21 +95,19 @@ bool __wrap_db_is_shared(const struct db *db)
 bool __wrap_db_send(struct db *db, const struct statement *st, struct error *err)
 {
     (void)db;
-    (void)st;
-    return script_sends(err);
+    return script_sends(st->sql, err);
 }
 
 bool __wrap_db_send_sql(struct db *db, const char *sql, struct error *err)
 {
     (void)db;
-    (void)sql;
-    return script_sends(err);
+    return script_sends(sql, err);
 }
 
 bool __wrap_db_end_round(struct db *db, struct error *err)
 {
     (void)db;
-    return script_sends(err);
+    return script_sends("end", err);
 }
 
 enum db_event __wrap_db_progress(struct db *db, const struct pollset *ps, instant_us at, struct db_result *ret,
