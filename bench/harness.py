@@ -34,6 +34,7 @@ class Run:
     quick: bool
     pairs: int
     say: Callable  # one line of progress
+    keep: bool = True  # write results, plots and pages
 
     def size(self, full, quick):
         """`full`, or with --quick `quick`: events, seconds, whatever a question has much of."""

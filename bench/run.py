@@ -1,5 +1,6 @@
 """Asks the questions of bench/questions, all or those whose numbers are given, and prints one table;
-bench/results/latest.json has the same and every single run. bench/README.md says how each number is made."""
+bench/results/latest.json has the same and every single run, docs/performance.md and README.md are filled from it.
+bench/README.md says how each number is made."""
 
 import argparse
 import datetime
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from bench import results, table
+from bench import page, plot, results, table
 from bench.answer import BenchFailed
 from bench.harness import HERE, Bench, Run
 from tests.support import servers
@@ -60,6 +61,13 @@ def ask(postgres, number, name, run):
     return answers
 
 
+def keep(entries):
+    """After each question: whoever breaks off leaves pages that agree with the results."""
+    results.write(entries)
+    plot.write(entries, os.path.dirname(results.PATH))
+    page.update(entries)
+
+
 def ask_all(numbers, run):
     """Asks, and keeps what was answered after each question. Returns whether all were answered."""
     found = questions()
@@ -74,12 +82,14 @@ def ask_all(numbers, run):
                 unanswered.append(number)
                 continue
             entries = results.merge(entries, answers, {"made": made, "load_before": load, **facts})
-            results.write(entries)
             now.append(number)
+            if run.keep:
+                keep(entries)
     say()
     for line in table.lines(entry for entry in entries if entry["number"] in now):
         say(line)
-    say(f"\n{os.path.relpath(results.PATH)} has every run")
+    if run.keep:
+        say(f"\n{os.path.relpath(results.PATH)} has every run; docs/performance.md and README.md quote it")
     return not unanswered
 
 
@@ -89,6 +99,7 @@ def main():
     parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="questions to ask (default: all)")
     parser.add_argument("--quick", action="store_true", help="smaller data, and 3 pairs of runs instead of 5")
     parser.add_argument("--pairs", type=int, help="pairs of runs")
+    parser.add_argument("--print", action="store_true", help="only print: leave results, plots and pages as they are")
     arguments = parser.parse_args()
     numbers = arguments.numbers or list(found)
     if unknown := [number for number in numbers if number not in found]:
@@ -98,7 +109,7 @@ def main():
         parser.error("at least one pair")
     exit_on_signals()
     begun = time.monotonic()
-    complete = ask_all(numbers, Run(arguments.quick, pairs, lambda text: say(f"  {text}")))
+    complete = ask_all(numbers, Run(arguments.quick, pairs, lambda text: say(f"  {text}"), not arguments.print))
     say(f"== done in {time.monotonic() - begun:.0f} s")
     return 0 if complete else 1
 

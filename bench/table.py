@@ -2,11 +2,11 @@
 
 
 def number(value):
-    """Three digits, or all of those before the point."""
+    """Three digits: a measurement has no more."""
     if value is None:
         return "-"
     if abs(value) >= 100 or value == 0:
-        return f"{value:,.0f}"
+        return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 

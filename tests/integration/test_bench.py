@@ -1,13 +1,16 @@
 """What the bench says of its numbers: which limits they keep, and which run they come from."""
 
 import json
+import os
+import xml.etree.ElementTree
 
 import pytest
 
-from bench import results, table
+from bench import page, plot, results, run, table
 from bench.answer import Answer, BenchFailed
 
-FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1}
+FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1, "quick": False, "pairs": 5, "commit": "abc1234", "cpus": 2, "cpu": "CPU",
+         "postgres": "15.1"}
 
 
 def answer(rates, floors=(), number=1, **limits):
@@ -59,3 +62,70 @@ def test_table_has_a_line_for_each_entry():
     assert len(lines) == 3
     assert "100,000" in lines[1] and "80,000 .. 90,000" in lines[1] and ">= 0.8" in lines[1] and lines[1].endswith("must")
     assert lines[2].split()[-4:] == ["-", "-", "-", "-"]
+
+
+# ---- pages and plots ----
+
+PAGE = """before
+<!-- bench:all -->
+old
+<!-- /bench -->
+<!-- bench:1 -->
+<!-- /bench -->
+between
+<!-- bench:7 -->
+<!-- /bench -->
+after
+"""
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def some_entries():
+    missed = answer([50], [100], number=1, must=0.8, aim=0.95)
+    alone = Answer("p99 <by itself>", "ms", [3, 5, 4], number=5, aim=10, more=False)
+    nothing = Answer("buffers", "", [0], number=9, must=50, aim=20, more=False)
+    return results.merge([], [missed, alone, nothing], FACTS)
+
+
+def test_page_says_what_was_reached_and_keeps_what_is_written_around_it():
+    text = page.fill(PAGE, some_entries())
+    assert text.startswith("before\n<!-- bench:all -->\nOf 3 numbers with a target, 2 reach the aim, 0 more what they must, and 1 do not.\n")
+    assert "| drain | 100 | 50.0 | events/s | 0.50 | >= 0.8 | >= 0.95 | **no** |" in text and "old" not in text
+    assert "between\n<!-- bench:7 -->\nNot measured yet.\n<!-- /bench -->\nafter\n" in text
+    assert page.fill(text, some_entries()) == text
+
+
+def test_page_tells_entries_of_different_runs_apart():
+    other = results.merge(some_entries(), [answer([1], number=7, must=1)], {**FACTS, "commit": "def5678", "quick": True})
+    text = page.fill(PAGE, other)
+    assert "(questions 1, 5, 9): commit abc1234, 5 pairs" in text
+    assert "(questions 7): commit def5678, 5 pairs of runs, `--quick`" in text
+
+
+def test_plots_are_xml_whatever_the_numbers():
+    plots = plot.of_each(some_entries())
+    assert sorted(plots) == ["01.svg", "05.svg", "09.svg", "all.svg"]
+    for text in plots.values():
+        xml.etree.ElementTree.fromstring(text)
+
+
+@pytest.mark.parametrize("path", page.PAGES, ids=os.path.basename)
+def test_pages_agree_with_the_results(path):
+    """After a change of either: python3 -m bench.page"""
+    text = read(path)
+    assert page.blocks(text) and text == page.fill(text, results.read())
+
+
+def test_plots_agree_with_the_results():
+    for name, text in plot.of_each(results.read()).items():
+        assert text == read(os.path.join(os.path.dirname(results.PATH), name)), name
+
+
+def test_every_question_has_its_place_on_the_page():
+    named = page.blocks(read(page.PAGE))
+    assert [name for name in named if name.isdigit()] == [str(number) for number in range(1, 17)]
+    assert {str(number) for number in run.questions()} <= set(named)

@@ -1,0 +1,106 @@
+"""The blocks of docs/performance.md and README.md that come from latest.json: `./dev bench` fills them after each question,
+`python3 -m bench.page` them and the plots without measuring. Each stands between <!-- bench:NAME --> and <!-- /bench -->."""
+
+import os
+import re
+
+from bench import plot, results
+from bench.table import limit, number, spread
+from tests.support.process import REPO
+
+PAGE = os.path.join(REPO, "docs", "performance.md")
+PAGES = (PAGE, os.path.join(REPO, "README.md"))
+PLOTS = "../bench/results"
+SHORT = (1, 2, 3, 4, 5)  # the questions that README.md shows
+BLOCK = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
+
+COLUMNS = (  # title, text of an entry
+    ("question", lambda entry: entry["question"]),
+    ("floor", lambda entry: with_range(entry["floor"], entry["floors"])),
+    ("relay", lambda entry: with_range(entry["rate"], entry["rates"])),
+    ("unit", lambda entry: entry["unit"]),
+    ("ratio", lambda entry: number(entry["ratio"])),
+    ("must", lambda entry: limit(entry, "must")),
+    ("aim", lambda entry: limit(entry, "aim")),
+    ("reached", lambda entry: f"**{entry['reached']}**" if entry["reached"] else "-"),
+)
+
+
+def with_range(middle, values):
+    return f"{number(middle)} ({spread(values)})" if spread(values) else number(middle)
+
+
+def table(entries, columns=COLUMNS):
+    rows = [[title for title, _ in columns], ["---"] * len(columns), *([text(entry) for _, text in columns] for entry in entries)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def numbers_of(entries):
+    return ", ".join(str(each) for each in sorted({entry["number"] for entry in entries}))
+
+
+def origin(entries):
+    """When and on what: a line for each run that is among them."""
+    runs = {}
+    for entry in entries:
+        how = ", ".join(filter(None, [
+            f"commit {entry['commit']}" if entry["commit"] else "", f"{entry['pairs']} pairs of runs", "`--quick`" if entry["quick"] else "",
+            f"{entry['cpus']} CPUs ({entry['cpu']})", f"PostgreSQL {entry['postgres']}"]))
+        runs.setdefault((entry["made"][:10], how), []).append(entry)
+    lines = []
+    for (day, how), some in sorted(runs.items()):
+        load = sorted({entry["load_before"] for entry in some})
+        which = f" (questions {numbers_of(some)})" if len(runs) > 1 else ""
+        lines.append(f"Measured {day}{which}: {how}; load of the machine before each question {spread(load) or load[0]}.\n")
+    return "\n".join(lines)
+
+
+def block_all(entries):
+    """What has been reached, and of what run."""
+    asked = [entry for entry in entries if entry["reached"]]
+    reached = [entry["reached"] for entry in asked]
+    words = (f"Of {len(asked)} numbers with a target, {reached.count('aim')} reach the aim, {reached.count('must')} more what they "
+             f"must, and {reached.count('no')} do not.\n")
+    return f"{words}\n![each number beside its aim]({PLOTS}/all.svg)\n\n{origin(entries)}"
+
+
+def block_question(entries, asked):
+    some = [entry for entry in entries if entry["number"] == asked]
+    if not some:
+        return "Not measured yet.\n"
+    notes = "".join(f"\n{entry['question']}: {entry['note']}.\n" for entry in some if entry["note"])
+    return f"{table(some)}{notes}\n![runs of question {asked}]({PLOTS}/{asked:02}.svg)\n"
+
+
+def block_short(entries):
+    some = [entry for entry in entries if entry["number"] in SHORT]
+    middles = {"floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}
+    return f"{table(some, [(title, middles.get(title, text)) for title, text in COLUMNS])}\n{origin(some)}"
+
+
+def block(name, entries):
+    if name.isdigit():
+        return block_question(entries, int(name))
+    return {"all": block_all, "short": block_short}[name](entries)
+
+
+def fill(text, entries):
+    return BLOCK.sub(lambda found: found.group(1) + block(found.group(2), entries) + found.group(3), text)
+
+
+def blocks(text):
+    """The names of the blocks of a page, in order."""
+    return [found.group(2) for found in BLOCK.finditer(text)]
+
+
+def update(entries):
+    for path in PAGES:
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(fill(before, entries))
+
+
+if __name__ == "__main__":
+    update(results.read())
+    plot.write(results.read(), os.path.dirname(results.PATH))
