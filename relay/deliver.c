@@ -335,7 +335,7 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
         ready_remove(outlet, lane);
         bool trial = begin_trials(outlet, &lane->unsent->delivery);
         n += gather_lane(outlet, lane, ds + n, trial ? 1 : room - n, now);
-        if (lane->unsent && lane->in_flight > 0 && outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
+        if (lane->unsent && outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
             deliver_lane(outlet, lane);
     }
     return n;

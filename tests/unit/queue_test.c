@@ -1,0 +1,83 @@
+/* When a queue has nothing under way, and when a claim that is finished has to wait all the same. */
+#include "relay/queue.h"
+
+#include "tests/support/run_suite.h"
+#include "tests/unit/hand_made.h"
+#include "tests/unit/scripted_db.h"
+
+#define NOW (10 * SECOND_US)
+
+static struct stage stage;
+static struct queue *queue;
+static struct claim *claim;
+
+static void set_up(void)
+{
+    stage_init(&stage, "there");
+    queue = &stage.queue;
+    claim = &stage.claim;
+    claim->state = CLAIM_IDLE;
+    script_reset();
+}
+
+static void tear_down(void)
+{
+    stage_done(&stage);
+}
+
+START_TEST(queue_is_quiet_when_nothing_is_claimed_or_settled)
+{
+    struct settle_job job = {0};
+    ck_assert(queue_is_quiet(queue));
+    queue->side.round.job = &job;
+    ck_assert(!queue_is_quiet(queue));
+    queue->side.round.job = NULL;
+    claim->state = CLAIM_BUSY;
+    ck_assert(!queue_is_quiet(queue));
+    claim->state = CLAIM_ROLLBACK;
+    claim->in_transaction = true; /* its locks are still to be given back */
+    ck_assert(!queue_is_quiet(queue));
+    claim->in_transaction = false;
+    ck_assert(queue_is_quiet(queue));
+    stage_batch(&stage);
+    ck_assert(!queue_is_quiet(queue)); /* arrived */
+    queue->arrived = NULL;
+    ck_assert(!queue_is_quiet(queue)); /* held */
+    stage_lose(&stage);
+    ck_assert(!queue_is_quiet(queue)); /* an orphan */
+}
+END_TEST
+
+START_TEST(finished_claim_waits_for_its_connection)
+{
+    struct batch *batch = stage_batch(&stage);
+    queue->arrived = NULL;
+    batch_add_gone(batch, span_of("a"), 1);
+    script.idle = false; /* it was given up, and DB_DOWN is still to come */
+    queue_settle_resolved(queue, NOW);
+    claim->state = CLAIM_BUSY;
+    script.idle = true;
+    queue_settle_resolved(queue, NOW);
+    ck_assert_uint_eq(script.sends, 0);
+    ck_assert_int_eq(batch->lanes->state, LANE_FINISHED);
+}
+END_TEST
+
+START_TEST(no_queue_can_be_closed)
+{
+    queue_close(NULL);
+    db_free(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("queue");
+    TCase *tcase = tcase_create("queue");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, queue_is_quiet_when_nothing_is_claimed_or_settled);
+    tcase_add_test(tcase, finished_claim_waits_for_its_connection);
+    tcase_add_test(tcase, no_queue_can_be_closed);
+    return run_suite(suite);
+}
