@@ -55,6 +55,7 @@ struct queue_config {
     int64_t oldest_share;             /* percent of claims that start at the oldest end */
     int64_t lock_class;               /* first half of the advisory lock; 0 = from the table's name */
     char *listen;                     /* NOTIFY channel to listen on, or NULL */
+    const char *state;                /* schema of the tables parked and dead, as SQL; NULL = outbox. Not a setting */
 
     char *place; /* FILE:LINE:COLUMN of the queue, for messages */
 };

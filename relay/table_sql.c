@@ -121,6 +121,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"table", table->name_sql},
         {"table_name", literal(arena, table->plain_name)},
         {"where", queue->where ? queue->where : "true"},
+        {"state", queue->state ? queue->state : "outbox"},
         {"id", id},
         {"key", key},
         {"type", column(arena, table->type_sql, "null")},

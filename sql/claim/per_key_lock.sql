@@ -3,12 +3,13 @@
 -- behind materialized fences, so that under every plan the lock function runs once for each key that is returned.
 --
 -- A plan is kept from when the queue was new, and one that suits no parked key reads all 100,000 of them, once a claim or
--- once a key. So each look-up in outbox.parked says how it is to be done: "offset 0" keeps it from becoming a join, and a
+-- once a key. So each look-up in parked says how it is to be done: "offset 0" keeps it from becoming a join, and a
 -- range of one value in its order, unlike an equality, is served best by the index on that value however empty it is. (A key column's own collation would not fit that index.)
 --
 -- A list of keys is a subquery here: it is hashed once, where an array that is a parameter is searched for every row.
 --
 -- :table :where     the queue's table (as e) and its extra condition, or true
+-- :state            the schema of parked and dead: outbox, except in `pgcourier bench`
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
 -- :key_type         bigint, text or uuid
 -- :parked_key       p.key as a :key_type; null when it is none: an entry left from a key column of another type
@@ -66,12 +67,12 @@ with fresh as materialized (
                                       or f.key::text = any (select pg_catalog.unnest($11::text[]))))
       and (f.solo is null or not f.solo = any (select pg_catalog.unnest($10::bigint[])))
       and (f.solo is not null or not exists (
-          select from outbox.parked p
+          select from :state.parked p
           where p.queue = $12::text and not p.keyless
             and p.key between (f.key::text collate "default") and (f.key::text collate "default")
           order by p.key offset 0))
       and (f.solo is null or not exists (
-          select from outbox.parked p
+          select from :state.parked p
           where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
           order by p.event_id offset 0))
 ), candidate as (
@@ -80,7 +81,7 @@ with fresh as materialized (
     (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo,
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
             case when $14::bigint = 1 then 1000000001 else -1 end::bigint as place
-     from outbox.parked p
+     from :state.parked p
      where p.queue = $12::text and p.next_at <= pg_catalog.statement_timestamp() and (p.keyless or (:parked_key) is not null)
        and not (p.key = any ($9::text[]) and not p.keyless) and not (p.event_id = any ($10::bigint[]) and p.keyless)
      order by p.next_at
@@ -89,7 +90,7 @@ with fresh as materialized (
     (select f.key:::key_type, null, null, null, null, null, -2
      from pg_catalog.unnest($11::text[]) as f (key)
      where not exists (
-         select from outbox.parked p
+         select from :state.parked p
          where p.queue = $12::text and not p.keyless and p.key between f.key and f.key
          order by p.key offset 0))
     union all

@@ -1,7 +1,7 @@
 -- The second half of a claim: the oldest events of the keys that per_key_lock.sql has locked. A snapshot younger than
--- the locks sees everything that earlier holders of these keys have committed. outbox.parked is asked as there.
+-- the locks sees everything that earlier holders of these keys have committed. parked is asked as there.
 --
--- :table :where :id :key   as in per_key_lock.sql
+-- :table :where :state :id :key   as in per_key_lock.sql
 -- :columns     the event's columns, as in the list below from created_at on
 -- :key_range   the condition that picks the events of key k.name with an id of at least least($2, p.event_id)
 -- :key_order   the id order of those events, spelled so that the index on the key serves it
@@ -25,7 +25,7 @@
 select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.claim')::text[]) as k (name)
 left join lateral (
-    select w.attempts, w.event_id, w.next_at from outbox.parked w
+    select w.attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
     order by w.key offset 0
 ) as p on true
@@ -39,7 +39,7 @@ union all
 select p.attempts, p.event_id, null, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
 left join lateral (
-    select w.attempts, w.event_id, w.next_at from outbox.parked w
+    select w.attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id
     order by w.event_id offset 0
 ) as p on true

@@ -1,17 +1,17 @@
 -- Is there anything left to deliver? Events of closed keys do not count: somebody has to open them first.
 --
--- :table :where :key :id   as in per_key_lock.sql, and outbox.parked is asked as there
+-- :table :where :state :key :id   as in per_key_lock.sql, and parked is asked as there
 -- $1 text   queue
 -- No row when nothing is left, else one.
 select 1 as waiting
 from :table e
 where (:where)
   and case when (:key)::text is null then not exists (
-      select from outbox.parked p
+      select from :state.parked p
       where p.queue = $1::text and p.keyless and p.next_at = 'infinity' and p.event_id between :id and :id
       order by p.event_id offset 0)
   else not exists (
-      select from outbox.parked p
+      select from :state.parked p
       where p.queue = $1::text and not p.keyless and p.next_at = 'infinity'
         and p.key between ((:key)::text collate "default") and ((:key)::text collate "default")
       order by p.key offset 0) end

@@ -1,6 +1,7 @@
 -- Takes events out of the table as dead letters.
 --
 -- :table :id :key :type :created_at   the queue's table (as e) and its columns as expressions, null when not mapped
+-- :state        as in per_key_lock.sql
 -- :table_name   the table's name as a literal
 -- $1 text      queue
 -- $2 bigint[]  ids
@@ -15,5 +16,5 @@ with gone as (
     returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts,
               pg_catalog.row_to_json(e.*) as original, (:created_at)::timestamptz as created_at
 )
-insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
+insert into :state.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
 select $1::text, id, key, type, why, attempts, :table_name, original, created_at from gone

@@ -1,5 +1,6 @@
 -- Makes keys wait: their head was not delivered.
 --
+-- :state       as in per_key_lock.sql
 -- $1 text      queue
 -- $2 bigint[]  the heads' ids
 -- $3 text[]    their keys; null: an event without a key, which waits alone
@@ -14,13 +15,13 @@ with head as (
                     pg_catalog.unnest($5::bigint[]), pg_catalog.unnest($6::text[]))
          as h (id, key, attempts, delay_us, why)
 ), keyed as (
-    insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
+    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
     select $1::text, key, id, false, attempts, next_at, why from head where key is not null
     on conflict (queue, key) where not keyless do update
     set event_id = excluded.event_id, attempts = excluded.attempts, next_at = excluded.next_at,
         last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp()
 )
-insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
+insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
 select $1::text, '', id, true, attempts, next_at, why from head where key is null
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,

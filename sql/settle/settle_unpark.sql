@@ -2,7 +2,7 @@
 -- the next one: an event that was put back with an old id may lie below the position marks of every relay.
 -- The entries are found as in per_key_lock.sql, and nobody but the holder of a key's lock replaces its entry.
 --
--- :table :where :id :key :key_type   as in per_key_lock.sql
+-- :table :where :state :id :key :key_type   as in per_key_lock.sql
 -- $1 text      queue
 -- $2 text[]    keys
 -- $3 bigint[]  heads of events without a key
@@ -13,20 +13,20 @@ with next as materialized (
     select w.place, n.id
     from next n
     cross join lateral (
-        select p.ctid as place from outbox.parked p
+        select p.ctid as place from :state.parked p
         where p.queue = $1::text and not p.keyless and p.key between n.name and n.name
         order by p.key offset 0) as w
     union all
     select w.place, null
     from pg_catalog.unnest($3::bigint[]) as k (id)
     cross join lateral (
-        select p.ctid as place from outbox.parked p
+        select p.ctid as place from :state.parked p
         where p.queue = $1::text and p.keyless and p.event_id between k.id and k.id
         order by p.event_id offset 0) as w
 ), moved as (
-    update outbox.parked p
+    update :state.parked p
     set event_id = n.id, attempts = 0, next_at = pg_catalog.clock_timestamp(), last_error = '', updated_at = pg_catalog.clock_timestamp()
     from entry n
     where p.ctid = n.place and n.id is not null
 )
-delete from outbox.parked p using entry n where p.ctid = n.place and n.id is null
+delete from :state.parked p using entry n where p.ctid = n.place and n.id is null
