@@ -5,9 +5,12 @@
 #include "relay/sqlstate.h"
 #include "sql_text.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 
 #define CONNECT_TIMEOUT_S "10"
 
@@ -177,4 +180,24 @@ PGconn *command_connect(const char *database, const char *command, struct error 
         return conn;
     PQfinish(conn);
     return NULL;
+}
+
+int command_open_signals(struct error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    int fd = sigprocmask(SIG_BLOCK, &set, NULL) == 0 ? signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC) : -1;
+    if (fd < 0)
+        error_set(err, ERROR_RESOURCE, "signalfd: %s", strerror(errno));
+    return fd;
+}
+
+uint64_t command_seed(void)
+{
+    uint64_t seed;
+    arc4random_buf(&seed, sizeof seed);
+    return seed;
 }

@@ -26,7 +26,7 @@ struct command {
 };
 
 extern const struct command command_run, command_migrate, command_check_config, command_status, command_dead,
-    command_publish;
+    command_publish, command_bench;
 
 int exit_code_of(enum error_kind kind);
 
@@ -36,5 +36,11 @@ int command_fail(const struct error *err);
 /* Opens a blocking connection for a one-shot command, application_name pgcourier/COMMAND,
  * client_encoding UTF8 (SQL_ASCII where the database is). NULL and *err on failure; PQfinish() it. */
 PGconn *command_connect(const char *database, const char *command, struct error *err) MUST_CHECK;
+
+/* A signalfd(2) with SIGTERM, SIGINT and SIGHUP, which are blocked in every thread that is started from now on. The
+ * caller's to close(); -1 and *err on failure. */
+int command_open_signals(struct error *err) MUST_CHECK;
+
+uint64_t command_seed(void);
 
 #endif

@@ -4,11 +4,7 @@
 #include "relay/version.h"
 
 #include <argp.h>
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 struct arguments {
@@ -63,27 +59,6 @@ static const struct argp argp = {
         "SIGHUP: read the configuration again; when it is wrong, the old one stays.",
 };
 
-/* Blocked in every thread that is started from now on; read from the descriptor by the loop. */
-static int open_signals(struct error *err)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    int fd = sigprocmask(SIG_BLOCK, &set, NULL) == 0 ? signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC) : -1;
-    if (fd < 0)
-        error_set(err, ERROR_RESOURCE, "signalfd: %s", strerror(errno));
-    return fd;
-}
-
-static uint64_t random_seed(void)
-{
-    uint64_t seed;
-    arc4random_buf(&seed, sizeof seed);
-    return seed;
-}
-
 /* A configuration and the relay that runs it. */
 struct running {
     struct config *config;
@@ -107,7 +82,7 @@ static bool running_open(const struct arguments *arguments, int signal_fd, struc
         .log = &arguments->log,
         .signal_fd = signal_fd,
         .until_empty = arguments->until_empty,
-        .seed = random_seed(),
+        .seed = command_seed(),
     };
     running.relay = relay_open(&relay_options, err);
     if (!running.relay) {
@@ -146,7 +121,7 @@ static int run(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     struct error err;
     struct running running;
-    int signal_fd = open_signals(&err);
+    int signal_fd = command_open_signals(&err);
     if (signal_fd < 0 || !running_open(&arguments, signal_fd, &running, &err))
         return command_fail(&err);
     LOG(&arguments.log, LOG_INFO, "relay.start", log_text("version", PGCOURIER_VERSION),

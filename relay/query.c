@@ -133,6 +133,49 @@ bool query_script(PGconn *conn, const char *what, const char *sql, struct error 
     return ok;
 }
 
+static void cancel(PGconn *conn)
+{
+    char why[256];
+    PGcancel *handle = PQgetCancel(conn);
+    PQcancel(handle, why, sizeof why); /* if that fails the statement goes on to its end */
+    PQfreeCancel(handle);
+}
+
+static void await_or_cancel(PGconn *conn, int *stop_fd)
+{
+    while (PQisBusy(conn)) {
+        struct pollfd p[] = {{.fd = PQsocket(conn), .events = POLLIN}, {.fd = *stop_fd, .events = POLLIN}};
+        int n = poll(p, 2, -1);
+        if (n < 0 && errno != EINTR)
+            return;
+        if (n > 0 && p[1].revents) {
+            cancel(conn);
+            *stop_fd = -1;
+        }
+        if (n > 0 && p[0].revents && PQconsumeInput(conn) == 0)
+            return;
+    }
+}
+
+PGresult *query_or_cancel(PGconn *conn, int stop_fd, const char *sql, int count, const char *const *params,
+                          struct error *err)
+{
+    PGresult *last = NULL;
+    int sent = PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0);
+    for (PGresult *result = NULL; sent == 1; last = result) {
+        await_or_cancel(conn, &stop_fd);
+        result = PQgetResult(conn);
+        if (!result)
+            break;
+        PQclear(last);
+    }
+    if (succeeded(last))
+        return last;
+    failed(conn, last, "database", err);
+    PQclear(last);
+    return NULL;
+}
+
 const char *query_text(const PGresult *result, int row, int column)
 {
     return PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);

@@ -24,6 +24,11 @@ PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int cou
                         struct error *err) MUST_CHECK;
 bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err) MUST_CHECK;
 
+/* The same however long it takes, but when `stop_fd` becomes readable the server is asked to cancel: then most likely
+ * NULL, and *err is what the server says to that. Messages start with "database". */
+PGresult *query_or_cancel(PGconn *conn, int stop_fd, const char *sql, int count, const char *const *params,
+                          struct error *err) MUST_CHECK;
+
 /* Values of a result; NULL for SQL NULL, and what cannot be read is 0. */
 const char *query_text(const PGresult *result, int row, int column);
 bool query_bool(const PGresult *result, int row, int column);

@@ -313,6 +313,11 @@ enum relay_end relay_drain(struct relay *relay)
     return relay_run(relay);
 }
 
+const struct queue *relay_queue(const struct relay *relay, size_t index)
+{
+    return relay->queues[index];
+}
+
 bool relay_was_told(const struct relay *relay)
 {
     return relay->told;

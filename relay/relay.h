@@ -11,6 +11,7 @@
 #include "relay/base/pollset.h"
 #include "relay/config.h"
 
+struct queue;
 struct relay;
 
 struct relay_options {
@@ -41,6 +42,9 @@ bool relay_has_ended(struct relay *relay, instant_us now, enum relay_end *ret);
 
 /* As if a signal had asked to stop; for a configuration that is being replaced. Returns like relay_run(). */
 enum relay_end relay_drain(struct relay *relay);
+
+/* Queue `index` of the configuration at work, for who wants to know what it has done; valid until relay_close(). */
+const struct queue *relay_queue(const struct relay *relay, size_t index);
 
 /* A signal has asked to stop, also while draining: the process is to end. */
 bool relay_was_told(const struct relay *relay);

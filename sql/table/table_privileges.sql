@@ -1,7 +1,7 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, archive, status, dead list, dead show, dead retry, dead drop, publish, migrate
+-- $2 works text[]: of run, archive, status, dead list, dead show, dead retry, dead drop, publish, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
     values ('run', 'outbox_relay'), ('archive', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
@@ -66,8 +66,8 @@ select place, object, pg_catalog.format('has no %s on %s', pg_catalog.string_agg
 union all
 select 1, d.oid, pg_catalog.format('has no CREATE on database %I', d.datname), pg_catalog.format('grant create on database %I to %I;', d.datname, current_user), true
   from pg_database d
- where 'migrate' = any ($2::text[]) and d.datname = pg_catalog.current_database()
-   and not pg_catalog.has_database_privilege(d.oid, 'CREATE') and not exists (select from pg_namespace n where n.nspname = 'outbox')
+ where ('bench' = any ($2::text[]) or 'migrate' = any ($2::text[]) and not exists (select from pg_namespace n where n.nspname = 'outbox'))
+   and d.datname = pg_catalog.current_database() and not pg_catalog.has_database_privilege(d.oid, 'CREATE')
 union all
 select 1, n.oid, pg_catalog.format('is not %I, who owns the schema outbox', o.rolname), pg_catalog.format('grant %I to %I;', o.rolname, current_user), true
   from pg_namespace n join pg_roles o on o.oid = n.nspowner

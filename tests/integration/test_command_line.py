@@ -69,6 +69,12 @@ def test_wrong_arguments_are_usage_errors(arguments):
     (["migrate"], "migrate: give -c FILE or -d CONNINFO"),
     (["migrate", "-d", "x" * 5000], "-d: longer than "),
     (["publish", "-d", "x", "--header", b"a=\xff"], "not UTF-8"),
+    (["bench"], "bench: give -c FILE or -d CONNINFO"),
+    (["bench", "-d", "x", "--events", "0"], '--events is a number from 1 to 100000000, not "0"'),
+    (["bench", "-d", "x", "--payload", "300b"], '--payload is a number from 64 to 10000000, not "300b"'),
+    (["bench", "-d", "x", "--rate", "99999999999999999999"], "--rate is a number from 0 to 1000000, not "),
+    (["bench", "-d", "x", "--sink", "web"], "--sink is one of a configuration's; give it with -c FILE"),
+    (["bench", "-c", "x", "--destination", "web"], "--destination is for a sink; give it with --sink NAME"),
 ])
 def test_usage_errors_name_what_is_wrong(arguments, message):
     result = subprocess.run([binary(), *arguments], env=environment(), capture_output=True, check=False)

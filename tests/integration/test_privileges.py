@@ -42,7 +42,7 @@ ARCHIVED = "run` with `after: archive"
 
 
 def test_the_page_lists_every_command_that_talks_to_the_database():
-    assert list(NEEDS) == ["run", ARCHIVED, *COMMANDS[1:], "migrate"]
+    assert list(NEEDS) == ["run", ARCHIVED, *COMMANDS[1:], "migrate", "bench"]
 
 
 @pytest.fixture
@@ -54,6 +54,16 @@ def somebody(db, pg):
     yield role
     db.query(f"drop owned by {role}")
     db.drop()
+    pg.query(f"drop role {role}")
+
+
+@pytest.fixture
+def somebody_new(empty_db, pg):
+    """The same in a database with nothing in it."""
+    role = f"somebody_of_{empty_db.name}"
+    pg.query(f"create role {role} login")
+    yield role
+    empty_db.drop()
     pg.query(f"drop role {role}")
 
 
@@ -165,3 +175,15 @@ def test_migrate_needs_to_create_schemas_the_first_time_and_to_own_the_schema_la
     other = empty_db.producer_dsn.split("user=")[1]
     assert done.returncode == 77
     assert done.stderr.endswith(f"{other} is not {role}, who owns the schema outbox  fix: grant {role} to {other};\n")
+
+
+def test_bench_needs_to_create_a_schema_and_no_more(empty_db, somebody_new):
+    role = somebody_new
+    assert NEEDS["bench"] == [("create", "database shop")]
+    arguments = ["bench", "-d", empty_db.server.dsn(empty_db.name, role), "--events", "100", "--pairs", "1", "--rate", "0"]
+    done = run_command(*arguments)
+    assert done.returncode == 77 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f"{role} has no CREATE on database {empty_db.name}  fix: grant create on database {empty_db.name} to {role};\n")
+    empty_db.query(done.stderr.split("  fix: ")[1])
+    done = run_command(*arguments)
+    assert done.returncode == 0, done.stderr

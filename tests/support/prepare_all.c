@@ -123,6 +123,12 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
     return true;
 }
 
+/* Many statements, which are not prepared. */
+static bool is_script(const char *path)
+{
+    return strstr(path, "/schema/") || strstr(path, "/bench_create.sql");
+}
+
 static bool prepare_for(struct work *work, const char *folder, struct error *err)
 {
     char pattern[1024];
@@ -132,7 +138,7 @@ static bool prepare_for(struct work *work, const char *folder, struct error *err
         return error_set(err, ERROR_CONFIG, "no files %s", pattern);
     bool ok = true;
     for (size_t i = 0; ok && i < found.gl_pathc; i++)
-        ok = strstr(found.gl_pathv[i], "/schema/") || prepare_file(work, found.gl_pathv[i], err);
+        ok = is_script(found.gl_pathv[i]) || prepare_file(work, found.gl_pathv[i], err);
     globfree(&found);
     return ok;
 }

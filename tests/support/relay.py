@@ -32,14 +32,16 @@ def run_command(*arguments, stdin=None, env=None, timeout_s=60):
 
 
 class Relay(Server):
-    """Relay(config_text) -> a running `pgcourier run`, its log in .log. until_empty=True lets it end by itself.
+    """Relay(config_text) -> a running `pgcourier run`, its log in .log. until_empty=True lets it end by itself;
+    command="bench" is another command that stays for a while.
 
     start() returns as soon as the process exists: what to wait for differs from test to test."""
 
     name = "relay"
 
-    def __init__(self, config, until_empty=False, arguments=(), env=None, program=None):
+    def __init__(self, config, until_empty=False, arguments=(), env=None, program=None, command="run"):
         super().__init__()
+        self.command = command
         self.program = program or binary()
         self.config_path = os.path.join(self.folder, "pgcourier.yaml")
         self.arguments = [*arguments, *(["--until-empty"] if until_empty else [])]
@@ -57,7 +59,7 @@ class Relay(Server):
         return self
 
     def _launch(self):
-        command = [self.program, "run", "-c", self.config_path, *self.arguments]
+        command = [self.program, self.command, "-c", self.config_path, *self.arguments]
         return Process(command, self.log_path, env=self.env, cwd=self.folder)
 
     def send(self, number):

@@ -1,0 +1,42 @@
+#include "relay/bench.h"
+
+#include "relay/base/statement.h"
+#include "relay/query.h"
+
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+bool bench_is_told(struct bench *bench, struct error *err)
+{
+    struct signalfd_siginfo info;
+    while (read(bench->signal_fd, &info, sizeof info) == sizeof info)
+        bench->told = true;
+    if (bench->told)
+        error_set(err, ERROR_TIMEOUT, "bench: stopped by a signal");
+    return bench->told;
+}
+
+char *bench_render(const struct bench *bench, const char *template, struct error *err)
+{
+    return sql_render(template, (const struct sql_variable[]){{"state", bench->schema}, {NULL, NULL}}, err);
+}
+
+PGresult *bench_query(struct bench *bench, const char *template, int count, const char *const *params,
+                      struct error *err)
+{
+    char *sql = bench_render(bench, template, err);
+    PGresult *result = sql ? query_or_cancel(bench->conn, bench->signal_fd, sql, count, params, err) : NULL;
+    free(sql);
+    if (!bench_is_told(bench, err))
+        return result;
+    PQclear(result);
+    return NULL;
+}
+
+bool bench_run(struct bench *bench, const char *template, int count, const char *const *params, struct error *err)
+{
+    PGresult *result = bench_query(bench, template, count, params, err);
+    PQclear(result);
+    return result != NULL;
+}

@@ -1,0 +1,143 @@
+#include "relay/bench_floor.h"
+
+#include "relay/base/arena.h"
+#include "relay/base/pollset.h"
+#include "relay/db.h"
+
+#include "sql_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define WAIT_MAX_US SECOND_US
+
+struct drainer {
+    struct db *db;
+    bool up, done;
+    int rows; /* of the batch under way */
+};
+
+struct floor {
+    struct bench *bench;
+    struct drainer *drainers;
+    size_t count, up, done;
+    struct pollset *ps;
+    char *sql;
+    int64_t rows;
+};
+
+static bool send_batch(const struct floor *floor, struct drainer *drainer, struct error *err)
+{
+    drainer->rows = 0;
+    return db_send_sql(drainer->db, floor->sql, err) && db_end_round(drainer->db, err);
+}
+
+static bool take_result(struct drainer *drainer, PGresult *res, struct error *err)
+{
+    bool ok = PQresultStatus(res) == PGRES_TUPLES_OK;
+    if (ok)
+        drainer->rows = PQntuples(res);
+    else
+        db_result_rule(res, err);
+    PQclear(res);
+    return ok || error_prefix(err, "bench: the floor");
+}
+
+static bool end_batch(struct floor *floor, struct drainer *drainer, struct error *err)
+{
+    floor->rows += drainer->rows;
+    if (drainer->rows > 0)
+        return send_batch(floor, drainer, err);
+    drainer->done = true;
+    floor->done++;
+    return true;
+}
+
+static bool progress(struct floor *floor, struct drainer *drainer, instant_us now, struct error *err)
+{
+    struct db_result result;
+    bool ok = true;
+    while (ok) {
+        switch (db_progress(drainer->db, floor->ps, now, &result, err)) {
+        case DB_NOTHING:
+            return true;
+        case DB_UP:
+            floor->up++;
+            break;
+        case DB_RESULT:
+            ok = take_result(drainer, result.res, err);
+            break;
+        case DB_ROUND_END:
+            ok = end_batch(floor, drainer, err);
+            break;
+        case DB_DOWN:
+            return error_prefix(err, "bench: the floor");
+        }
+    }
+    return false;
+}
+
+static bool wait(struct floor *floor, instant_us *now, struct error *err)
+{
+    pollset_clear(floor->ps);
+    pollset_add(floor->ps, floor->bench->signal_fd, POLLIN);
+    pollset_deadline(floor->ps, *now + WAIT_MAX_US);
+    for (size_t i = 0; i < floor->count; i++)
+        db_prepare(floor->drainers[i].db, floor->ps);
+    bool ok = pollset_wait(floor->ps, *now, err);
+    *now = clock_now();
+    return ok && !bench_is_told(floor->bench, err);
+}
+
+static bool turn(struct floor *floor, instant_us *now, struct error *err)
+{
+    if (!wait(floor, now, err))
+        return false;
+    for (size_t i = 0; i < floor->count; i++)
+        if (!progress(floor, &floor->drainers[i], *now, err))
+            return false;
+    return true;
+}
+
+static bool drain(struct floor *floor, double *ret_per_second, struct error *err)
+{
+    instant_us now = clock_now();
+    while (floor->up < floor->count)
+        if (!turn(floor, &now, err))
+            return false;
+    instant_us begun = clock_now();
+    for (size_t i = 0; i < floor->count; i++)
+        if (!send_batch(floor, &floor->drainers[i], err))
+            return false;
+    while (floor->done < floor->count)
+        if (!turn(floor, &now, err))
+            return false;
+    *ret_per_second = (double)floor->rows * SECOND_US / (double)(now - begun);
+    return floor->rows == floor->bench->options.events ||
+           error_set(err, ERROR_INTERNAL, "bench: the floor found %" PRId64 " of %" PRId64 " events", floor->rows,
+                     floor->bench->options.events);
+}
+
+bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)
+{
+    const struct config *config = bench->config;
+    struct floor floor = {.bench = bench,
+                          .count = (size_t)bench->options.connections,
+                          .drainers = memory_array((size_t)bench->options.connections, sizeof(struct drainer)),
+                          .ps = pollset_new(),
+                          .sql = bench_render(bench, sql_bench_floor, err)};
+    for (size_t i = 0; i < floor.count; i++)
+        floor.drainers[i].db = db_new(&(struct db_options){.conninfo = config->database,
+                                                           .application_name = "pgcourier/bench",
+                                                           .prepared = config->prepared,
+                                                           .statement_timeout_us = config->statement_timeout_us,
+                                                           .read_write = true,
+                                                           .seed = rng_next(&bench->rng)});
+    bool ok = floor.sql && drain(&floor, ret_per_second, err);
+    for (size_t i = 0; i < floor.count; i++)
+        db_free(floor.drainers[i].db);
+    pollset_free(floor.ps);
+    free(floor.drainers);
+    free(floor.sql);
+    return ok;
+}

@@ -1,0 +1,34 @@
+/* relay/bench_load.h -- producers that insert events at a steady rate, in somebody else's poll loop.
+ *
+ *   bench_load_new -> (bench_load_prepare -> wait -> bench_load_turn)* -> bench_load_free */
+#ifndef RELAY_BENCH_LOAD_H
+#define RELAY_BENCH_LOAD_H
+
+#include "relay/base/pollset.h"
+#include "relay/bench.h"
+
+struct bench_load {
+    struct bench *bench;
+    struct load_producer *producers;
+    char *sql;
+    size_t up;
+    int64_t sent, inserted;
+    int64_t wanted;             /* options.rate * options.seconds */
+    instant_us begun_at;        /* 0: not yet */
+    instant_us ended_at;        /* when the last one was committed */
+    struct histogram insert_us; /* sent to committed */
+};
+
+/* NULL and *err on failure. */
+struct bench_load *bench_load_new(struct bench *bench, struct error *err) MUST_CHECK;
+void bench_load_free(struct bench_load *load); /* NULL is a no-op */
+
+bool bench_load_is_connected(const struct bench_load *load);
+
+/* The first event is due. */
+void bench_load_begin(struct bench_load *load, instant_us now);
+
+void bench_load_prepare(struct bench_load *load, struct pollset *ps, instant_us now);
+bool bench_load_turn(struct bench_load *load, const struct pollset *ps, instant_us now, struct error *err) MUST_CHECK;
+
+#endif

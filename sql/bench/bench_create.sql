@@ -1,0 +1,54 @@
+-- The schema of one bench: the table that schema/001_tables.sql makes as outbox.events, with its indexes and settings, and
+-- the tables that a relay works with. tests/integration/test_bench_command.py holds them together.
+-- :state   the schema's name
+begin;
+create schema :state;
+comment on schema :state is 'pgcourier bench';
+create table :state.events (
+    id            bigint generated always as identity (cache 1) primary key,
+    event_id      uuid not null default pg_catalog.gen_random_uuid(),
+    aggregatetype text,
+    aggregateid   text,
+    type          text,
+    payload       jsonb,
+    headers       jsonb,
+    traceparent   text,
+    created_at    timestamptz not null default pg_catalog.clock_timestamp()
+);
+create index events_key on :state.events (aggregateid, id);
+alter table :state.events set (
+    autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_insert_threshold = 50000, autovacuum_analyze_scale_factor = 0.05);
+create table :state.parked (
+    queue           text not null,
+    key             text not null,
+    event_id        bigint not null,
+    keyless         boolean not null default false,
+    attempts        int not null default 0,
+    next_at         timestamptz not null,
+    last_error      text not null default '',
+    first_failed_at timestamptz not null default pg_catalog.now(),
+    updated_at      timestamptz not null default pg_catalog.now(),
+    head            jsonb
+);
+create unique index parked_key on :state.parked (queue, key) where not keyless;
+create unique index parked_event on :state.parked (queue, event_id) where keyless;
+create index parked_next on :state.parked (queue, next_at);
+alter table :state.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
+create table :state.dead (
+    dead_id      bigint generated always as identity primary key,
+    queue        text not null,
+    event_id     bigint not null,
+    key          text,
+    type         text,
+    reason       text not null,
+    attempts     int not null,
+    source_table text not null,
+    original     json not null,
+    created_at   timestamptz,
+    died_at      timestamptz not null default pg_catalog.now()
+);
+create index dead_key on :state.dead (queue, key);
+create index dead_event on :state.dead (queue, event_id);
+create index dead_died on :state.dead (died_at);
+commit;

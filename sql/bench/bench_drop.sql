@@ -1,0 +1,2 @@
+-- :state   the schema of a bench
+drop schema if exists :state cascade

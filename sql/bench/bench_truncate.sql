@@ -1,0 +1,2 @@
+-- :state   the schema of a bench
+truncate :state.events restart identity

@@ -1,0 +1,2 @@
+-- :state   the schema of a bench
+vacuum (analyze) :state.events

@@ -1,0 +1,238 @@
+"""`pgcourier bench`: the numbers are a user's own; what is held here is that it counts right, that it leaves nothing behind
+however it ends, and that it keeps away from everything else."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+
+from tests.support.process import REPO, Process, free_port
+from tests.support.relay import binary, environment
+from tests.support.servers import HANG, PgBouncer, Reply, Standby, run_command, wait_until
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ web: {{ type: http, url: "{url}" }}, log: {{ type: file, path: "events.jsonl" }} }}
+queues:
+  orders: {{ sink: web, destination: "orders" }}
+  others: {{ sink: log, destination: "a", where: "true", table: x.y }}
+  theirs: {{ sink: log, destination: "b", where: "true", table: x.z }}
+"""
+SMALL = ["--events", "3000", "--keys", "200", "--pairs", "2", "--rate", "200", "--seconds", "1"]
+FEW = ["--events", "40", "--keys", "20", "--pairs", "1", "--rate", "0"]
+SCHEMAS = "select nspname::text from pg_namespace where nspname like 'pgcourier_bench%' order by 1"
+OBJECTS = ("select count(*) from (select oid from pg_class union all select oid from pg_proc union all select oid from pg_namespace"
+           " union all select oid from pg_type) o")
+FILLING = "select count(*) from pg_stat_activity where datname = %s and application_name = 'pgcourier/bench' and query ~ 'insert into'"
+SESSIONS = "select count(*) from pg_stat_activity where datname = %s and application_name like 'pgcourier%%'"
+
+
+def bench(db, *arguments):
+    return run_command("bench", "-d", db.owner_dsn, *arguments, timeout_s=300)
+
+
+@pytest.fixture
+def hanging(empty_db, http, relay):
+    """Starts a bench whose drain stands still with events under way, and returns it."""
+
+    def start():
+        http.rule(lambda request: True, Reply(action=HANG))
+        one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url=http.url), command="bench", arguments=["--sink", "web", *FEW])
+        wait_until(lambda: http.requests, 60, "an event to be sent")
+        return one
+
+    return start
+
+
+def test_it_measures_and_leaves_nothing_behind(empty_db):
+    before = empty_db.value(OBJECTS)
+    done = bench(empty_db, "--json", *SMALL)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [result[name] for name in ("events", "keys", "payload_bytes", "pairs", "connections", "sink")] == [3000, 200, 300, 2, 2, "discard"]
+    for name in ("relay", "floor", "ratio"):
+        assert 0 < result[name]["least"] <= result[name]["median"] <= result[name]["most"]
+    latency = result["latency"]
+    assert 0 < latency["rate"] <= 220 and 0 < latency["p50_ms"] <= latency["p99_ms"] and 0 < latency["insert_p50_ms"] <= latency["insert_p99_ms"]
+    assert latency["p50_ms"] >= latency["insert_p50_ms"] * 0.8  # nothing is delivered before it is committed; buckets are an eighth wide
+    assert result["server"]["fsync"] == "off" and result["server"]["shared_buffers"] == "128MB" and result["server"]["round_trip_ms"] > 0
+    assert re.match(r"schema pgcourier_bench_\d+_[0-9a-f]{8}: 3,000 events, about 2 MB, filled 4 times\npair 1 of 2: floor ", done.stderr)
+    assert empty_db.value(OBJECTS) == before
+
+
+def test_people_get_a_table(empty_db):
+    done = bench(empty_db, *FEW)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^PostgreSQL \d\S*.*, fsync off, synchronous_commit off, shared_buffers 128MB, round trip [\d.]+ ms$", done.stdout, re.MULTILINE)
+    assert re.search(r"^40 events of 300 bytes, 20 keys, 2 connections, sink discard$", done.stdout, re.MULTILINE)
+    for what in ("relay", "floor", "relay / floor"):
+        assert re.search(rf"^{what} +[\d,.]+   [\d,.]+ to [\d,.]+$", done.stdout, re.MULTILINE), done.stdout
+    assert "latency" not in done.stdout
+
+
+@pytest.mark.parametrize("bytes_", [64, 1800])
+def test_payloads_have_the_size_that_was_asked_for(empty_db, http, tmp_path, bytes_):
+    """Those of the drain and those of the steady load; and a sink is delivered to only when it is named, and said beforehand."""
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=empty_db.owner_dsn, url=http.url))
+    arguments = ["bench", "-c", str(path), "--events", "30", "--pairs", "1", "--rate", "50", "--seconds", "1", "--payload", str(bytes_)]
+    assert run_command(*arguments).returncode == 0 and not http.requests
+    done = run_command(*arguments, "--sink", "web")
+    assert done.returncode == 0, done.stderr
+    assert '\n80 events are delivered for real, to the sink web (http), destination "orders"\n' in done.stderr
+    assert [len(request.body) for request in http.requests] == [bytes_] * 80
+    assert {request.target for request in http.requests} == {"/orders"}
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_its_tables_are_those_of_the_schema_outbox(db):
+    with open(os.path.join(REPO, "sql/bench/bench_create.sql")) as file:
+        db.psql("\\set state bench\n" + file.read())
+    shape = """
+        select c.relname, c.reloptions::text, array_agg(format('%%s %%s %%s %%s %%s', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+                                                  a.attidentity, pg_get_expr(d.adbin, d.adrelid)) order by a.attnum),
+               (select array_agg(replace(pg_get_indexdef(i.indexrelid), n.nspname || '.', '') order by 1) from pg_index i where i.indrelid = c.oid)
+          from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+          left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
+         where n.nspname = %s and c.relname in ('events', 'parked', 'dead') group by c.oid, n.nspname order by 1"""
+    ours = db.query(shape, ("bench",))
+    assert ours == db.query(shape, ("outbox",)) and len(ours) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_mid_drain_ends_it_and_drops_the_schema(empty_db, hanging, number):
+    one = hanging()
+    assert len(empty_db.query(SCHEMAS)) == 1
+    assert one.stop(number, 60) == 75
+    assert one.log[-1] == "pgcourier: bench: stopped by a signal"
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_signal_cancels_the_fill(empty_db, relay, http):
+    one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url=http.url), command="bench", arguments=["--events", "5000000"])
+    wait_until(lambda: empty_db.value(FILLING, (empty_db.name,)), 60, "the fill")
+    assert one.stop(signal.SIGINT, 60) == 75
+    assert empty_db.query(SCHEMAS) == []
+
+
+@pytest.mark.parametrize("reply, message", [(Reply(422), "bench: the sink web refuses events"), (None, "bench: the sink web is down")])
+def test_a_sink_that_fails_ends_it_and_says_why(empty_db, http, tmp_path, reply, message):
+    if reply:
+        http.rule(lambda request: True, reply)
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=empty_db.owner_dsn, url=http.url if reply else f"http://127.0.0.1:{free_port()}"))
+    done = run_command("bench", "-c", str(path), "--sink", "web", *FEW)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 75 and done.stdout == ""
+    assert lines[-1].startswith(f"pgcourier: {message}, see the line above;")
+    assert re.search(r"level=warn msg=(delivery\.dead|sink\.down) .*cause=", lines[-2])
+    assert empty_db.query(SCHEMAS) == []
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--sink", "wed"], 'bench: {path} has no sink "wed"; did you mean "web"?'),
+    (["--sink", "log"], 'bench: the queues others and theirs send to "a" and "b" of the sink log; say where to with --destination'),
+])
+def test_a_sink_that_cannot_be_told_is_a_usage_error(empty_db, tmp_path, arguments, message):
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"))
+    done = run_command("bench", "-c", str(path), *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", f"pgcourier: {message.format(path=path)}\n")
+
+
+@pytest.mark.parametrize("how", ["--clean", "the next bench"])
+def test_what_a_killed_bench_leaves_behind_is_dropped_and_one_under_way_is_not(empty_db, hanging, how):
+    one = hanging()
+    ((schema,),) = empty_db.query(SCHEMAS)
+    done = bench(empty_db, "--clean")
+    assert (done.returncode, done.stdout) == (0, "") and done.stderr == f"the schema {schema} is in use by a bench of shop_owner\n"
+    assert bench(empty_db, *FEW).returncode == 0
+    assert empty_db.query(SCHEMAS) == [(schema,)]
+    one.kill()
+    wait_until(lambda: not empty_db.value(SESSIONS, (empty_db.name,)), 60, "its sessions to end")
+    done = bench(empty_db, *(["--clean"] if how == "--clean" else FEW))
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"dropped the schema {schema}, which a bench had left behind\n")
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_schema_with_such_a_name_that_no_bench_made_is_left_alone(empty_db):
+    empty_db.query("create schema pgcourier_bench_1_00000000")
+    done = bench(empty_db, "--clean")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(empty_db.query(SCHEMAS)) == 1
+
+
+def test_what_another_role_left_behind_is_named(empty_db):
+    empty_db.query("create schema pgcourier_bench_1_00000000; comment on schema pgcourier_bench_1_00000000 is 'pgcourier bench'")
+    done = bench(empty_db, "--clean")
+    assert done.returncode == 0 and "pgcourier_bench_1_00000000 is left over from a bench and belongs to postgres; as that role" in done.stderr
+    assert len(empty_db.query(SCHEMAS)) == 1
+
+
+def end_sessions(pg, db):
+    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name = 'pgcourier/bench'", (db.name,))
+
+
+def test_a_connection_that_is_lost_is_made_anew_to_drop_the_schema(pg, empty_db, hanging):
+    one = hanging()
+    end_sessions(pg, empty_db)
+    assert one.stop(signal.SIGINT, 60) == 75
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_database_that_is_gone_for_good_leaves_the_schema_and_a_word_about_it(pg, empty_db, hanging):
+    one = hanging()
+    ((schema,),) = empty_db.query(SCHEMAS)
+    pg.query(f"alter database {empty_db.name} allow_connections false")
+    end_sessions(pg, empty_db)
+    assert one.stop(signal.SIGINT, 60) == 75
+    assert re.search(rf"^pgcourier: bench: the schema {schema} could not be dropped and is left behind: .*pgcourier bench --clean$", one.log[-1])
+    assert "stopped by a signal" in one.log[-2]
+    pg.query(f"alter database {empty_db.name} allow_connections true")
+    assert bench(empty_db, "--clean").returncode == 0 and empty_db.query(SCHEMAS) == []
+
+
+def test_a_standby_is_refused(pg):
+    with Standby(pg) as standby:
+        done = run_command("bench", "-d", standby.dsn(user="shop_owner"), *FEW)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (69, "", 1)
+    assert "the server is a standby, or the session is read-only" in done.stderr and "target_session_attrs=read-write" in done.stderr
+
+
+def test_a_read_only_session_is_refused(empty_db):
+    done = run_command("bench", "-d", empty_db.owner_dsn + " options='-c default_transaction_read_only=on'", *FEW)
+    assert done.returncode == 69 and "the session is read-only" in done.stderr
+
+
+def test_a_pooler_is_refused(pg, empty_db):
+    with PgBouncer(pg, user="shop_owner") as pooler:
+        done = run_command("bench", "-d", pooler.dsn(empty_db.name, "shop_owner"), *FEW)
+    assert done.returncode == 78 and "a pooler shares the session" in done.stderr and done.stderr.count("\n") == 1
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_database_that_publishes_all_its_tables_is_refused(empty_db):
+    empty_db.query("create publication everything for all tables")
+    done = bench(empty_db, *FEW)
+    assert done.returncode == 78 and 'the publication "everything" of the database' in done.stderr and "with -d" in done.stderr
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_hangups_that_are_ignored_stay_ignored(empty_db, http, tmp_path):
+    """As after nohup."""
+    http.rule(lambda request: True, Reply(action=HANG))
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=empty_db.owner_dsn, url=http.url))
+    command = ["env", "--ignore-signal=HUP", binary(), "bench", "-c", str(path), "--sink", "web", *FEW]
+    one = Process(command, str(tmp_path / "log"), env=environment())
+    try:
+        wait_until(lambda: http.requests, 60, "an event to be sent")
+        one.send(signal.SIGHUP)
+        http.reset()
+        http.release()
+        assert one.wait(60) == 0, one.log_tail()
+    finally:
+        one.end()
