@@ -17,16 +17,23 @@ def of_process(pid):
 
 
 def of_server(postgres):
-    """All that a PostgreSQL has used: the postmaster, its children, and those that have ended."""
-    ticks = sum(map(int, stat(postgres.pid)[11:15]))
+    """All that a PostgreSQL has used: the postmaster, its children, and those that have ended. One that ends meanwhile would be
+    counted twice or not at all: then again."""
+    while True:
+        before = stat(postgres.pid)[11:15]
+        ticks = sum(map(int, before)) + sum(ticks_of_children(postgres.pid))
+        if stat(postgres.pid)[13:15] == before[2:]:
+            return ticks * TICK_S
+
+
+def ticks_of_children(parent):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             facts = stat(pid)
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if int(facts[1]) == postgres.pid:
-            ticks += sum(map(int, facts[11:13]))
-    return ticks * TICK_S
+        if int(facts[1]) == parent:
+            yield sum(map(int, facts[11:13]))
 
 
 def of_ended_children():
