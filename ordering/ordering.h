@@ -83,7 +83,7 @@ struct settle_failure {
 
 /* Everything that is settled together: one transaction, all or nothing. */
 struct settlement {
-    const int64_t *done; /* acked */
+    const int64_t *done; /* acked; behind them come the ids of `buried` */
     size_t done_count;
     const struct settle_failure *parked;
     size_t parked_count;

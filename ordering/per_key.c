@@ -21,13 +21,14 @@
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
-enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_PARK, SETTLE_UNPARK };
+enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_KEPT, SETTLE_PARK, SETTLE_UNPARK };
 
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *done_sql, *bury_sql, *park_sql, *unpark_sql;
-    char *drawn_sql, *holders_sql, *floor_sql;
+    char *lock_sql, *read_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql, *drawn_sql, *holders_sql,
+        *floor_sql;
+    bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
     struct scan scan;
     int64_t rows_limit; /* adapts to the size of the rows */
     int64_t look;       /* rows to look at for every 8 keys wanted: adapts to how often keys repeat */
@@ -40,8 +41,8 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql,   pk->read_sql,  pk->done_sql,    pk->bury_sql, pk->park_sql,
-                     pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql};
+    char *texts[] = {pk->lock_sql, pk->read_sql,   pk->done_sql,  pk->bury_sql,    pk->kept_sql,
+                     pk->park_sql, pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(pk);
@@ -57,6 +58,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
               (pk->done_sql = sql_render(options->archive ? sql_settle_archive : sql_settle_delete, v, err)) &&
               (pk->bury_sql = sql_render(sql_settle_bury, v, err)) &&
+              (pk->kept_sql = sql_render(sql_settle_kept, v, err)) &&
               (pk->park_sql = sql_render(sql_settle_park, v, err)) &&
               (pk->unpark_sql = sql_render(sql_settle_unpark, v, err)) &&
               (pk->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
@@ -221,13 +223,15 @@ static void per_key_claim_failed(struct ordering *o, const struct claim_plan *pl
 }
 
 /* The statements of a settlement, in the order they run. */
-static size_t settle_kinds(const struct settlement *s, enum settle_kind *ret)
+static size_t settle_kinds(const struct settlement *s, bool kept, enum settle_kind *ret)
 {
     size_t n = 0;
     if (s->done_count)
         ret[n++] = SETTLE_DONE;
     if (s->buried_count)
         ret[n++] = SETTLE_BURY;
+    if (kept && s->done_count + s->buried_count)
+        ret[n++] = SETTLE_KEPT;
     if (s->parked_count)
         ret[n++] = SETTLE_PARK;
     if (s->resumed_key_count || s->resumed_solo_count)
@@ -260,7 +264,7 @@ static void add_failures(struct statement *st, struct arena *arena, const struct
 static struct statement settle_statement(const struct per_key *pk, const struct settlement *s, struct arena *arena,
                                          enum settle_kind kind)
 {
-    const char *const texts[] = {pk->done_sql, pk->bury_sql, pk->park_sql, pk->unpark_sql};
+    const char *const texts[] = {pk->done_sql, pk->bury_sql, pk->kept_sql, pk->park_sql, pk->unpark_sql};
     struct statement st = statement_of(texts[kind]);
     switch (kind) {
     case SETTLE_DONE:
@@ -271,6 +275,9 @@ static struct statement settle_statement(const struct per_key *pk, const struct 
     case SETTLE_BURY:
         statement_add_text(&st, pk->options.queue);
         add_failures(&st, arena, s->buried, s->buried_count, false);
+        break;
+    case SETTLE_KEPT:
+        statement_add_ids(&st, arena, s->done, s->done_count + s->buried_count);
         break;
     case SETTLE_PARK:
         statement_add_text(&st, pk->options.queue);
@@ -288,7 +295,7 @@ static struct statement settle_statement(const struct per_key *pk, const struct 
 static size_t per_key_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
 {
     enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
-    size_t n = settle_kinds(s, kinds);
+    size_t n = settle_kinds(s, ((const struct per_key *)o)->missed, kinds);
     for (size_t i = 0; i < n; i++)
         ret[i] = settle_statement((struct per_key *)o, s, arena, kinds[i]);
     return n;
@@ -297,13 +304,14 @@ static size_t per_key_settle(struct ordering *o, const struct settlement *s, str
 static void per_key_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
                             size_t *ret_missing)
 {
-    (void)o;
     enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
-    if (index >= settle_kinds(s, kinds) || kinds[index] > SETTLE_BURY)
+    if (index >= settle_kinds(s, false, kinds) || kinds[index] > SETTLE_BURY)
         return;
     size_t due = kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count;
     size_t gone = strtoul(PQcmdTuples((PGresult *)res), NULL, 10);
     *ret_missing += due > gone ? due - gone : 0;
+    if (gone < due)
+        ((struct per_key *)o)->missed = true;
 }
 
 static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)

@@ -53,10 +53,12 @@ struct lane {
     bool progressed; /* events of it were settled ahead of its end */
     enum lane_state state;
     enum lane_outcome outcome;
-    int64_t gone_id; /* of a lane without events: the event it waited for */
+    int64_t gone_id;    /* of a lane without events: the event it waited for */
+    struct item *start; /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
     struct item *failed;
-    int64_t delay_us;   /* RETRY */
-    int64_t release_us; /* RELEASED: not to be claimed again for this long */
+    struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
+    int64_t delay_us;     /* RETRY */
+    int64_t release_us;   /* RELEASED: not to be claimed again for this long */
     instant_us finished_at, settled_at;
     struct batch *batch;
     struct lane *next;                    /* of the batch */
@@ -76,6 +78,9 @@ struct batch {
     size_t finished;            /* lanes in LANE_FINISHED */
     size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
     size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
+    size_t settle_max;          /* the database refused to settle more than this at once; 0: it did not */
+    size_t refusals;            /* in a row, of one thing each */
+    instant_us refused_at;      /* for the first time */
     instant_us sent_at;         /* when the claim of it was */
     instant_us settled_at;      /* of the lane that was settled last */
     void *owner;                /* the claim */

@@ -4,6 +4,7 @@
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
 #include "relay/deliver.h"
+#include "relay/refusal.h"
 #include "relay/round.h"
 #include "relay/settle.h"
 
@@ -71,6 +72,14 @@ bool claim_is_straggling(const struct claim *claim, instant_us now)
     return (claim->state == CLAIM_IDLE || extending) && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
 }
 
+bool claim_was_refused(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (batch->settle_max > 0 && batch->unsettled > 0)
+            return true;
+    return false;
+}
+
 /* Settlements that failed or whose claim was lost come first: without them, claiming would pile up deliveries that
  * nobody writes down. */
 static bool orphans_wait(const struct queue *queue)
@@ -102,18 +111,25 @@ static bool is_claiming(const struct queue *queue)
     return false;
 }
 
+static int64_t most_keys(const struct queue *queue, instant_us now)
+{
+    if (!orphans_wait(queue))
+        return queue->key_limit;
+    return refusal_wants_trial(queue, now);
+}
+
 /* How many keys to claim now; 0: none. */
 static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
-    if (queue->stopping || !queue->side.probed || now < claim->retry_at || now < vain_over_at(queue) ||
-        orphans_wait(queue) || !has_reason(claim, now))
+    int64_t limit = most_keys(queue, now);
+    if (queue->stopping || !queue->side.probed || now < claim->retry_at || now < vain_over_at(queue) || limit == 0 ||
+        !has_reason(claim, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
     if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
         return 0;
-    int64_t limit = queue->key_limit;
     return wanted < limit ? wanted : limit;
 }
 
@@ -121,10 +137,13 @@ void claim_finish(struct claim *claim, instant_us now)
 {
     claim->full = false;
     FAULT_POINT("claim.finish");
-    struct settle_job *job = settle_collect(claim->queue, claim->batches, false);
-    if (job && settle_is_empty(job)) {
+    struct settle_job *job;
+    while ((job = settle_collect(claim->queue, claim->batches, false)) && settle_is_empty(job))
         settle_commit(claim->queue, job, now);
-        job = NULL;
+    if (claim_was_refused(claim)) {
+        if (job)
+            claim_round_start(claim, job, false, 0, now);
+        return;
     }
     if (job) /* so that its keys with more events are in the next claim */
         for (size_t i = 0; i < job->lane_count; i++)
@@ -193,6 +212,8 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
     if (vain_over_at(queue) > now)
         pollset_deadline(ps, vain_over_at(queue));
+    if (queue->refusal.doubt_at > 0 && queue->refusal.trial_at > now)
+        pollset_deadline(ps, queue->refusal.trial_at);
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
         db_prepare(claim->db, ps);

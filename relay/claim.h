@@ -19,12 +19,17 @@ void claim_close(struct claim *claim);
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now);
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 
-/* All lanes are finished: settle them, commit, and claim again if there is reason to. */
+/* All lanes are finished: settle them, commit, and claim again if there is reason to. Or settle some of them, if the
+ * database has refused more. */
 void claim_finish(struct claim *claim, instant_us now);
 
 /* Every lane waits to be settled or is, and nothing of them is on its way out on the side connection: the locks have
  * to outlive that transaction. */
 bool claim_is_finished(const struct claim *claim);
+
+/* The database has refused to settle some of its lanes: they are settled a few at a time, before the transaction ends.
+ */
+bool claim_was_refused(const struct claim *claim);
 
 /* Lanes are held and some of them have been under way for long. */
 bool claim_is_straggling(const struct claim *claim, instant_us now);

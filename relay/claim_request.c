@@ -177,6 +177,8 @@ static void note_held(struct claim *claim, struct span key, uint64_t hash)
 
 void claim_free_settled(struct claim *claim)
 {
+    if (claim->in_parts)
+        return; /* not before the commit */
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         for (const struct lane *lane = batch->unsettled ? NULL : batch->lanes; lane; lane = lane->next)
             if (lane->key.data)

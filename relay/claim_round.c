@@ -1,8 +1,10 @@
 #include "relay/claim_round.h"
 
 #include "relay/base/fault_point.h"
+#include "relay/claim.h"
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
+#include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
@@ -33,6 +35,27 @@ static void reset_poll(const struct claim *claim)
         queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
 }
 
+static void begin_parts(struct claim *claim)
+{
+    for (struct batch *batch = claim->in_parts ? NULL : claim->batches; batch; batch = batch->next)
+        refusal_begin_parts(batch);
+    claim->in_parts = true;
+}
+
+/* Behind a savepoint: when the database refuses it, the locks stay. What a deferred constraint has to say has to be
+ * said before the commit. Savepoints of parts must not pile up. */
+static bool send_settlement(struct claim *claim, struct settle_job *job, bool commit, struct error *err)
+{
+    struct round *round = &claim->round;
+    round->ahead = sql_settle_savepoint;
+    if (!round_add_settlement(round, claim->db, claim->queue->ordering, job, err) ||
+        !db_send_sql(claim->db, sql_settle_constraints, err) ||
+        (!commit && !db_send_sql(claim->db, sql_settle_release, err)))
+        return false;
+    round->settle_end += commit ? 1 : 2;
+    return true;
+}
+
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
 {
     struct error err;
@@ -40,9 +63,10 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     round_begin(round);
     claim->sent_at = now;
     FAULT_POINT("claim.send");
-    bool ok = !job || round_add_settlement(round, claim->db, claim->queue->ordering, job, &err);
-    round->job = job;
+    bool ok = !job || send_settlement(claim, job, commit, &err);
     round->commit = commit;
+    if (job && !commit)
+        begin_parts(claim);
     ok = ok && (!commit || db_send_sql(claim->db, "commit", &err));
     if (keys > 0) {
         bool begin = commit || !claim->in_transaction;
@@ -59,13 +83,15 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
         db_drop(claim->db, false, err.text);
 }
 
-static void start_rollback(struct claim *claim)
+/* `then` may be NULL. */
+static void start_rollback(struct claim *claim, const char *sql, const char *then)
 {
     struct error err;
     round_begin(&claim->round);
     claim->state = CLAIM_ROLLBACK;
     FAULT_POINT("claim.rollback");
-    if (!db_send_sql(claim->db, "rollback", &err) || !db_end_round(claim->db, &err))
+    if (!db_send_sql(claim->db, sql, &err) || (then && !db_send_sql(claim->db, then, &err)) ||
+        !db_end_round(claim->db, &err))
         db_drop(claim->db, false, err.text);
 }
 
@@ -106,6 +132,7 @@ static void lose_batches(struct claim *claim, instant_us now)
     while (claim->batches) {
         struct batch *batch = claim->batches;
         claim->batches = batch->next;
+        refusal_undo_parts(batch);
         batch->lost = true;
         for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
             events += lane->state < LANE_SETTLED ? lane->count : 0;
@@ -121,6 +148,7 @@ static void lose_batches(struct claim *claim, instant_us now)
     for (size_t i = 0; i < queue->claim_count; i++)
         for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
             drop_orphaned(queue, batch, now);
+    claim->in_parts = false;
     if (events > 0) {
         queue->metrics.lost++;
         report_lost(queue, events, in_flight);
@@ -154,7 +182,28 @@ static void back_off(struct claim *claim, const struct sqlstate_rule *rule, inst
 
 static size_t statements_before_claim(const struct round *round)
 {
-    return round->settle_count + round->commit + round->begin;
+    return round->settle_end + round->commit + round->begin;
+}
+
+/* The locks stay, and what can be settled is settled in this transaction. False: nothing can. Then it is not kept open:
+ * who mends the table may need it for himself. */
+static bool settle_in_parts(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    bool first = !claim->in_parts;
+    begin_parts(claim);
+    bool again = refusal_take(queue, round->job, &round->error, now);
+    round->job = NULL;
+    if (first || !again)
+        report_settle_failed(queue, &round->error);
+    if (!again)
+        return false;
+    give_up_arriving(claim, now);
+    queue->poll_at = instant_min(queue->poll_at, now);
+    round_done(round);
+    start_rollback(claim, sql_settle_undo, sql_settle_release);
+    return true;
 }
 
 static void round_failed(struct claim *claim, instant_us now)
@@ -162,26 +211,27 @@ static void round_failed(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
     FAULT_POINT("claim.failed");
-    bool committed = round->commit && round_reached(round, round->settle_count + 1);
+    bool refused = round_was_refused(round);
+    if (refused && settle_in_parts(claim, now))
+        return;
+    bool committed = round->commit && round_reached(round, round->settle_end + 1);
     if (committed) {
         if (round->job)
             settle_commit(queue, round->job, now);
         settle_free_batches(&claim->batches);
         report_claim_failed(queue, &round->error);
-    } else {
-        if (round->job)
-            settle_abort(round->job);
-        if (round->job)
-            report_settle_failed(queue, &round->error);
-        else
-            report_claim_failed(queue, &round->error);
+    } else if (round->job) {
+        settle_abort(round->job);
+        report_settle_failed(queue, &round->error);
+    } else if (!refused) {
+        report_claim_failed(queue, &round->error);
     }
     round->job = NULL;
     give_up_arriving(claim, now);
     back_off(claim, round->rule, now);
     round_done(round);
     lose_batches(claim, now);
-    start_rollback(claim);
+    start_rollback(claim, "rollback", NULL);
 }
 
 static void plan_next_poll(struct queue *queue, bool found, instant_us now)
@@ -234,6 +284,8 @@ static void take_arriving(struct claim *claim, instant_us now)
     }
     batch->sent_at = claim->sent_at;
     drop_orphaned(queue, batch, now);
+    if (batch->open > 0)
+        refusal_note_claim(queue, now);
     batch->next = claim->batches;
     claim->batches = batch;
     batch->arrived_next = queue->arrived;
@@ -250,6 +302,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
     round->job = NULL;
     if (round->commit) {
         FAULT_POINT("claim.committed");
+        claim->in_parts = false;
         settle_free_batches(&claim->batches);
         claim->in_transaction = round->begin;
         claim_forget_held(claim);
@@ -288,8 +341,10 @@ static void take_result(struct claim *claim, const struct db_result *result)
     if (!round_take(round, result->index, result->res) || round->failed)
         return;
     FAULT_POINT("claim.result");
-    if (result->index < round->settle_count) {
-        ordering->type->settled(ordering, &round->job->settlement, result->index, result->res, &round->job->missing);
+    if (result->index < round->settle_end) {
+        if (result->index > 0) /* behind the savepoint */
+            ordering->type->settled(ordering, &round->job->settlement, result->index - 1, result->res,
+                                    &round->job->missing);
         return;
     }
     size_t first = statements_before_claim(round);

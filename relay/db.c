@@ -277,7 +277,8 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
 static enum db_event next_result(struct db *db, struct db_result *ret)
 {
     for (;;) {
-        const struct expected *due = &db->expected[db->expected_next];
+        const struct expected end = {.index = db->statements}; /* the round's own: its commit was refused */
+        const struct expected *due = db->expected_next < db->expected_count ? &db->expected[db->expected_next] : &end;
         /* libpq wants to be told between the statement before and the first row of this one. */
         if (db->row_mode_due && PQsetSingleRowMode(db->conn) == 1)
             db->row_mode_due = false;

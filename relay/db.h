@@ -40,7 +40,7 @@ enum db_event {
 
 struct db_result {
     PGresult *res; /* the receiver's to PQclear(); NULL unless DB_RESULT */
-    size_t index;  /* of the statement in its round, from 0 */
+    size_t index;  /* of the statement in its round, from 0; the number of statements: the round's own end failed */
 };
 
 struct db *db_new(const struct db_options *options);

@@ -49,16 +49,27 @@ struct settle_job {
     struct settlement settlement;
     struct lane **lanes;
     size_t lane_count;
-    size_t missing; /* events that were gone from the table */
+    size_t things;       /* that are written: acked events, and ends of lanes */
+    struct lane *thing;  /* whose the first of them is */
+    size_t missing;      /* events that were gone from the table */
+    instant_us doubt_at; /* refusal.doubt_at when it was collected */
+};
+
+/* Whether the table refuses some rows or all: see relay/refusal.h. */
+struct refusal {
+    instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
+    instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
+    instant_us trial_at;    /* no key is claimed to find out before */
 };
 
 /* One round of statements on one connection and how it went. */
 struct round {
     struct arena *arena;    /* parameters */
     struct settle_job *job; /* or NULL */
-    bool patience;          /* sql_settle_patience goes ahead of everything */
-    size_t settle_count;    /* its statements come first, */
-    bool commit, begin;     /* then these, */
+    const char *ahead;      /* a statement in front of the settlement's, or NULL */
+    size_t settle_count;    /* the settlement's own, */
+    size_t settle_end;      /* and the first that has nothing to do with it, */
+    bool commit, begin;     /* which is one of these, */
     bool claim;             /* then the claim's */
     bool failed;
     size_t failed_at; /* index of the first failure */
@@ -89,6 +100,7 @@ struct claim {
     struct keyset held;     /* keys that the open transaction has locked and that have no lane in `batches` */
     size_t held_solos;      /* the same of events without a key; only counted */
     bool full;              /* it holds as many locks as it may */
+    bool in_parts;          /* what it has settled is not committed yet */
     instant_us sent_at, began_at;
     instant_us retry_at; /* no new claim before */
     unsigned failures;
@@ -128,7 +140,8 @@ struct queue {
     struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
     struct keyset avoid;       /* keys whose destination is down */
     struct keyset avoid_solos; /* the same for events without a key; the key is the id's bytes */
-    instant_us vain_until;     /* what was claimed for destinations that are down has its price paid by then */
+    struct refusal refusal;
+    instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
     instant_us poll_at;
     int64_t idle_us;
     bool work_known;  /* the last claim found something */

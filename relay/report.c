@@ -13,12 +13,27 @@ void report_circuit_closed(const struct outlet *outlet, const char *destination,
         log_int("down_ms", open_us / MS_US));
 }
 
+static void report_stuck(const struct lane *lane)
+{
+    const struct queue *queue = lane_queue(lane);
+    const struct event *event = &lane->failed->event;
+    LOG(queue->log, LOG_WARN, "event.stuck", log_text("queue", queue->config->name),
+        log_text("table", queue->config->table), log_int("event", event->id), log_span("key", event->key),
+        log_int("attempt", event->attempt),
+        lane->outcome == LANE_CLOSED ? log_text("wait", "closed") : log_int("wait_ms", lane->delay_us / MS_US),
+        log_text("cause", lane->failed->delivery.cause->text));
+}
+
 void report_failure(const struct lane *lane)
 {
     static const char *const facts[] = {
         [LANE_RETRY] = "delivery.retry", [LANE_CLOSED] = "key.closed", [LANE_DEAD] = "delivery.dead"};
     const struct queue *queue = lane_queue(lane);
     const struct event *event = &lane->failed->event;
+    if (lane->refused) {
+        report_stuck(lane);
+        return;
+    }
     LOG(queue->log, lane->outcome == LANE_RETRY ? LOG_INFO : LOG_WARN, facts[lane->outcome],
         log_text("queue", queue->config->name), log_int("event", event->id), log_span("key", event->key),
         log_int("attempt", event->attempt), log_int("wait_ms", lane->delay_us / MS_US),

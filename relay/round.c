@@ -1,7 +1,5 @@
 #include "relay/round.h"
 
-#include "sql_text.h"
-
 void round_begin(struct round *round)
 {
     *round = (struct round){.arena = arena_new()};
@@ -12,9 +10,10 @@ bool round_add_settlement(struct round *round, struct db *db, struct ordering *o
 {
     struct statement statements[ORDERING_STATEMENTS_MAX];
     round->job = job;
-    if (round->patience && !db_send_sql(db, sql_settle_patience, err))
+    if (round->ahead && !db_send_sql(db, round->ahead, err))
         return false;
     round->settle_count = ordering->type->settle(ordering, &job->settlement, round->arena, statements);
+    round->settle_end = (round->ahead != NULL) + round->settle_count;
     for (size_t i = 0; i < round->settle_count; i++)
         if (!db_send(db, &statements[i], err))
             return false;
@@ -39,6 +38,11 @@ bool round_take(struct round *round, size_t index, const PGresult *res)
         round->rule = db_result_rule(res, &round->error);
     }
     return false;
+}
+
+bool round_was_refused(const struct round *round)
+{
+    return round->job && round->failed && round->rule->in_rows && round->failed_at < round->settle_end;
 }
 
 bool round_reached(const struct round *round, size_t index)

@@ -2,6 +2,7 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/deliver.h"
+#include "relay/refusal.h"
 #include "relay/report.h"
 
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct lists {
     int64_t *done, *solos;
     struct settle_failure *parked, *buried;
     struct span *keys;
+    size_t room; /* for things that are settled */
 };
 
 static void add_failure(struct settlement *s, struct lists *lists, const struct lane *lane)
@@ -55,10 +57,15 @@ static void add_failure(struct settlement *s, struct lists *lists, const struct 
 }
 
 /* The key waited and its head is gone now: its entry has to move on. A failure writes the entry anew instead. */
-static void add_resumed(struct settlement *s, struct lists *lists, const struct lane *lane)
+static bool is_resumed(const struct lane *lane)
 {
     bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
-    if (!lane->waited || !moved || lane->outcome == LANE_RETRY || lane->outcome == LANE_CLOSED)
+    return lane->waited && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED;
+}
+
+static void add_resumed(struct settlement *s, struct lists *lists, const struct lane *lane)
+{
+    if (!is_resumed(lane))
         return;
     if (lane->key.data)
         lists->keys[s->resumed_key_count++] = lane->key;
@@ -66,17 +73,39 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
         lists->solos[s->resumed_solo_count++] = lane->first ? lane->first->event.id : lane->gone_id;
 }
 
+/* What became of the lane, besides its acked events, has to be written down. */
+static bool end_is_written(const struct lane *lane)
+{
+    return !lane->batch->lost && (lane->outcome > LANE_RELEASED || is_resumed(lane));
+}
+
+static void count_things(struct settle_job *job, struct lane *lane, size_t things)
+{
+    if (things > 0 && job->things == 0)
+        job->thing = lane;
+    job->things += things;
+}
+
 static void add_lane(struct settle_job *job, struct lists *lists, struct lane *lane)
 {
     struct settlement *s = &job->settlement;
     const struct item *item = lane->first;
-    for (size_t i = 0; i < lane->acked; i++, item = item->next)
+    lane->settling = lane->acked < lists->room ? lane->acked : lists->room;
+    for (size_t i = 0; i < lane->settling; i++, item = item->next)
         lists->done[s->done_count++] = item->event.id;
-    lane->settling = lane->acked;
+    lists->room -= lane->settling;
+    count_things(job, lane, lane->settling);
     lane->batch->in_settlement++;
     job->lanes[job->lane_count++] = lane;
-    if (lane->state != LANE_FINISHED)
+    if (lane->state != LANE_FINISHED || lane->settling < lane->acked)
         return;
+    if (lane->refused && !lane->batch->lost)
+        refusal_end_lane(lane_queue(lane), lane);
+    size_t end = end_is_written(lane);
+    if (end > lists->room)
+        return; /* another time */
+    lists->room -= end;
+    count_things(job, lane, end);
     lane->state = LANE_SETTLING;
     lane->batch->finished--;
     if (lane->batch->lost)
@@ -86,9 +115,15 @@ static void add_lane(struct settle_job *job, struct lists *lists, struct lane *l
     add_resumed(s, lists, lane);
 }
 
+static void add_lanes(struct settle_job *job, struct lists *lists, struct batch *batch, bool prefixes)
+{
+    for (struct lane *lane = batch->lanes; lane && lists->room > 0; lane = lane->next)
+        if (takes_part(lane, prefixes))
+            add_lane(job, lists, lane);
+}
+
 struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes)
 {
-    (void)queue;
     struct tally tally = count(batches, prefixes);
     if (tally.lanes == 0)
         return NULL;
@@ -96,19 +131,27 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     struct arena *arena = arena_new();
     struct settle_job *job = arena_alloc(arena, sizeof *job);
     job->arena = arena;
+    job->doubt_at = queue->refusal.doubt_at;
     job->lanes = arena_array(arena, tally.lanes, sizeof(struct lane *));
     struct lists lists = {
-        .done = arena_array(arena, tally.done + 1, sizeof *lists.done),
+        .done = arena_array(arena, tally.done + tally.failures, sizeof *lists.done),
         .solos = arena_array(arena, tally.lanes, sizeof *lists.solos),
         .parked = arena_array(arena, tally.failures, sizeof *lists.parked),
         .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
         .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
     };
-    for (struct batch *batch = batches; batch; batch = batch->next)
-        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (takes_part(lane, prefixes))
-                add_lane(job, &lists, lane);
+    for (struct batch *batch = batches; batch; batch = batch->next) {
+        bool alone = batch->settle_max > 0;
+        if (alone && job->lane_count > 0)
+            break;
+        lists.room = alone ? batch->settle_max : SIZE_MAX;
+        add_lanes(job, &lists, batch, prefixes);
+        if (alone && job->lane_count > 0)
+            break;
+    }
     struct settlement *s = &job->settlement;
+    for (size_t i = 0; i < s->buried_count; i++)
+        lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
     s->parked = lists.parked;
     s->buried = lists.buried;
@@ -189,6 +232,8 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
     FAULT_POINT("settle.commit");
+    if (!settle_is_empty(job))
+        refusal_passed(queue, job, now);
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
         for (size_t n = 0; n < lane->settling; n++, lane->first = lane->first->next)

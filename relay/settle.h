@@ -10,7 +10,8 @@
 #include "relay/queue.h"
 
 /* Takes the finished lanes of `batches` (linked by next), and with `prefixes` the acked events of unfinished ones.
- * Lanes of a lost batch settle what was acked and nothing else. NULL when there is nothing. */
+ * Lanes of a lost batch settle what was acked and nothing else. A batch with settle_max is collected by itself, and no
+ * more of it than that. NULL when there is nothing. */
 struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes);
 
 /* Nothing has to be written: the lanes can be let go. */

@@ -3,6 +3,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/claim_request.h"
+#include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
@@ -54,8 +55,9 @@ static void start_settlement(struct queue *queue, struct settle_job *job)
     struct error err;
     round_begin(&side->round);
     FAULT_POINT("side.settle");
-    side->round.patience = db_is_shared(side->db);
+    side->round.ahead = db_is_shared(side->db) ? sql_settle_patience : NULL;
     bool ok = round_add_settlement(&side->round, side->db, queue->ordering, job, &err);
+    side->round.settle_end++; /* the commit is part of it */
     /* One statement is a transaction by itself; several are one by the round they travel in, which is an implicit
      * transaction. */
     send(side, SIDE_SETTLING, ok, &err);
@@ -140,7 +142,7 @@ static void take_result(struct queue *queue, const struct db_result *result)
     if (!round_take(&side->round, result->index, result->res) || side->round.failed)
         return;
     struct settle_job *job = side->round.job;
-    size_t first = side->round.patience;
+    size_t first = side->round.ahead != NULL;
     if (side->state == SIDE_SETTLING && result->index >= first)
         queue->ordering->type->settled(queue->ordering, &job->settlement, result->index - first, result->res,
                                        &job->missing);
@@ -153,7 +155,11 @@ static void take_result(struct queue *queue, const struct db_result *result)
 static void round_failed(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
-    if (side->round.job) {
+    if (round_was_refused(&side->round)) {
+        if (refusal_take(queue, side->round.job, &side->round.error, now))
+            return;
+        report_settle_failed(queue, &side->round.error);
+    } else if (side->round.job) {
         settle_abort(side->round.job);
         report_settle_failed(queue, &side->round.error);
     } else {

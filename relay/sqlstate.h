@@ -17,6 +17,7 @@ struct sqlstate_rule {
     enum db_remedy remedy;
     enum error_kind kind;
     const char *why;
+    bool in_rows; /* what is in one row may be the cause, and others would pass */
 };
 
 /* The rule for `sqlstate` (NULL: the connection broke without one). Never NULL. */

@@ -14,7 +14,7 @@ select true,
 union all
 select false,
        pg_catalog.format('trigger %I on %I.%I', t.tgname, n.nspname, c.relname),
-       'fires before a row is deleted: a row that it keeps (by returning NULL) is delivered again for ever',
+       'fires before a row is deleted: the event of a row that it keeps (by returning NULL) comes again and its key waits',
        null
   from pg_trigger t
   join pg_class c on c.oid = t.tgrelid
@@ -27,7 +27,7 @@ select false,
 union all
 select false,
        pg_catalog.format('foreign key %I of %I.%I', k.conname, n.nspname, c.relname),
-       'refers to it: while a delivered row is referred to it cannot be deleted, and what was delivered with it waits',
+       'refers to it: while a delivered row is referred to it cannot be deleted; its event comes again and its key waits',
        null
   from pg_constraint k
   join pg_class c on c.oid = k.conrelid

@@ -48,14 +48,15 @@ def test_a_lock_of_the_applications_makes_one_key_wait(run):
     assert run.finish() == 0
 
 
-def test_a_savepoint_would_let_go_of_its_locks_and_there_is_none(run):
-    """What was locked after a savepoint is not locked any more when that is rolled back to."""
+def test_a_savepoint_lets_go_of_what_was_locked_behind_it_and_no_key_is(run):
+    """A settlement stands behind one: that rolls back to it, and the keys, locked before it, stay locked."""
     with run.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
-        cursor.execute("savepoint s; select pg_advisory_xact_lock(1, 2); rollback to savepoint s")
-        cursor.execute("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
-        assert cursor.fetchone() == (0,)
+        cursor.execute("select pg_advisory_xact_lock(1, 1); savepoint s; select pg_advisory_xact_lock(1, 2)")
+        cursor.execute("rollback to savepoint s")
+        cursor.execute("select objid from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
+        assert cursor.fetchall() == [(1,)]
     connection.close()
-    found = subprocess.run(["grep", "-rliE", "savepoint|plpgsql.*exception", "sql/claim", "sql/settle", "relay", "ordering"],
+    found = subprocess.run(["grep", "-rliE", "savepoint|plpgsql.*exception", "sql/claim", "ordering"],
                            cwd=REPO, capture_output=True, text=True, check=False)
     assert found.stdout == ""
 

@@ -39,7 +39,8 @@ void faults_clear(void)
     add(FAULT_RESTART, counts->restarts);
     add(FAULT_OUTAGE, counts->outages);
     add(PUT_BACK, counts->put_backs);
-    if (sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK) {
+    if (sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK ||
+        sim.plan.stuck + sim.plan.stays + sim.plan.rates.sql_error > 0) {
         faults.due[faults.count].at = sim.plan.calm_at + OPEN_AGAIN_US;
         faults.due[faults.count++].fault = OPEN_KEYS;
     }

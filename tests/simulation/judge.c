@@ -116,7 +116,7 @@ void judge_violation(const char *guarantee, const struct row *row, const char *f
 
 static bool is_dead(const struct fate *fate)
 {
-    return fate->buried_by != TXN_NONE && sim.store.txns[fate->buried_by].state == TXN_COMMITTED;
+    return fate->buried_by != TXN_NONE && store_state(&sim.store, fate->buried_by) == TXN_COMMITTED;
 }
 
 bool judge_is_dead(const struct row *row)
@@ -327,6 +327,18 @@ void judge_deleted(int process, const struct row *row, bool bury)
     if (!allowed || sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK)
         judge_violation("G1", row, "event %" PRId64 " becomes a dead letter after %u failures of its own", row->id,
                         fate->faults);
+}
+
+/* What was to be deleted together with it is no excuse for the others. Only a refusal of it alone counts as a failure
+ * of its own. */
+void judge_refused(const struct row *row, bool alone)
+{
+    struct fate *fate = fate_of(row);
+    note("does not leave the table", -1, row->id, alone);
+    sim.totals.faults++;
+    fate->credit = true;
+    fate->acked_to = 0;
+    fate->faults += alone;
 }
 
 /* It is old by now, and later ones of its key may be on their way. */

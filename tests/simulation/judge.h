@@ -20,8 +20,9 @@ void judge_submitted(int process, int64_t id, unsigned attempt);
 void judge_arrived(int process, int64_t id);
 void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind);
 void judge_deleted(int process, const struct row *row, bool bury);
-void judge_put_back(const struct row *row); /* a dead letter, by hand */
-void judge_opened(const struct wait *wait); /* a closed key, by hand */
+void judge_refused(const struct row *row, bool alone); /* the table does not let it go */
+void judge_put_back(const struct row *row);            /* a dead letter, by hand */
+void judge_opened(const struct wait *wait);            /* a closed key, by hand */
 void judge_parked(int process, int64_t id, int64_t attempts, bool closed);
 
 /* The transaction of this backend ends without a commit; before its locks are free. */

@@ -75,6 +75,7 @@ static void insert(struct producer *producer)
     sim.store.txns[producer->txn].draws = true;
     struct row *row = store_add_row(&sim.store, draw_id(), key, producer->txn);
     row->bytes = sim_chance(sim.plan.large) ? 1500 : (int)sim_draw(1, 400);
+    row->whim = sim_chance(sim.plan.stuck) ? WHIM_REFUSES : sim_chance(sim.plan.stays) ? WHIM_STAYS : WHIM_NONE;
     producer->rows[producer->row_count++] = row;
     producers.events_left--;
 }

@@ -11,12 +11,36 @@ static bool must_wait(struct backend *backend, const struct version *version)
     return backend->waits_for != TXN_NONE;
 }
 
+static bool is_mine(const struct backend *backend, int txn)
+{
+    return store_is_mine(&sim.store, txn, backend->txn);
+}
+
 static bool is_live(const struct backend *backend, const struct version *version)
 {
     return store_is_live(&sim.store, version, backend->txn);
 }
 
-/* False: has to wait. */
+/* A foreign key, a trigger, a constraint of the archive; until the calm. */
+static bool is_refused(struct backend *backend, const struct row *row, bool alone)
+{
+    if (row->whim != WHIM_REFUSES || sim_is_calm())
+        return false;
+    judge_refused(row, alone);
+    backend->refusal = "23503";
+    return true;
+}
+
+/* By a trigger that returns null. */
+static bool is_kept(const struct row *row)
+{
+    if (row->whim != WHIM_STAYS || sim_is_calm())
+        return false;
+    judge_refused(row, false);
+    return true;
+}
+
+/* False: has to wait, or fails. */
 static bool delete_rows(struct backend *backend, const struct list *ids, bool bury, size_t *ret_gone)
 {
     *ret_gone = 0;
@@ -25,14 +49,16 @@ static bool delete_rows(struct backend *backend, const struct list *ids, bool bu
     for (size_t i = 0; i < ids->count; i++) {
         struct row *row = store_find_row(&sim.store, ids->values[i]);
         if (!row ||
-            (row->version.ended_by != backend->txn && !store_sees(&sim.store, &backend->snapshot, &row->version)))
+            (!is_mine(backend, row->version.ended_by) && !store_sees(&sim.store, &backend->snapshot, &row->version)))
             continue;
         if (must_wait(backend, &row->version))
             return false;
-        if (row->version.ended_by == backend->txn) {
+        if (is_mine(backend, row->version.ended_by)) {
             ++*ret_gone;
-        } else if (is_live(backend, &row->version)) {
-            row->version.ended_by = backend->txn;
+        } else if (is_live(backend, &row->version) && is_refused(backend, row, ids->count == 1)) {
+            return false;
+        } else if (is_live(backend, &row->version) && !is_kept(row)) {
+            row->version.ended_by = backend->part;
             judge_deleted(backend->process, row, bury);
             ++*ret_gone;
         }
@@ -59,7 +85,7 @@ static bool end_version(struct backend *backend, struct wait *wait)
     if (must_wait(backend, &wait->version))
         return false;
     if (is_live(backend, &wait->version))
-        wait->version.ended_by = backend->txn;
+        wait->version.ended_by = backend->part;
     return true;
 }
 
@@ -77,7 +103,7 @@ static bool run_park(struct backend *backend, const struct call *call)
                                   .head = ids->values[i],
                                   .attempts = attempts->values[i],
                                   .next_at = delay < 0 ? AT_INFINITY : sim.now + delay};
-        store_add_wait(&sim.store, &wait, backend->txn);
+        store_add_wait(&sim.store, &wait, backend->part);
         judge_parked(backend->process, ids->values[i], attempts->values[i], delay < 0);
     }
     server_reply(backend, result_count(ids->count));
@@ -106,9 +132,9 @@ static bool run_unpark(struct backend *backend, const struct call *call)
             continue;
         if (!end_version(backend, old))
             return false;
-        if (head > 0 && old->version.ended_by == backend->txn) {
+        if (head > 0 && is_mine(backend, old->version.ended_by)) {
             const struct wait wait = {.key = key, .head = head, .next_at = sim.now};
-            store_add_wait(&sim.store, &wait, backend->txn);
+            store_add_wait(&sim.store, &wait, backend->part);
         }
     }
     for (size_t i = 0; i < solos->count; i++) {
@@ -129,6 +155,20 @@ static bool run_delete(struct backend *backend, const struct call *call, const s
     return true;
 }
 
+static bool run_kept(struct backend *backend, const struct list *ids)
+{
+    for (size_t i = 0; i < ids->count; i++) {
+        const struct row *row = store_find_row(&sim.store, ids->values[i]);
+        if (!row || !store_sees(&sim.store, &backend->snapshot, &row->version))
+            continue;
+        judge_refused(row, ids->count == 1);
+        backend->refusal = "22P02";
+        return false;
+    }
+    server_reply(backend, result_count(0));
+    return true;
+}
+
 bool query_settle(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
@@ -136,6 +176,8 @@ bool query_settle(struct backend *backend, const struct call *call)
         return run_delete(backend, call, &call->lists[0]);
     case QUERY_BURY:
         return run_delete(backend, call, &call->lists[1]);
+    case QUERY_KEPT:
+        return run_kept(backend, &call->lists[0]);
     case QUERY_PARK:
         return run_park(backend, call);
     case QUERY_UNPARK:

@@ -15,9 +15,9 @@ static struct {
     instant_us down_until;
 } server;
 
-static const char *const query_names[] = {"begin",  "commit", "rollback", "sync",    "eof",   "nothing",
-                                          "listen", "lock",   "read",     "done",    "bury",  "park",
-                                          "unpark", "drawn",  "seen",     "holders", "floor", "empty"};
+static const char *const query_names[] = {
+    "begin", "commit", "rollback", "savepoint", "undo", "release", "sync",  "eof",  "nothing", "listen", "lock",
+    "read",  "done",   "bury",     "kept",      "park", "unpark",  "drawn", "seen", "holders", "floor",  "empty"};
 
 /* What a statement may fail with; FATAL ones end the session as well. */
 static const struct {
@@ -209,7 +209,12 @@ static void fail(struct backend *backend, const char *sqlstate)
     sim.totals.faults++;
     server_reply(backend, result_error(sqlstate));
     bool in_block = backend->explicit;
-    abort_txn(backend); /* its locks are free at once, not with the ROLLBACK */
+    if (backend->savepoint) {
+        store_abort(&sim.store, backend->part);
+        backend->part = store_begin_part(&sim.store, backend->txn);
+    } else {
+        abort_txn(backend); /* its locks are free at once, not with the ROLLBACK */
+    }
     backend->failed = in_block;
     backend->skipping = true;
     finish_call(backend);
@@ -242,7 +247,7 @@ static void finish_commit(struct backend *backend)
         return;
     }
     store_unlock_all(&sim.store, index_of(backend));
-    backend->releasing = backend->explicit = backend->failed = false;
+    backend->releasing = backend->explicit = backend->savepoint = backend->failed = false;
     backend->txn = TXN_NONE;
     server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     finish_call(backend);
@@ -251,9 +256,20 @@ static void finish_commit(struct backend *backend)
 static void finish_rollback(struct backend *backend)
 {
     abort_txn(backend);
-    backend->explicit = backend->failed = false;
+    backend->explicit = backend->savepoint = backend->failed = false;
     server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     finish_call(backend);
+}
+
+/* A failure that looks like one of a row: of a single one, it may be blamed on that. */
+static bool may_be_blamed(const struct call *call)
+{
+    const struct list *ids = &call->lists[call->query == QUERY_BURY];
+    if (call->query != QUERY_DONE && call->query != QUERY_BURY && call->query != QUERY_KEPT)
+        return call->query != QUERY_NOTHING && call->query != QUERY_PARK && call->query != QUERY_UNPARK;
+    if (ids->count == 1)
+        judge_refused(store_find_row(&sim.store, ids->values[0]), true);
+    return true;
 }
 
 static void finish_query(struct backend *backend)
@@ -261,13 +277,19 @@ static void finish_query(struct backend *backend)
     const struct call *call = backend->calls;
     if (sim_fails(sim.plan.rates.sql_error)) {
         size_t i = (size_t)sim_draw(0, sizeof failures / sizeof failures[0] - 1);
-        fail(backend, failures[i].sqlstate);
+        bool of_row = strcmp(failures[i].sqlstate, "42501") == 0;
+        fail(backend, of_row && !may_be_blamed(call) ? "40001" : failures[i].sqlstate);
         if (failures[i].fatal)
             end_backend(backend, arrival(backend));
         return;
     }
     backend->waits_for = TXN_NONE;
+    backend->refusal = NULL;
     if (!query_run(backend, call)) {
+        if (backend->refusal) {
+            fail(backend, backend->refusal);
+            return;
+        }
         TRACE("backend %d: %s waits", index_of(backend), query_names[call->query]);
         backend->next_at = backend->started_at + LOCK_TIMEOUT_US;
         return;
@@ -285,7 +307,7 @@ static void start_call(struct backend *backend)
     backend->started_at = sim.now;
     bool needs_txn = call->query > QUERY_EOF && call->query != QUERY_LISTEN && call->query != QUERY_NOTHING;
     if (needs_txn && backend->txn == TXN_NONE && !backend->failed)
-        backend->txn = store_begin(&sim.store);
+        backend->txn = backend->part = store_begin(&sim.store);
     backend->snapshot = (struct snapshot){sim.store.commits, backend->txn};
     bool slow = call->query != QUERY_EOF && sim_fails(sim.plan.rates.statement_slow);
     backend->next_at = sim.now + (slow ? sim_draw(1000, 300 * MS_US) : needs_txn ? sim_draw(20, 300) : 5);
@@ -295,8 +317,25 @@ static void start_call(struct backend *backend)
 
 static void begin_block(struct backend *backend)
 {
-    backend->txn = store_begin(&sim.store);
+    backend->txn = backend->part = store_begin(&sim.store);
     backend->explicit = true;
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
+    finish_call(backend);
+}
+
+/* There is at most one: whoever wants another releases it first. */
+static void use_savepoint(struct backend *backend, enum query query)
+{
+    if (!backend->explicit || backend->savepoint == (query == QUERY_SAVEPOINT)) {
+        fail(backend, "3B001");
+        return;
+    }
+    if (query == QUERY_SAVEPOINT)
+        backend->part = store_begin_part(&sim.store, backend->txn);
+    else if (query == QUERY_RELEASE)
+        backend->part = backend->txn;
+    backend->savepoint = query != QUERY_RELEASE;
+    backend->failed = false;
     server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     finish_call(backend);
 }
@@ -304,7 +343,7 @@ static void begin_block(struct backend *backend)
 static void run_call(struct backend *backend)
 {
     enum query query = backend->calls->query;
-    bool ends_failed = query == QUERY_ROLLBACK || query == QUERY_COMMIT;
+    bool ends_failed = query == QUERY_ROLLBACK || query == QUERY_COMMIT || (query == QUERY_UNDO && backend->savepoint);
     TRACE("backend %d (relay %d): %s", index_of(backend), backend->process, query_names[query]);
     if (query == QUERY_EOF) {
         end_backend(backend, sim.now);
@@ -317,6 +356,8 @@ static void run_call(struct backend *backend)
         fail(backend, "25P02");
     } else if (query == QUERY_BEGIN) {
         begin_block(backend);
+    } else if (query >= QUERY_SAVEPOINT && query <= QUERY_RELEASE) {
+        use_savepoint(backend, query);
     } else if (query == QUERY_COMMIT) {
         finish_commit(backend);
     } else if (query == QUERY_ROLLBACK) {

@@ -18,6 +18,9 @@ enum query {
     QUERY_BEGIN,
     QUERY_COMMIT,
     QUERY_ROLLBACK,
+    QUERY_SAVEPOINT,
+    QUERY_UNDO, /* back to the savepoint */
+    QUERY_RELEASE,
     QUERY_SYNC, /* the end of a round */
     QUERY_EOF,  /* the client is gone */
     QUERY_NOTHING,
@@ -26,6 +29,7 @@ enum query {
     QUERY_READ,
     QUERY_DONE,
     QUERY_BURY,
+    QUERY_KEPT,
     QUERY_PARK,
     QUERY_UNPARK,
     QUERY_DRAWN,
@@ -62,11 +66,13 @@ struct backend {
     bool running;   /* the first call is being executed */
     bool releasing; /* committed; its locks are not free yet */
     bool listening;
-    int txn;
+    int txn, part; /* what writes: the transaction, or its part from the last savepoint on */
+    bool savepoint;
     struct call *calls, **calls_end;
     instant_us next_at, started_at, said_at;
     struct snapshot snapshot;
     int waits_for;                                       /* a transaction */
+    const char *refusal;                                 /* what the query fails with */
     instant_us cut_at;                                   /* nothing passes from then on; */
     instant_us heard_at;                                 /* the client finds out at this time */
     int64_t claim_keys[ROWS_MAX], claim_solos[ROWS_MAX]; /* courier.claim, courier.solo */
@@ -96,7 +102,8 @@ struct backend *server_backend(int backend);
 /* Hands over `res` (taken over) as a result of the call under way. */
 void server_reply(struct backend *backend, PGresult *res);
 
-/* Carries out the call: replies and true; or false, when it has to wait for `backend->waits_for`. */
+/* Carries out the call: replies and true; or false, when it has to wait for `backend->waits_for`, or fails with
+ * `backend->refusal`. */
 bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
 void query_lock(struct backend *backend, const struct call *call);

@@ -13,8 +13,26 @@ void store_clear(struct store *store)
 int store_begin(struct store *store)
 {
     assert(store->txn_count < TXNS_MAX);
-    store->txns[store->txn_count] = (struct txn){.state = TXN_OPEN};
+    store->txns[store->txn_count] = (struct txn){.state = TXN_OPEN, .within = store->txn_count};
     return store->txn_count++;
+}
+
+int store_begin_part(struct store *store, int txn)
+{
+    int part = store_begin(store);
+    store->txns[part].within = txn;
+    return part;
+}
+
+enum txn_state store_state(const struct store *store, int txn)
+{
+    const struct txn *part = &store->txns[txn];
+    return part->state == TXN_ABORTED ? TXN_ABORTED : store->txns[part->within].state;
+}
+
+bool store_is_mine(const struct store *store, int txn, int me)
+{
+    return txn != TXN_NONE && store->txns[txn].within == me && store->txns[txn].state != TXN_ABORTED;
 }
 
 void store_commit(struct store *store, int txn)
@@ -34,8 +52,9 @@ static bool has_happened(const struct store *store, const struct snapshot *snaps
 {
     if (txn == TXN_NONE)
         return false;
-    return txn == snapshot->txn ||
-           (store->txns[txn].state == TXN_COMMITTED && store->txns[txn].committed_as <= snapshot->commits);
+    return store_is_mine(store, txn, snapshot->txn) ||
+           (store_state(store, txn) == TXN_COMMITTED &&
+            store->txns[store->txns[txn].within].committed_as <= snapshot->commits);
 }
 
 bool store_sees(const struct store *store, const struct snapshot *snapshot, const struct version *version)
@@ -46,10 +65,10 @@ bool store_sees(const struct store *store, const struct snapshot *snapshot, cons
 int store_contested(const struct store *store, const struct version *version, int me)
 {
     int made = version->made_by, ended = version->ended_by;
-    if (made != me && store->txns[made].state == TXN_OPEN)
-        return made;
-    if (ended != TXN_NONE && ended != me && store->txns[ended].state == TXN_OPEN)
-        return ended;
+    if (store->txns[made].within != me && store_state(store, made) == TXN_OPEN)
+        return store->txns[made].within;
+    if (ended != TXN_NONE && store->txns[ended].within != me && store_state(store, ended) == TXN_OPEN)
+        return store->txns[ended].within;
     return TXN_NONE;
 }
 

@@ -24,6 +24,7 @@ struct txn {
     enum txn_state state;
     int64_t committed_as; /* the how-manieth commit it was */
     bool draws;           /* holds what horizon_holders.sql lists */
+    int within;           /* the transaction that it is a part of, from a savepoint on; else itself */
 };
 
 /* Of a row: which transaction made it and which one ended it. */
@@ -31,11 +32,15 @@ struct version {
     int made_by, ended_by;
 };
 
+/* What the table does when a row is to be deleted. */
+enum whim { WHIM_NONE, WHIM_REFUSES, WHIM_STAYS };
+
 struct row {
     struct version version;
     int64_t id;
     int key; /* KEY_NONE_SIM: no order wanted */
     int bytes;
+    enum whim whim;
 };
 
 /* outbox.parked */
@@ -74,10 +79,14 @@ struct snapshot {
 void store_clear(struct store *store);
 
 int store_begin(struct store *store);
+int store_begin_part(struct store *store, int txn); /* may be aborted by itself; otherwise it goes with `txn` */
 void store_commit(struct store *store, int txn);
 void store_abort(struct store *store, int txn);
 
 bool store_sees(const struct store *store, const struct snapshot *snapshot, const struct version *version);
+
+enum txn_state store_state(const struct store *store, int txn);
+bool store_is_mine(const struct store *store, int txn, int me); /* `me` has done it, in some part, and not undone it */
 
 /* The transaction that `me` has to wait for before it may end this row, or TXN_NONE. */
 int store_contested(const struct store *store, const struct version *version, int me);

@@ -369,6 +369,24 @@ START_TEST(settlement_is_done_then_buried_then_parked_then_resumed)
 }
 END_TEST
 
+START_TEST(once_rows_were_missing_it_is_asked_whether_something_keeps_them)
+{
+    const int64_t done[] = {1, 2, 3};
+    const struct settle_failure failure = {.id = 3, .why = SPAN_LITERAL("no")};
+    const struct settlement s = {.done = done, .done_count = 2, .buried = &failure, .buried_count = 1};
+    ck_assert_uint_eq(ordering_per_key.settle(o, &s, arena, statements), 2);
+    size_t missing = 0;
+    PGresult *none = PQmakeEmptyPGresult(NULL, PGRES_COMMAND_OK);
+    ordering_per_key.settled(o, &s, 0, none, &missing);
+    PQclear(none);
+    ck_assert_uint_eq(ordering_per_key.settle(o, &s, arena, statements), 3);
+    ck_assert_ptr_nonnull(strstr(statements[2].sql, "is still in"));
+    ck_assert_int_eq(statements[2].count, 1);
+    const struct settlement resumed = {.resumed_solos = done, .resumed_solo_count = 1};
+    ck_assert_uint_eq(ordering_per_key.settle(o, &resumed, arena, statements), 1);
+}
+END_TEST
+
 START_TEST(settlement_has_no_statement_for_what_it_has_not)
 {
     const int64_t solos[] = {9};
@@ -429,6 +447,7 @@ int main(void)
     tcase_add_test(tcase, event_without_an_id_is_refused);
     tcase_add_test(tcase, event_that_the_relay_refuses_ends_the_claim);
     tcase_add_test(tcase, settlement_is_done_then_buried_then_parked_then_resumed);
+    tcase_add_test(tcase, once_rows_were_missing_it_is_asked_whether_something_keeps_them);
     tcase_add_test(tcase, settlement_has_no_statement_for_what_it_has_not);
     tcase_add_test(tcase, archive_knows_its_queue);
     tcase_add_test(tcase, released_ids_are_looked_at_again_at_their_time);

@@ -35,6 +35,18 @@ START_TEST(every_failure_has_its_remedy)
 }
 END_TEST
 
+START_TEST(only_what_a_row_may_cause_is_looked_for_in_rows)
+{
+    static const char *const in_rows[] = {"23503", "23514", "22001", "P0001", "42501", "54000", "AB123"};
+    static const char *const others[] = {NULL,    "40001", "40P01", "55P03", "57014", "57P01", "53100",
+                                         "53200", "25P02", "08006", "26000", "0A000", "XX000", "58030"};
+    for (size_t i = 0; i < sizeof in_rows / sizeof in_rows[0]; i++)
+        ck_assert_msg(sqlstate_rule(in_rows[i])->in_rows, "%s", in_rows[i]);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert_msg(!sqlstate_rule(others[i])->in_rows, "%s", others[i]);
+}
+END_TEST
+
 START_TEST(unknown_states_have_a_rule_too)
 {
     static const char *const states[] = {"22012", "P0001", "ZZZZZ", "", "4"};
@@ -49,6 +61,7 @@ int main(void)
     TCase *tcase = tcase_create("sqlstate");
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, every_failure_has_its_remedy);
+    tcase_add_test(tcase, only_what_a_row_may_cause_is_looked_for_in_rows);
     tcase_add_test(tcase, unknown_states_have_a_rule_too);
     return run_suite(suite);
 }

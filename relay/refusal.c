@@ -1,0 +1,156 @@
+#include "relay/refusal.h"
+
+#include "relay/base/backoff.h"
+#include "relay/base/utf8.h"
+#include "relay/settle.h"
+
+#define TRIAL_US (30 * SECOND_US) /* from one trial to the next */
+
+/* How long a table that has let others go is not suspected of refusing everything: enough for what is given back to be
+ * claimed, delivered and refused again. */
+#define BLAME_US (30 * SECOND_US)
+
+#define CAUSE_MAX 300 /* bytes of what the database said */
+
+static void take_fewer(struct queue *queue, struct batch *batch, size_t things, instant_us now)
+{
+    if (batch->settle_max == 0)
+        batch->refused_at = now;
+    batch->settle_max = things > 1 ? things / 2 : 1;
+    if (queue->refusal.doubt_at == 0)
+        queue->refusal.doubt_at = now;
+}
+
+/* Its turn comes again after all the others'. */
+static void move_to_end(struct lane *lane)
+{
+    struct batch *batch = lane->batch;
+    struct lane **place = &batch->lanes;
+    batch->lanes_end->next = lane;
+    while (*place != lane)
+        place = &(*place)->next;
+    *place = lane->next;
+    lane->next = NULL;
+    batch->lanes_end = lane;
+}
+
+static void blame_row(const struct queue *queue, struct item *item, const struct error *cause)
+{
+    struct error *why = arena_alloc(item->lane->batch->arena, sizeof *why);
+    error_set(why, ERROR_REFUSED, "its row cannot be taken out of %s: mend what refuses it, or delete it by hand: %.*s",
+              queue->config->table, (int)utf8_fit(span_of(cause->text), CAUSE_MAX), cause->text);
+    item->delivery.cause = why;
+    if (!item->lane->refused)
+        item->lane->refused = item;
+}
+
+/* The lane goes on without the one thing of it that was to be settled. */
+static void leave_out(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
+{
+    struct item *item = lane->acked > 0 ? lane->first : lane->failed;
+    if (lane->acked > 0) {
+        lane->first = item->next;
+        lane->acked--;
+    } else if (lane->outcome != LANE_DEAD) {
+        /* Not even its wait can be written down. Here it is kept away; other relays are on their own. */
+        lane->outcome = LANE_RELEASED;
+        lane->release_us = queue->config->retry_max_us;
+        lane->refused = NULL;
+        return;
+    }
+    if (lane->batch->lost) /* without the lock nothing is written about it: who claims it next finds out */
+        queue->ordering->type->released(queue->ordering, item->event.id, item->event.id, now);
+    else
+        blame_row(queue, item, cause);
+}
+
+/* The only one of a claim is blamed at once where nothing else is in doubt: it must not hold up what comes next. */
+static bool is_to_blame(const struct queue *queue, const struct lane *lane, instant_us now)
+{
+    const struct batch *batch = lane->batch;
+    bool known = lane->waited && lane->first && lane->first->event.attempt > 1;
+    bool first = batch->unsettled == 1 && batch->refused_at == queue->refusal.doubt_at;
+    return now < queue->refusal.blame_until || known || first;
+}
+
+bool refusal_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now)
+{
+    size_t things = job->things;
+    struct lane *lane = job->thing;
+    for (size_t i = 0; i < job->lane_count; i++)
+        take_fewer(queue, job->lanes[i]->batch, things, now);
+    settle_abort(job);
+    if (things > 1)
+        return true;
+    struct batch *batch = lane->batch;
+    if (is_to_blame(queue, lane, now)) {
+        leave_out(queue, lane, cause, now);
+        return true;
+    }
+    move_to_end(lane);
+    if (++batch->refusals < batch->finished)
+        return true;
+    batch->refusals = 0;
+    return false;
+}
+
+/* Only what was sent when there was doubt, and took a delivered event out, says that the table lets others go. */
+void refusal_passed(struct queue *queue, const struct settle_job *job, instant_us now)
+{
+    struct refusal *refusal = &queue->refusal;
+    struct batch *batch = job->lanes[0]->batch;
+    batch->settle_max = batch->settle_max < SIZE_MAX / 2 ? batch->settle_max * 2 : SIZE_MAX;
+    batch->refusals = 0;
+    if (refusal->doubt_at == 0 || job->doubt_at != refusal->doubt_at || job->settlement.done_count <= job->missing)
+        return;
+    refusal->doubt_at = 0;
+    refusal->blame_until = now + BLAME_US;
+}
+
+/* A dead letter would have to leave the table, too, so there is nothing but waiting. */
+void refusal_end_lane(struct queue *queue, struct lane *lane)
+{
+    const struct queue_config *config = queue->config;
+    struct backoff backoff = {config->retry_base_us, config->retry_max_us};
+    unsigned attempt = lane->refused->event.attempt;
+    bool last = attempt >= config->retry_attempts;
+    lane->failed = lane->refused;
+    lane->outcome = last ? LANE_CLOSED : LANE_RETRY;
+    lane->delay_us = last ? 0 : backoff_delay_us(&backoff, attempt, &queue->rng);
+}
+
+void refusal_begin_parts(struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->state != LANE_SETTLED)
+            lane->start = lane->first;
+}
+
+void refusal_undo_parts(struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+        if (!lane->start)
+            continue;
+        lane->first = lane->start;
+        lane->start = NULL;
+        lane->acked = 0;
+        for (const struct item *item = lane->first; item != lane->unacked; item = item->next)
+            lane->acked++;
+        if (lane->state != LANE_SETTLED)
+            continue;
+        lane->state = LANE_FINISHED;
+        batch->unsettled++;
+        batch->finished++;
+    }
+}
+
+bool refusal_wants_trial(const struct queue *queue, instant_us now)
+{
+    return queue->refusal.doubt_at > 0 && now >= queue->refusal.trial_at;
+}
+
+void refusal_note_claim(struct queue *queue, instant_us now)
+{
+    if (queue->refusal.doubt_at > 0)
+        queue->refusal.trial_at = now + TRIAL_US;
+}
