@@ -77,8 +77,8 @@ MUTANTS = [
     Mutant("settles_ids_that_are_still_held", "ordering/scan.c", "    if (kept == 0) {\n", "    {\n"),
     Mutant("floor_rises_over_unsettled_ids", "ordering/per_key.c",
            "    if (pk->floor_to > pk->scan.settled)\n        pk->floor_to = pk->scan.settled;\n", "", soon=True),
-    Mutant("counts_the_attempt_that_is_due_as_failed", "ordering/per_key.c", "be32toh(attempts) + 1", "be32toh(attempts) + 2"),
-    Mutant("charges_later_events_with_the_heads_attempts", "ordering/per_key.c",
+    Mutant("counts_the_attempt_that_is_due_as_failed", "ordering/event_row.c", "be32toh(attempts) + 1", "be32toh(attempts) + 2"),
+    Mutant("charges_later_events_with_the_heads_attempts", "ordering/event_row.c",
            "if (waited && head == event.id && PQgetlength", "if (waited && PQgetlength"),
 ]
 
