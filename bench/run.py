@@ -3,6 +3,7 @@ bench/results/latest.json has the same and every single run, docs/performance.md
 bench/README.md says how each number is made."""
 
 import argparse
+import contextlib
 import datetime
 import glob
 import importlib
@@ -12,6 +13,8 @@ import re
 import subprocess
 import sys
 import time
+
+import psycopg2
 
 from bench import page, plot, results, table
 from bench.answer import BenchFailed
@@ -37,27 +40,33 @@ def machine(postgres):
             "postgres": re.match(r"\S+", postgres.query("show server_version")[0][0]).group()}
 
 
+def git(*arguments):
+    done = subprocess.run(["git", "-C", REPO, *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
 def commit():
-    done = subprocess.run(["git", "-C", REPO, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+    """With a + when there is more than that: what a bench itself writes does not count."""
+    changed = git("status", "--porcelain", "--", ".", ":!bench/results", *(f":!{os.path.relpath(path, REPO)}" for path in page.PAGES))
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "") or None
 
 
 def ask(postgres, number, name, run):
-    """The answers, each of which knows its number; None when there is none."""
+    """The answers, each of which knows its number; None when there is none: the others are asked all the same."""
     module = importlib.import_module(name)
     say(f"== {number}: {module.__doc__.splitlines()[0]}")
-    bench = None
+    begun, bench, answers = time.monotonic(), None, None
     try:
         bench = Bench(postgres, run, name=f"bench_{number}")
         answers = module.ask(bench)
-    except (BenchFailed, TimeoutError, subprocess.SubprocessError, servers.ServerError) as error:
+    except (BenchFailed, OSError, psycopg2.Error, subprocess.SubprocessError, servers.ServerError) as error:
         print(f"bench FAILED: question {number}: {error}", file=sys.stderr, flush=True)
-        return None
-    finally:
-        if bench:
+    if bench:
+        with contextlib.suppress(psycopg2.Error):  # it has failed already, then
             bench.db.drop()
-    for answer in answers:
+    for answer in answers or []:
         answer.number = number
+    say(f"  {time.monotonic() - begun:.0f} s")
     return answers
 
 
