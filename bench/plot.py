@@ -69,11 +69,18 @@ def of_question(entries):
     return canvas.svg()
 
 
-def share_of_aim(entry, value):
-    """1: the aim is reached, whichever way it is measured."""
+def target(entry):
+    """The aim, or where there is none what must be reached; None: nothing was asked for."""
+    return entry["must"] if entry["aim"] is None else entry["aim"]
+
+
+def share_of_target(entry, value):
+    """1: it is reached, whichever way it is measured."""
+    if value == target(entry):
+        return 1
     if entry["more"]:
-        return value / entry["aim"]
-    return entry["aim"] / value if value else PAST_AIM
+        return value / target(entry)
+    return target(entry) / value if value else PAST_AIM
 
 
 def of_all(entries):
@@ -82,14 +89,13 @@ def of_all(entries):
     canvas.text(NAMES + scale, "aim", "middle", "bold")
     canvas.y += HEAD - GAP
     top = canvas.y
-    for entry in entries:
-        if entry["aim"] is None:
-            continue
+    for entry in (entry for entry in entries if entry["reached"]):
         value = entry["rate"] if entry["ratio"] is None else entry["ratio"]
+        whole = entry["aim"] is None and entry["reached"] == "must"
         canvas.text(NAMES - 10, f"{entry['number']} {entry['question']}", "end")
-        canvas.rect(NAMES, min(share_of_aim(entry, value), PAST_AIM) * scale, REACHED[entry["reached"]])
+        canvas.rect(NAMES, min(share_of_target(entry, value), PAST_AIM) * scale, GREEN if whole else REACHED[entry["reached"]])
         if entry["must"] is not None:
-            at = NAMES + share_of_aim(entry, entry["must"]) * scale
+            at = NAMES + share_of_target(entry, entry["must"]) * scale
             canvas.line(at, at, canvas.y, canvas.y + BAR)
         canvas.text(WIDTH - 10, number(value), "end")
         canvas.y += BAR + GAP

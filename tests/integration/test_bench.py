@@ -107,7 +107,9 @@ def test_page_tells_entries_of_different_runs_apart():
 
 
 def test_plots_are_xml_whatever_the_numbers():
-    plots = plot.of_each(some_entries())
+    none = Answer("delivered twice", "events", [2], must=0, aim=0, more=False, number=1)
+    memory = Answer("peak memory", "MB", [50], must=64, more=False, number=9)
+    plots = plot.of_each([*some_entries(), *results.merge([], [none, memory], FACTS)])
     assert sorted(plots) == ["01.svg", "05.svg", "09.svg", "all.svg"]
     for text in plots.values():
         xml.etree.ElementTree.fromstring(text)
