@@ -3,6 +3,8 @@
 #include "relay/base/statement.h"
 #include "relay/query.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -17,16 +19,26 @@ bool bench_is_told(struct bench *bench, struct error *err)
     return bench->told;
 }
 
-char *bench_render(const struct bench *bench, const char *template, struct error *err)
+char *bench_render(const char *template, const char *schema)
 {
-    return sql_render(template, (const struct sql_variable[]){{"state", bench->schema}, {NULL, NULL}}, err);
+    struct error err;
+    char *sql = sql_render(template, (const struct sql_variable[]){{"state", schema}, {NULL, NULL}}, &err);
+    assert(sql && "tests/integration/test_statements.py prepares all of them");
+    return sql;
+}
+
+bool bench_check_count(const struct bench *bench, const char *who, int64_t drained, struct error *err)
+{
+    return drained == bench->options.events ||
+           error_set(err, ERROR_INTERNAL, "bench: the %s drained %" PRId64 " of %" PRId64 " events", who, drained,
+                     bench->options.events);
 }
 
 PGresult *bench_query(struct bench *bench, const char *template, int count, const char *const *params,
                       struct error *err)
 {
-    char *sql = bench_render(bench, template, err);
-    PGresult *result = sql ? query_or_cancel(bench->conn, bench->signal_fd, sql, count, params, err) : NULL;
+    char *sql = bench_render(template, bench->schema);
+    PGresult *result = query_or_cancel(bench->conn, bench->signal_fd, sql, count, params, err);
     free(sql);
     if (!bench_is_told(bench, err))
         return result;

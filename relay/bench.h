@@ -13,7 +13,6 @@
 #include <libpq-fe.h>
 
 #define BENCH_SCHEMA_SIZE 64
-#define BENCH_STALL_US (30 * INT64_C(1000000)) /* a server that writes a checkpoint may stand still for a while */
 
 struct bench_options {
     int64_t events, keys, payload_bytes; /* of one drain */
@@ -50,7 +49,10 @@ PGresult *bench_query(struct bench *bench, const char *template, int count, cons
 bool bench_run(struct bench *bench, const char *template, int count, const char *const *params,
                struct error *err) MUST_CHECK;
 
-/* A statement of sql/bench/ with the schema's name in it: free() it. */
-char *bench_render(const struct bench *bench, const char *template, struct error *err) MUST_CHECK;
+/* A statement of sql/bench/ with this schema's name in it: free() it. */
+char *bench_render(const char *template, const char *schema);
+
+/* False and *err unless as many events were drained as there were; `who` drained them. */
+bool bench_check_count(const struct bench *bench, const char *who, int64_t drained, struct error *err) MUST_CHECK;
 
 #endif

@@ -6,14 +6,13 @@
 
 #include "sql_text.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 #define WAIT_MAX_US SECOND_US
 
 struct drainer {
     struct db *db;
-    bool up, done;
+    bool up;  /* and its session is set up */
     int rows; /* of the batch under way */
 };
 
@@ -43,12 +42,21 @@ static bool take_result(struct drainer *drainer, PGresult *res, struct error *er
     return ok || error_prefix(err, "bench: the floor");
 }
 
-static bool end_batch(struct floor *floor, struct drainer *drainer, struct error *err)
+static bool set_up(const struct drainer *drainer, struct error *err)
 {
+    return db_send_sql(drainer->db, sql_bench_isolation, err) && db_end_round(drainer->db, err);
+}
+
+static bool end_round(struct floor *floor, struct drainer *drainer, struct error *err)
+{
+    if (!drainer->up) {
+        drainer->up = true;
+        floor->up++;
+        return true;
+    }
     floor->rows += drainer->rows;
     if (drainer->rows > 0)
         return send_batch(floor, drainer, err);
-    drainer->done = true;
     floor->done++;
     return true;
 }
@@ -62,13 +70,13 @@ static bool progress(struct floor *floor, struct drainer *drainer, instant_us no
         case DB_NOTHING:
             return true;
         case DB_UP:
-            floor->up++;
+            ok = set_up(drainer, err);
             break;
         case DB_RESULT:
             ok = take_result(drainer, result.res, err);
             break;
         case DB_ROUND_END:
-            ok = end_batch(floor, drainer, err);
+            ok = end_round(floor, drainer, err);
             break;
         case DB_DOWN:
             return error_prefix(err, "bench: the floor");
@@ -91,10 +99,17 @@ static bool wait(struct floor *floor, instant_us *now, struct error *err)
 
 static bool turn(struct floor *floor, instant_us *now, struct error *err)
 {
-    if (!wait(floor, now, err))
-        return false;
-    for (size_t i = 0; i < floor->count; i++)
-        if (!progress(floor, &floor->drainers[i], *now, err))
+    bool ok = wait(floor, now, err);
+    for (size_t i = 0; ok && i < floor->count; i++)
+        ok = progress(floor, &floor->drainers[i], *now, err);
+    return ok;
+}
+
+/* False when that fails, or a signal has asked to stop. */
+static bool turn_until(struct floor *floor, const size_t *counted, instant_us *now, struct error *err)
+{
+    while (*counted < floor->count)
+        if (!turn(floor, now, err))
             return false;
     return true;
 }
@@ -102,20 +117,13 @@ static bool turn(struct floor *floor, instant_us *now, struct error *err)
 static bool drain(struct floor *floor, double *ret_per_second, struct error *err)
 {
     instant_us now = clock_now();
-    while (floor->up < floor->count)
-        if (!turn(floor, &now, err))
-            return false;
+    bool ok = turn_until(floor, &floor->up, &now, err);
     instant_us begun = clock_now();
-    for (size_t i = 0; i < floor->count; i++)
-        if (!send_batch(floor, &floor->drainers[i], err))
-            return false;
-    while (floor->done < floor->count)
-        if (!turn(floor, &now, err))
-            return false;
+    for (size_t i = 0; ok && i < floor->count; i++)
+        ok = send_batch(floor, &floor->drainers[i], err);
+    ok = ok && turn_until(floor, &floor->done, &now, err);
     *ret_per_second = (double)floor->rows * SECOND_US / (double)(now - begun);
-    return floor->rows == floor->bench->options.events ||
-           error_set(err, ERROR_INTERNAL, "bench: the floor found %" PRId64 " of %" PRId64 " events", floor->rows,
-                     floor->bench->options.events);
+    return ok && bench_check_count(floor->bench, "floor", floor->rows, err);
 }
 
 bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)
@@ -125,7 +133,7 @@ bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)
                           .count = (size_t)bench->options.connections,
                           .drainers = memory_array((size_t)bench->options.connections, sizeof(struct drainer)),
                           .ps = pollset_new(),
-                          .sql = bench_render(bench, sql_bench_floor, err)};
+                          .sql = bench_render(sql_bench_floor, bench->schema)};
     for (size_t i = 0; i < floor.count; i++)
         floor.drainers[i].db = db_new(&(struct db_options){.conninfo = config->database,
                                                            .application_name = "pgcourier/bench",
@@ -133,7 +141,7 @@ bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)
                                                            .statement_timeout_us = config->statement_timeout_us,
                                                            .read_write = true,
                                                            .seed = rng_next(&bench->rng)});
-    bool ok = floor.sql && drain(&floor, ret_per_second, err);
+    bool ok = drain(&floor, ret_per_second, err);
     for (size_t i = 0; i < floor.count; i++)
         db_free(floor.drainers[i].db);
     pollset_free(floor.ps);

@@ -19,12 +19,11 @@ struct load_producer {
     instant_us sent_at;
 };
 
-struct bench_load *bench_load_new(struct bench *bench, struct error *err)
+struct bench_load *bench_load_new(struct bench *bench)
 {
     const struct config *config = bench->config;
     struct bench_load *load = memory_new(sizeof *load);
     load->bench = bench;
-    load->wanted = bench->options.rate * bench->options.seconds;
     load->producers = memory_array(PRODUCERS, sizeof *load->producers);
     for (size_t i = 0; i < PRODUCERS; i++)
         load->producers[i].db = db_new(&(struct db_options){.conninfo = config->database,
@@ -33,17 +32,12 @@ struct bench_load *bench_load_new(struct bench *bench, struct error *err)
                                                             .statement_timeout_us = config->statement_timeout_us,
                                                             .read_write = true,
                                                             .seed = rng_next(&bench->rng)});
-    load->sql = bench_render(bench, sql_bench_insert, err);
-    if (load->sql)
-        return load;
-    bench_load_free(load);
-    return NULL;
+    load->sql = bench_render(sql_bench_insert, bench->schema);
+    return load;
 }
 
 void bench_load_free(struct bench_load *load)
 {
-    if (!load)
-        return;
     for (size_t i = 0; i < PRODUCERS; i++)
         db_free(load->producers[i].db);
     free(load->producers);
@@ -59,6 +53,15 @@ bool bench_load_is_connected(const struct bench_load *load)
 void bench_load_begin(struct bench_load *load, instant_us now)
 {
     load->begun_at = now;
+    load->wall_ahead_us = clock_wall_us() - clock_now();
+}
+
+bool bench_load_is_over(const struct bench_load *load, instant_us now)
+{
+    const struct bench_options *options = &load->bench->options;
+    bool all_sent =
+        load->sent == options->rate * options->seconds || now >= load->begun_at + options->seconds * SECOND_US;
+    return load->begun_at > 0 && all_sent && load->inserted == load->sent;
 }
 
 /* When event number `n` is due. */
@@ -92,7 +95,7 @@ static bool send_event(struct bench_load *load, size_t index, instant_us now, st
     int64_t keys = load->bench->options.keys / PRODUCERS + 1;
     statement_add_text(&st, arena_printf(arena, "bench-%zu-%" PRId64, index, load->sent % keys));
     statement_add_text(&st, payload(load->bench, arena, load->sent));
-    statement_add_int(&st, arena, clock_wall_us());
+    statement_add_int(&st, arena, now + load->wall_ahead_us); /* the instant that insert_us counts from */
     bool ok = db_send(producer->db, &st, err) && db_end_round(producer->db, err);
     arena_free(arena);
     producer->sent_at = now;
@@ -136,20 +139,29 @@ static bool progress(struct bench_load *load, struct load_producer *producer, co
     return false;
 }
 
+/* When the next one is due: INSTANT_NEVER before the load begins and after its time. */
+static instant_us next_at(const struct bench_load *load)
+{
+    const struct bench_options *options = &load->bench->options;
+    if (load->begun_at == 0 || load->sent == options->rate * options->seconds)
+        return INSTANT_NEVER;
+    return due_at(load, load->sent);
+}
+
 static bool is_due(const struct bench_load *load, instant_us now)
 {
-    return load->begun_at > 0 && load->sent < load->wanted && now >= due_at(load, load->sent);
+    return now >= next_at(load) && now < load->begun_at + load->bench->options.seconds * SECOND_US;
 }
 
 bool bench_load_turn(struct bench_load *load, const struct pollset *ps, instant_us now, struct error *err)
 {
-    for (size_t i = 0; i < PRODUCERS; i++) {
-        if (!progress(load, &load->producers[i], ps, now, err))
-            return false;
-        if (is_due(load, now) && db_is_idle(load->producers[i].db) && !send_event(load, i, now, err))
-            return false;
+    bool ok = true;
+    for (size_t i = 0; ok && i < PRODUCERS; i++) {
+        ok = progress(load, &load->producers[i], ps, now, err);
+        if (ok && is_due(load, now) && db_is_idle(load->producers[i].db))
+            ok = send_event(load, i, now, err);
     }
-    return true;
+    return ok;
 }
 
 void bench_load_prepare(struct bench_load *load, struct pollset *ps, instant_us now)
@@ -159,6 +171,6 @@ void bench_load_prepare(struct bench_load *load, struct pollset *ps, instant_us 
         db_prepare(load->producers[i].db, ps);
         idle = idle || db_is_idle(load->producers[i].db);
     }
-    if (idle && load->begun_at > 0 && load->sent < load->wanted)
-        pollset_deadline(ps, instant_min(now + SECOND_US, due_at(load, load->sent)));
+    if (idle)
+        pollset_deadline(ps, instant_min(now + SECOND_US, next_at(load)));
 }

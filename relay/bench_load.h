@@ -13,20 +13,22 @@ struct bench_load {
     char *sql;
     size_t up;
     int64_t sent, inserted;
-    int64_t wanted;             /* options.rate * options.seconds */
     instant_us begun_at;        /* 0: not yet */
+    int64_t wall_ahead_us;      /* the wall clock, seen from `now` */
     instant_us ended_at;        /* when the last one was committed */
     struct histogram insert_us; /* sent to committed */
 };
 
-/* NULL and *err on failure. */
-struct bench_load *bench_load_new(struct bench *bench, struct error *err) MUST_CHECK;
-void bench_load_free(struct bench_load *load); /* NULL is a no-op */
+struct bench_load *bench_load_new(struct bench *bench);
+void bench_load_free(struct bench_load *load);
 
 bool bench_load_is_connected(const struct bench_load *load);
 
-/* The first event is due. */
+/* The first event is due; in options.seconds it is over. */
 void bench_load_begin(struct bench_load *load, instant_us now);
+
+/* It has begun, and no more events will be sent; what was sent is committed. */
+bool bench_load_is_over(const struct bench_load *load, instant_us now);
 
 void bench_load_prepare(struct bench_load *load, struct pollset *ps, instant_us now);
 bool bench_load_turn(struct bench_load *load, const struct pollset *ps, instant_us now, struct error *err) MUST_CHECK;

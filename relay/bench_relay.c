@@ -4,7 +4,7 @@
 #include "relay/queue.h"
 #include "relay/relay.h"
 
-#include <inttypes.h>
+#define SPARE_US (2 * SECOND_US) /* beside statement_timeout, for a sink and a slow load */
 
 /* One relay and how far it has come. */
 struct run {
@@ -39,8 +39,9 @@ static bool check_progress(struct run *run, struct error *err)
     if (run->queue->metrics.delivered != run->delivered)
         run->moved_at = run->now;
     run->delivered = run->queue->metrics.delivered;
-    return run->now - run->moved_at < BENCH_STALL_US ||
-           error_set(err, ERROR_TIMEOUT, "bench: nothing was delivered for %d s", (int)(BENCH_STALL_US / SECOND_US));
+    int64_t patience_us = run->bench->config->statement_timeout_us + SPARE_US;
+    return run->now - run->moved_at < patience_us ||
+           error_set(err, ERROR_TIMEOUT, "bench: nothing was delivered for %.1f s", (double)patience_us / SECOND_US);
 }
 
 static bool turn(struct run *run, struct error *err)
@@ -49,11 +50,10 @@ static bool turn(struct run *run, struct error *err)
     pollset_add(ps, run->bench->signal_fd, POLLIN);
     if (run->load)
         bench_load_prepare(run->load, ps, run->now);
-    if (!pollset_wait(ps, run->now, err))
-        return false;
+    bool ok = pollset_wait(ps, run->now, err);
     run->now = clock_now();
     relay_turn(run->relay, run->now);
-    return (!run->load || bench_load_turn(run->load, ps, run->now, err)) && check_sink(run, err) &&
+    return ok && (!run->load || bench_load_turn(run->load, ps, run->now, err)) && check_sink(run, err) &&
            check_progress(run, err) && !bench_is_told(run->bench, err);
 }
 
@@ -76,30 +76,19 @@ static bool open_run(struct run *run, struct bench *bench, bool until_empty, str
     return true;
 }
 
-static bool until_claiming(struct run *run, struct error *err)
-{
-    while (run->queue->metrics.claims == 0)
-        if (!turn(run, err))
-            return false;
-    return true;
-}
-
+/* The time goes from the first claim, when all is connected, to the last settlement. */
 static bool until_empty(struct run *run, double *ret_per_second, struct error *err)
 {
-    uint64_t events = (uint64_t)run->bench->options.events;
+    instant_us begun = 0;
     enum relay_end end;
-    if (!until_claiming(run, err))
-        return false;
-    instant_us begun = run->now;
     while (!relay_has_ended(run->relay, run->now, &end)) {
         if (!turn(run, err))
             return false;
-        if (run->now == run->moved_at)
-            *ret_per_second = (double)events * SECOND_US / (double)(run->now - begun);
+        if (begun == 0 && run->queue->metrics.claims > 0)
+            begun = run->now;
     }
-    return run->delivered == events ||
-           error_set(err, ERROR_INTERNAL, "bench: the relay delivered %" PRIu64 " of %" PRIu64 " events",
-                     run->delivered, events);
+    *ret_per_second = (double)run->delivered * SECOND_US / (double)(run->moved_at - begun);
+    return bench_check_count(run->bench, "relay", (int64_t)run->delivered, err);
 }
 
 bool bench_relay_drain(struct bench *bench, double *ret_per_second, struct error *err)
@@ -113,29 +102,39 @@ bool bench_relay_drain(struct bench *bench, double *ret_per_second, struct error
 static bool deliver_load(struct run *run, struct error *err)
 {
     struct bench_load *load = run->load;
-    while (run->queue->metrics.claims == 0 || !bench_load_is_connected(load))
+    while (!bench_load_is_over(load, run->now) || run->delivered < (uint64_t)load->inserted) {
         if (!turn(run, err))
             return false;
-    bench_load_begin(load, run->now);
-    while (run->delivered < (uint64_t)load->wanted || load->inserted < load->wanted)
-        if (!turn(run, err))
-            return false;
+        if (load->begun_at == 0 && run->queue->metrics.claims > 0 && bench_load_is_connected(load))
+            bench_load_begin(load, run->now);
+    }
     return true;
+}
+
+static struct bench_latency latency_of(const struct run *run)
+{
+    const struct bench_load *load = run->load;
+    const struct histogram *lag = &run->queue->metrics.lag_us, *insert = &load->insert_us;
+    return (struct bench_latency){
+        .p50_ms = (double)histogram_quantile(lag, 0.5) / MS_US,
+        .p99_ms = (double)histogram_quantile(lag, 0.99) / MS_US,
+        .insert_p50_ms = (double)histogram_quantile(insert, 0.5) / MS_US,
+        .insert_p99_ms = (double)histogram_quantile(insert, 0.99) / MS_US,
+        .rate = (double)load->inserted * SECOND_US / (double)(load->ended_at - load->begun_at),
+    };
 }
 
 bool bench_relay_latency(struct bench *bench, struct bench_latency *ret, struct error *err)
 {
     struct run run;
-    bool ok = open_run(&run, bench, false, err) && (run.load = bench_load_new(bench, err)) && deliver_load(&run, err);
+    bool ok = open_run(&run, bench, false, err);
     if (ok) {
-        const struct histogram *lag = &run.queue->metrics.lag_us, *insert = &run.load->insert_us;
-        ret->p50_ms = (double)histogram_quantile(lag, 0.5) / MS_US;
-        ret->p99_ms = (double)histogram_quantile(lag, 0.99) / MS_US;
-        ret->insert_p50_ms = (double)histogram_quantile(insert, 0.5) / MS_US;
-        ret->insert_p99_ms = (double)histogram_quantile(insert, 0.99) / MS_US;
-        ret->rate = (double)run.load->inserted * SECOND_US / (double)(run.load->ended_at - run.load->begun_at);
+        run.load = bench_load_new(bench);
+        ok = deliver_load(&run, err);
+        if (ok)
+            *ret = latency_of(&run);
+        bench_load_free(run.load);
     }
-    bench_load_free(run.load);
     relay_close(run.relay);
     return ok;
 }

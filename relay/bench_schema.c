@@ -3,7 +3,6 @@
 #include "relay/bench_schema.h"
 
 #include "relay/base/clock.h"
-#include "relay/base/statement.h"
 #include "relay/command.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
@@ -59,16 +58,20 @@ static bool measure_round_trip(struct bench *bench, double *ret_ms, struct error
     return ok;
 }
 
-bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct error *err)
+static void read_server(const PGresult *server, struct bench_server *ret)
 {
-    PGresult *server = bench_query(bench, sql_bench_server, 0, NULL, err);
-    if (!server)
-        return false;
     snprintf(ret->version, sizeof ret->version, "%s", query_text(server, 0, SERVER_VERSION));
     snprintf(ret->fsync, sizeof ret->fsync, "%s", query_text(server, 0, SERVER_FSYNC));
     snprintf(ret->synchronous_commit, sizeof ret->synchronous_commit, "%s", query_text(server, 0, SERVER_COMMIT));
     snprintf(ret->shared_buffers, sizeof ret->shared_buffers, "%s", query_text(server, 0, SERVER_BUFFERS));
-    bool ok = check_server(server, bench->conn, err);
+}
+
+bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct error *err)
+{
+    PGresult *server = bench_query(bench, sql_bench_server, 0, NULL, err);
+    if (server)
+        read_server(server, ret);
+    bool ok = server && check_server(server, bench->conn, err);
     PQclear(server);
     return ok && measure_round_trip(bench, &ret->round_trip_ms, err);
 }
@@ -77,8 +80,7 @@ bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct er
 static bool own(struct bench *bench, const char *schema, bool *ret, struct error *err)
 {
     PGresult *lock = bench_query(bench, sql_bench_lock, 1, &schema, err);
-    if (lock)
-        *ret = query_bool(lock, 0, 0);
+    *ret = lock && query_bool(lock, 0, 0);
     PQclear(lock);
     return lock != NULL;
 }
@@ -91,32 +93,34 @@ static void ignore_notice(void *unused, const PGresult *notice)
 
 static bool drop(PGconn *conn, const char *schema, struct error *err)
 {
-    char *sql = sql_render(sql_bench_drop, (const struct sql_variable[]){{"state", schema}, {NULL, NULL}}, err);
+    char *sql = bench_render(sql_bench_drop, schema);
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    bool ok = sql && query_script_in_time(conn, "bench", sql, err);
+    bool ok = query_script_in_time(conn, "bench", sql, err);
     free(sql);
     return ok;
 }
 
-static bool clean(struct bench *bench, const char *schema, const char *owner, bool droppable, bool all,
-                  struct error *err)
+static bool drop_leftover(PGconn *conn, const char *schema, struct error *err)
 {
-    bool mine = false;
-    if (!own(bench, schema, &mine, err))
-        return false;
-    if (mine && droppable) {
-        bool ok = drop(bench->conn, schema, err);
-        if (ok)
-            fprintf(stderr, "dropped the schema %s, which a bench had left behind\n", schema);
-        return ok;
-    }
-    if (mine)
+    bool ok = drop(conn, schema, err);
+    if (ok)
+        fprintf(stderr, "dropped the schema %s, which a bench had left behind\n", schema);
+    return ok;
+}
+
+static bool clean(struct bench *bench, const PGresult *found, int row, bool all, struct error *err)
+{
+    const char *schema = query_text(found, row, LEFTOVER_NAME), *owner = query_text(found, row, LEFTOVER_OWNER);
+    bool mine, ok = own(bench, schema, &mine, err);
+    if (mine && query_bool(found, row, LEFTOVER_DROPPABLE))
+        ok = drop_leftover(bench->conn, schema, err);
+    else if (mine)
         fprintf(stderr,
                 "the schema %s is left over from a bench and belongs to %s; as that role: pgcourier bench --clean\n",
                 schema, owner);
-    else if (all)
+    else if (ok && all)
         fprintf(stderr, "the schema %s is in use by a bench of %s\n", schema, owner);
-    return true;
+    return ok;
 }
 
 bool bench_schema_clean(struct bench *bench, bool all, struct error *err)
@@ -124,26 +128,27 @@ bool bench_schema_clean(struct bench *bench, bool all, struct error *err)
     PGresult *found = bench_query(bench, sql_bench_leftovers, 0, NULL, err);
     bool ok = found != NULL;
     for (int row = 0; ok && row < PQntuples(found); row++)
-        ok = clean(bench, query_text(found, row, LEFTOVER_NAME), query_text(found, row, LEFTOVER_OWNER),
-                   query_bool(found, row, LEFTOVER_DROPPABLE), all, err);
+        ok = clean(bench, found, row, all, err);
     PQclear(found);
     return ok;
 }
 
+static bool create(PGconn *conn, const char *schema, struct error *err)
+{
+    struct error ignored; /* the first error is the one to report */
+    char *sql = bench_render(sql_bench_create, schema);
+    bool ok = query_script(conn, "bench", sql, err);
+    free(sql);
+    if (!ok)
+        (void)!query_script(conn, "bench", "rollback", &ignored);
+    return ok || privilege_explain(conn, 0, "{bench}", err);
+}
+
 bool bench_schema_open(struct bench *bench, struct error *err)
 {
-    bool mine = false;
-    if (!bench_run(bench, sql_bench_session, 0, NULL, err) || !own(bench, bench->schema, &mine, err))
-        return false;
-    if (!mine)
-        return error_set(err, ERROR_CONFLICT, "bench: another one has the name %s; try again", bench->schema);
-    char *sql = bench_render(bench, sql_bench_create, err);
-    bool ok = sql && query_script(bench->conn, "bench", sql, err);
-    free(sql);
-    struct error ignored; /* the first error is the one to report */
-    if (!ok)
-        (void)!query_script(bench->conn, "bench", "rollback", &ignored);
-    return ok || privilege_explain(bench->conn, 0, "{bench}", err);
+    bool mine; /* it is: nobody else knows the name */
+    return bench_run(bench, sql_bench_session, 0, NULL, err) && own(bench, bench->schema, &mine, err) &&
+           create(bench->conn, bench->schema, err);
 }
 
 bool bench_schema_empty(struct bench *bench, struct error *err)

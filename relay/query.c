@@ -143,17 +143,17 @@ static void cancel(PGconn *conn)
 
 static void await_or_cancel(PGconn *conn, int *stop_fd)
 {
-    while (PQisBusy(conn)) {
+    bool waiting = true; /* else PQgetResult() says what is wrong */
+    while (waiting && PQisBusy(conn)) {
         struct pollfd p[] = {{.fd = PQsocket(conn), .events = POLLIN}, {.fd = *stop_fd, .events = POLLIN}};
         int n = poll(p, 2, -1);
-        if (n < 0 && errno != EINTR)
-            return;
+        waiting = n > 0 || errno == EINTR;
         if (n > 0 && p[1].revents) {
             cancel(conn);
             *stop_fd = -1;
         }
-        if (n > 0 && p[0].revents && PQconsumeInput(conn) == 0)
-            return;
+        if (n > 0 && p[0].revents)
+            waiting = PQconsumeInput(conn) == 1;
     }
 }
 

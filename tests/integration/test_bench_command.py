@@ -14,7 +14,9 @@ from tests.support.servers import HANG, PgBouncer, Reply, Standby, run_command, 
 
 CONFIG = """
 database: "{dsn}"
-sinks: {{ web: {{ type: http, url: "{url}" }}, log: {{ type: file, path: "events.jsonl" }} }}
+statement_timeout: 1s
+sinks: {{ web: {{ type: http, url: "{url}" }}, log: {{ type: file, path: "events.jsonl" }},
+          cache: {{ type: redis, url: "redis://127.0.0.1:1" }} }}
 queues:
   orders: {{ sink: web, destination: "orders" }}
   others: {{ sink: log, destination: "a", where: "true", table: x.y }}
@@ -48,7 +50,7 @@ def hanging(empty_db, http, relay):
 
 def test_it_measures_and_leaves_nothing_behind(empty_db):
     before = empty_db.value(OBJECTS)
-    done = bench(empty_db, "--json", *SMALL)
+    done = run_command("bench", "-d", empty_db.owner_dsn + " options='-c default_transaction_isolation=serializable'", "--json", *SMALL)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert [result[name] for name in ("events", "keys", "payload_bytes", "pairs", "connections", "sink")] == [3000, 200, 300, 2, 2, "discard"]
@@ -131,9 +133,104 @@ def test_a_sink_that_fails_ends_it_and_says_why(empty_db, http, tmp_path, reply,
     assert empty_db.query(SCHEMAS) == []
 
 
+def test_a_drain_that_stands_still_is_given_up(empty_db, hanging):
+    one = hanging()
+    assert one.wait(60) == 75
+    assert one.log[-1] == "pgcourier: bench: nothing was delivered for 3.0 s"
+    assert empty_db.query(SCHEMAS) == []
+
+
+# Runs in place of the statements named in it, on the bench's own table.
+MEDDLE = """
+create schema meddler; grant usage on schema meddler to public;
+create function meddler.meddle() returns trigger language plpgsql as $$ begin {body} end $$;
+create function meddler.add() returns event_trigger language plpgsql as $$
+declare made record;
+begin
+    for made in select * from pg_event_trigger_ddl_commands() where object_identity ~ '^pgcourier_bench_.*[.]events$' and command_tag = 'CREATE TABLE' loop
+        execute format('create trigger meddler before {when} execute function meddler.meddle()', made.object_identity);
+    end loop;
+end $$;
+create event trigger meddler on ddl_command_end execute function meddler.add()"""
+DELETE = "delete on %s for each statement"
+LOAD = "insert on %s for each row when (new.aggregateid like ''bench-%%-%%'')"
+
+
+@pytest.mark.parametrize("when, who", [(DELETE, "the floor"), (LOAD, "an insert")])
+def test_a_statement_that_fails_ends_it_and_says_which(empty_db, when, who):
+    empty_db.query(MEDDLE.format(when=when, body="raise exception 'no %', 'way';"))
+    done = bench(empty_db, *FEW, "--rate", "20")
+    assert done.returncode not in (0, 64) and done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(f"pgcourier: bench: {who}: no way (SQLSTATE P0001")
+    assert empty_db.query(SCHEMAS) == []
+
+
+WAITING = "select 1 from pg_stat_activity where datname = %s and application_name = 'pgcourier/bench' and wait_event = 'advisory'"
+
+
+@pytest.fixture
+def held_up(empty_db, relay):
+    """Starts a bench, lets act(it) do something while statements of it wait, and returns how it ended."""
+
+    def start(when, act):
+        empty_db.query(MEDDLE.format(when=when, body="perform pg_advisory_lock(42); perform pg_advisory_unlock(42); return new;"))
+        holder = empty_db.connect()
+        with holder.cursor() as cursor:
+            cursor.execute("select pg_advisory_lock(42)")
+            one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=[*FEW, "--rate", "20"])
+            wait_until(lambda: empty_db.query(WAITING, (empty_db.name,)), 60, "a statement to wait")
+            act(one)
+        holder.close()
+        return one.wait(60), one.log[-1]
+
+    return start
+
+
+@pytest.mark.parametrize("when", [DELETE, LOAD])
+def test_a_signal_ends_the_floor_and_the_load(empty_db, held_up, when):
+    assert held_up(when, lambda one: one.send(signal.SIGINT)) == (75, "pgcourier: bench: stopped by a signal")
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_producer_that_loses_its_connection_ends_it(pg, empty_db, held_up):
+    code, line = held_up(LOAD, lambda one: end_sessions(pg, empty_db))
+    assert code == 69 and re.match("pgcourier: bench: an insert: .*terminating connection", line)
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_floor_that_cannot_connect_ends_it(pg, empty_db):
+    pg.query(f"alter database {empty_db.name} connection limit 1")
+    done = bench(empty_db, *FEW)
+    assert done.returncode == 69 and done.stdout == ""
+    assert re.search("^pgcourier: bench: the floor: database: .*too many connections", done.stderr.splitlines()[-1])
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_rows_that_do_not_add_up_are_no_result(empty_db):
+    empty_db.query(MEDDLE.format(when="insert on %s for each row", body="if new.id = 7 then return null; end if; return new;"))
+    done = bench(empty_db, *FEW)
+    assert done.returncode == 70 and done.stdout == ""
+    assert done.stderr.endswith("pgcourier: bench: the floor drained 39 of 40 events\n")
+
+
+def test_a_relay_that_cannot_be_started_ends_it(empty_db):
+    """More locks than the server has."""
+    done = bench(empty_db, *FEW, "--connections", "7")
+    assert done.returncode == 78 and "lower keys_per_claim or connections" in done.stderr
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_load_that_the_server_cannot_take_is_said_to_be_one(empty_db):
+    done = bench(empty_db, "--events", "40", "--pairs", "1", "--rate", "1000000", "--seconds", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("The server took fewer inserts than the 1,000,000 events/s that were asked for.\n")
+    assert re.search(r"^insert to delivery +[\d.]+ +[\d.]+   at [\d,]+ events/s$", done.stdout, re.MULTILINE)
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["--sink", "wed"], 'bench: {path} has no sink "wed"; did you mean "web"?'),
     (["--sink", "log"], 'bench: the queues others and theirs send to "a" and "b" of the sink log; say where to with --destination'),
+    (["--sink", "cache"], "bench: the sink cache needs a destination; say where to with --destination"),
 ])
 def test_a_sink_that_cannot_be_told_is_a_usage_error(empty_db, tmp_path, arguments, message):
     path = tmp_path / "pgcourier.yaml"
@@ -145,6 +242,7 @@ def test_a_sink_that_cannot_be_told_is_a_usage_error(empty_db, tmp_path, argumen
 @pytest.mark.parametrize("how", ["--clean", "the next bench"])
 def test_what_a_killed_bench_leaves_behind_is_dropped_and_one_under_way_is_not(empty_db, hanging, how):
     one = hanging()
+    one.pause()
     ((schema,),) = empty_db.query(SCHEMAS)
     done = bench(empty_db, "--clean")
     assert (done.returncode, done.stdout) == (0, "") and done.stderr == f"the schema {schema} is in use by a bench of shop_owner\n"
