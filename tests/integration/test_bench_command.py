@@ -239,6 +239,36 @@ def test_a_sink_that_cannot_be_told_is_a_usage_error(empty_db, tmp_path, argumen
     assert (done.returncode, done.stdout, done.stderr) == (64, "", f"pgcourier: {message.format(path=path)}\n")
 
 
+def test_a_sink_that_no_queue_uses_is_told_where_to_send(empty_db, tmp_path):
+    path, lines = tmp_path / "pgcourier.yaml", tmp_path / "events.jsonl"
+    path.write_text(f'database: "{empty_db.owner_dsn}"\nsinks: {{ log: {{ type: file, path: "{lines}" }}, stream: {{ type: redis, url: '
+                    f'"redis://127.0.0.1:{free_port()}" }} }}\nqueues: {{ q: {{ sink: log }} }}\n')
+    done = run_command("bench", "-c", str(path), "--sink", "stream", *FEW)
+    assert (done.returncode, done.stderr) == (64, "pgcourier: bench: the sink stream needs a destination; say where to with --destination\n")
+    done = run_command("bench", "-c", str(path), "--sink", "log", "--destination", "there", *FEW)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["destination"] for line in lines.read_text().splitlines()] == ["there"] * 40
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["-d", "x", "--events", "0"], "--events is a number from 1 to 100000000, not \"0\""),
+    (["-d", "x", "--events", ""], "--events is a number from"), (["-d", "x", "--keys", "1k"], "--keys is a number from"),
+    (["-d", "x", "--pairs", "100"], "--pairs is a number from 1 to 99"), (["-d", "x", "--rate", "9" * 30], "--rate is a number from"),
+    (["-d", "x", "--sink", "web"], "give it with -c FILE"), (["-d", "x", "--destination", "a"], "give it with --sink NAME"),
+    ([], "bench: give -c FILE or -d CONNINFO"),
+])
+def test_wrong_arguments_are_a_usage_error(arguments, message):
+    done = run_command("bench", *arguments)
+    assert done.returncode == 64 and done.stdout == "" and message in done.stderr
+
+
+def test_a_role_that_may_not_make_a_schema_is_told_the_remedy(empty_db):
+    empty_db.query(f"drop role if exists bench_nobody; create role bench_nobody login; revoke create on database {empty_db.name} from public")
+    done = run_command("bench", "-d", f"{empty_db.owner_dsn} user=bench_nobody", *FEW)
+    assert done.returncode == 77 and "fix: grant create on database" in done.stderr
+    assert empty_db.query(SCHEMAS) == []
+
+
 @pytest.mark.parametrize("how", ["--clean", "the next bench"])
 def test_what_a_killed_bench_leaves_behind_is_dropped_and_one_under_way_is_not(empty_db, hanging, how):
     one = hanging()

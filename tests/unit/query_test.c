@@ -26,7 +26,7 @@ PGresult *__wrap_PQexec(void);
 char *__wrap_PQresultErrorField(const PGresult *result, int field);
 char *__wrap_PQerrorMessage(void);
 instant_us __wrap_clock_now(void);
-int __wrap_poll(void);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 
 int __wrap_PQsendQueryParams(void)
 {
@@ -84,9 +84,12 @@ instant_us __wrap_clock_now(void)
     return clock_us += step_us;
 }
 
-int __wrap_poll(void)
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
+    (void)timeout_ms;
     polls -= poll_result != 0;
+    for (nfds_t i = 0; i < count; i++)
+        fds[i].revents = POLLIN;
     errno = poll_errno;
     return poll_result;
 }
@@ -159,6 +162,23 @@ START_TEST(wait_that_a_signal_ends_is_begun_again)
     ck_assert_ptr_nonnull(result);
     ck_assert_int_eq(polls, 0);
     PQclear(result);
+}
+END_TEST
+
+static const struct {
+    int poll_result, poll_errno, consumed;
+} ends[] = {{-1, EINVAL, 1}, {1, 0, 0}};
+
+START_TEST(statement_that_cannot_be_waited_for_has_no_result)
+{
+    struct error err;
+    poll_result = ends[_i].poll_result;
+    poll_errno = ends[_i].poll_errno;
+    consumed = ends[_i].consumed;
+    ck_assert_ptr_null(query_or_cancel(NULL, -1, "select 1", 0, NULL, &err));
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+    sent = 0;
+    ck_assert_ptr_null(query_or_cancel(NULL, -1, "select 1", 0, NULL, &err));
 }
 END_TEST
 
@@ -246,6 +266,7 @@ int main(void)
     tcase_add_test(tcase, nobody_waits_when_the_time_is_over);
     tcase_add_test(tcase, wait_that_fails_is_an_error);
     tcase_add_test(tcase, wait_that_a_signal_ends_is_begun_again);
+    tcase_add_loop_test(tcase, statement_that_cannot_be_waited_for_has_no_result, 0, 2);
     tcase_add_test(tcase, connection_that_breaks_is_unreachable);
     tcase_add_test(tcase, question_that_cannot_be_sent_is_unreachable);
     tcase_add_loop_test(tcase, server_that_hangs_up_behind_its_answer_has_given_none_but_an_error, 0, 2);

@@ -16,6 +16,7 @@
 
 static struct {
     bool idle, shared;
+    bool hurried;                 /* poll(2) does not wait for it */
     const char *sent[SCRIPT_MAX]; /* the statements so far, and "end" for the end of a round */
     size_t sends;
     size_t fails_at; /* the send that fails; 0: none does */
@@ -31,6 +32,13 @@ static inline void script_reset(void)
 {
     memset(&script, 0, sizeof script);
     script.idle = true;
+}
+
+/* What nobody has taken. */
+static inline void script_done(void)
+{
+    for (; script.event_next < script.event_count; script.event_next++)
+        PQclear(script.events[script.event_next].result.res);
 }
 
 static inline void script_brings(enum db_event event)
@@ -135,7 +143,8 @@ void __wrap_db_drop(struct db *db, bool unprepared, const char *why)
 void __wrap_db_prepare(struct db *db, struct pollset *ps)
 {
     (void)db;
-    (void)ps;
+    if (script.hurried)
+        pollset_deadline(ps, 0);
 }
 
 #endif
