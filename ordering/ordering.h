@@ -28,7 +28,7 @@ struct ordering_options {
     int32_t lock_class;
     enum payload_kind payload_kind, headers_kind;
     size_t extra_columns;
-    int64_t keys_per_claim, max_events_per_key, oldest_share;
+    int64_t keys_per_claim, oldest_share;
     bool archive;  /* settled events go to the archive */
     bool sequence; /* a readable sequence feeds the ids, one at a time */
 };
@@ -36,6 +36,7 @@ struct ordering_options {
 /* What the relay wants from one claim. */
 struct claim_request {
     int64_t max_keys;
+    int64_t events_per_key;       /* at most */
     const struct span *busy_keys; /* keys that must not be claimed */
     size_t busy_key_count;
     const int64_t *busy_solos; /* the same for events without a key */

@@ -104,7 +104,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
     struct per_key *pk = (struct per_key *)o;
-    *ret_plan = (struct claim_plan){.rows_limit = pk->rows_limit, .key_limit = pk->options.max_events_per_key};
+    *ret_plan = (struct claim_plan){.rows_limit = pk->rows_limit, .key_limit = request->events_per_key};
     ret_plan->report =
         (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
     struct scan_plan *scan = &ret_plan->scan;

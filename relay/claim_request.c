@@ -5,6 +5,10 @@
 
 #include <assert.h>
 
+#define EVENTS_PER_CLAIM 16384 /* to be divided among the keys */
+#define EVENTS_PER_KEY_MIN 16
+#define EVENTS_ONE_BY_ONE 64
+
 static size_t unsettled_lanes(const struct batch *batches)
 {
     size_t n = 0;
@@ -83,6 +87,19 @@ static size_t most_followed(const struct claim *claim, int64_t keys, uint64_t dr
     return keys == 1 ? draw >> 63 : (size_t)keys / 2;
 }
 
+/* A claim of many keys takes some events of each, one of few keys more of each: what it brings is to be worth its round
+ * trip and its commit. Where a key's events go one by one, more of them would only keep the claim open. */
+static int64_t events_per_key(const struct queue *queue, int64_t keys)
+{
+    int64_t most = queue->config->max_events_per_key;
+    int64_t share = EVENTS_PER_CLAIM / (queue->keys_found > 0 ? queue->keys_found : keys);
+    if (share < EVENTS_PER_KEY_MIN)
+        share = EVENTS_PER_KEY_MIN;
+    if (share > EVENTS_ONE_BY_ONE && !queue->outlet->sink->traits)
+        share = EVENTS_ONE_BY_ONE;
+    return share < most ? share : most;
+}
+
 const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now)
 {
     struct queue *queue = claim->queue;
@@ -98,6 +115,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
     request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
+    request->claim.events_per_key = events_per_key(queue, keys);
     request->claim.followed_only = claim->full;
     request->claim.draw = draw;
     request->claim.busy_keys = request->keys;

@@ -283,6 +283,7 @@ static void take_arriving(struct claim *claim, instant_us now)
         return;
     }
     batch->sent_at = claim->sent_at;
+    queue->keys_found = (int64_t)batch->lane_count;
     drop_orphaned(queue, batch, now);
     if (batch->open > 0)
         refusal_note_claim(queue, now);

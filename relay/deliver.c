@@ -1,6 +1,7 @@
 #include "relay/deliver.h"
 
 #include "relay/base/fault_point.h"
+#include "relay/ready.h"
 #include "relay/report.h"
 #include "relay/route_circuit.h"
 #include "relay/settle_rule.h"
@@ -88,21 +89,7 @@ static void end_trials(struct outlet *outlet, const struct delivery *d)
 
 void deliver_lane(struct outlet *outlet, struct lane *lane)
 {
-    lane->queued = true;
-    lane->ready_next = NULL;
-    lane->ready_prev = outlet->ready_end;
-    if (outlet->ready_end)
-        outlet->ready_end->ready_next = lane;
-    else
-        outlet->ready = lane;
-    outlet->ready_end = lane;
-}
-
-static void ready_remove(struct outlet *outlet, struct lane *lane)
-{
-    *(lane->ready_prev ? &lane->ready_prev->ready_next : &outlet->ready) = lane->ready_next;
-    *(lane->ready_next ? &lane->ready_next->ready_prev : &outlet->ready_end) = lane->ready_prev;
-    lane->queued = false;
+    ready_add(outlet, lane);
 }
 
 static void finish_if_done(struct lane *lane, instant_us now)
@@ -223,23 +210,30 @@ static void take_ack(struct outlet *outlet, struct item *item, instant_us now, i
     }
 }
 
+/* What is left of the lane goes when what is before it may be in flight together with it, or is not in flight any more.
+ */
+static void send_on(struct outlet *outlet, struct lane *lane)
+{
+    bool alone = lane->in_flight == 0 || outlet->sink->traits & SINK_KEEPS_KEY_ORDER;
+    if (lane->state == LANE_OPEN && lane->unsent && !lane->queued && alone)
+        ready_add(outlet, lane);
+}
+
 static void take_verdict(struct outlet *outlet, struct delivery *d, instant_us now, int64_t wall_us)
 {
     struct item *item = item_of(d);
     struct lane *lane = item->lane;
-    lane->in_flight--;
+    ready_returned(outlet, lane);
     if (d->verdict == VERDICT_ACKED)
         take_ack(outlet, item, now, wall_us);
     else
         take_failure(outlet, item, now);
     end_trials(outlet, d);
     finish_if_done(lane, now);
-    if (lane->state != LANE_OPEN || !lane->unsent || lane->queued)
-        return;
-    if (outlet->stopping)
+    if (lane->state == LANE_OPEN && lane->unsent && outlet->stopping)
         deliver_stop(lane, 0, now);
     else
-        deliver_lane(outlet, lane);
+        send_on(outlet, lane);
 }
 
 enum pass { PASS_GO, PASS_WAIT, PASS_BLOCKED };
@@ -267,12 +261,6 @@ static bool begin_trials(struct outlet *outlet, const struct delivery *d)
     return circuit_begin_trial(&outlet->circuit, d) || of_route;
 }
 
-/* An event that no sink needs to see: too large, or without a destination. */
-static bool is_refused(const struct item *item)
-{
-    return item->delivery.verdict == VERDICT_REJECTED || item->event.oversize_bytes > 0;
-}
-
 static void refuse(struct lane *lane, instant_us now)
 {
     struct item *item = lane->unsent;
@@ -285,20 +273,6 @@ static void refuse(struct lane *lane, instant_us now)
     }
     fail_lane(item, BLAME_EVENT, 0);
     finish_if_done(lane, now);
-}
-
-/* Puts as much of the lane as may be in flight into `ds`; returns how many. */
-static size_t gather_lane(struct outlet *outlet, struct lane *lane, struct delivery **ds, size_t room, instant_us now)
-{
-    size_t n = 0;
-    size_t most = outlet->sink->traits & SINK_KEEPS_KEY_ORDER ? room : 1;
-    while (n < most && lane->unsent && !is_refused(lane->unsent)) {
-        lane->unsent->submitted_at = now;
-        ds[n++] = &lane->unsent->delivery;
-        lane->unsent = lane->unsent->next;
-        lane->in_flight++;
-    }
-    return n;
 }
 
 /* Claimed, and given back at once, because this one destination is down. */
@@ -315,7 +289,7 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
         struct lane *lane = outlet->ready;
         int64_t release_us;
         assert(lane->unsent && "only a lane with something to send is ready");
-        if (is_refused(lane->unsent)) {
+        if (ready_is_refused(lane->unsent)) {
             /* Not before everything ahead of it is acked: the verdict of that brings the lane back here. */
             if (lane->in_flight == 0)
                 refuse(lane, now);
@@ -332,11 +306,10 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
             deliver_stop(lane, release_us, now);
             continue;
         }
-        ready_remove(outlet, lane);
         bool trial = begin_trials(outlet, &lane->unsent->delivery);
-        n += gather_lane(outlet, lane, ds + n, trial ? 1 : room - n, now);
-        if (lane->unsent && outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
-            deliver_lane(outlet, lane);
+        n += ready_take(outlet, lane, ds + n, trial ? 1 : room - n, now);
+        if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
+            send_on(outlet, lane);
     }
     return n;
 }
@@ -347,15 +320,14 @@ static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, s
     for (size_t i = to; i-- > from;) {
         struct item *item = item_of(ds[i]);
         struct lane *lane = item->lane;
-        lane->in_flight--;
+        ready_returned(outlet, lane);
         end_trials(outlet, ds[i]);
         if (lane->state != LANE_OPEN) {
             finish_if_done(lane, now); /* stopped meanwhile by a later event of it */
             continue;
         }
         lane->unsent = item;
-        if (!lane->queued)
-            deliver_lane(outlet, lane);
+        send_on(outlet, lane);
     }
 }
 

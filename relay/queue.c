@@ -41,7 +41,6 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .headers_kind = queue->table->headers_kind,
         .extra_columns = queue->table->extra_count,
         .keys_per_claim = config->keys_per_claim,
-        .max_events_per_key = config->max_events_per_key,
         .oldest_share = config->oldest_share,
         .archive = config->after == AFTER_ARCHIVE,
         .sequence = queue->table->sequence_sql != NULL,

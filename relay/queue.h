@@ -31,7 +31,8 @@ struct route_circuit {
 struct outlet {
     struct sink *sink;
     const struct sink_config *config;
-    struct lane *ready, *ready_end;
+    struct lane *ready, *ready_end; /* see ready.h */
+    size_t ready_count, lanes_in_flight;
     bool stopping;                /* no lane goes on to its next event */
     struct circuit circuit;       /* of the whole sink */
     struct route_circuit *routes; /* troubled destinations only */
@@ -147,7 +148,8 @@ struct queue {
     bool work_known;  /* the last claim found something */
     uint64_t trouble; /* see report_unreachable() */
     bool stopping;
-    int64_t key_limit; /* keys_per_claim, or less while the lock table is full */
+    int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
+    int64_t keys_found; /* by the last claim that found any */
     struct metrics metrics;
     struct order_watch *watch;
     struct rng rng;

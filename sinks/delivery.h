@@ -21,6 +21,7 @@ struct delivery {
     struct span destination;   /* topic, stream, path or URL chosen by the router; NUL follows it */
     struct arena *arena;       /* the batch's: lives until after the verdict */
     void *owner;               /* the engine's; sinks leave it alone */
+    bool joined;               /* to a run (SINK_TAKES_RUNS): must not arrive unless the one submitted before it does */
 
     enum verdict verdict;
     /* Whose fault a failure is, unless ACKED. ERROR_UNREACHABLE and ERROR_ROUTE: the destination's, for certain.

@@ -2,7 +2,7 @@
  *
  * Deliveries go waiting -> sent (their command is in the connection's buffer or beyond) -> answered. Commands are
  * pipelined, and Redis answers in order, so the oldest in `sent` is the one a reply belongs to. A pipeline goes on
- * after an error, hence no SINK_KEEPS_KEY_ORDER.
+ * after an error, hence no SINK_KEEPS_KEY_ORDER; a run is one command, see redis_run.h.
  *
  * When the connection is lost, a command that the kernel took whole may have been executed: UNKNOWN. One that it did
  * not take whole cannot have been: RETRY. */
@@ -12,6 +12,8 @@
 #include "sinks/redis_address.h"
 #include "sinks/redis_command.h"
 #include "sinks/redis_link.h"
+#include "sinks/redis_run.h"
+#include "sinks/redis_settings.h"
 #include "sinks/redis_verdict.h"
 #include "sinks/sink.h"
 
@@ -24,17 +26,12 @@
 
 static const struct backoff reconnect = {.base_us = 50 * MS_US, .max_us = SECOND_US};
 
-struct redis_settings {
-    char *url, *username, *password, *tls_ca;
-    int command; /* enum redis_command_kind */
-    int64_t maxlen, timeout_us;
-};
-
 struct redis {
     struct sink sink;
     const struct redis_settings *settings;
     struct redis_address address;
     struct redis_link *link;
+    struct redis_run *run;
     struct delivery_queue waiting, sent;
     uint64_t commands, replies; /* on this connection, after its handshake; both count the probe's PING */
     bool leaving;               /* this server is the wrong one: send nothing more, take the answers, reconnect */
@@ -45,49 +42,6 @@ struct redis {
     bool probing;
     uint64_t probe_command; /* which of `commands` is the PING; 0: the handshake's PING is the probe */
 };
-
-static const char *const schemes[] = {"redis", "rediss", "unix", NULL};
-static const char *const commands[] = {
-    [REDIS_STREAM] = "stream", [REDIS_LIST] = "list", [REDIS_PUBLISH] = "publish", NULL};
-
-static const struct setting redis_settings[] = {
-    {.name = "url",
-     .kind = SETTING_URL,
-     .offset = offsetof(struct redis_settings, url),
-     .required = true,
-     .choices = schemes,
-     .help = "redis://[user:password@]host[:port][/database], rediss:// for TLS, or unix:///path[?db=N]"},
-    {.name = "command",
-     .kind = SETTING_CHOICE,
-     .offset = offsetof(struct redis_settings, command),
-     .fallback = "stream",
-     .choices = commands,
-     .help = "stream (XADD), list (RPUSH) or publish (PUBLISH)"},
-    {.name = "maxlen",
-     .kind = SETTING_COUNT,
-     .offset = offsetof(struct redis_settings, maxlen),
-     .fallback = "0",
-     .help = "trim each stream to about so many entries, read or not: this loses events; 0 never trims"},
-    {.name = "username",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct redis_settings, username),
-     .help = "ACL user; goes before the one in url"},
-    {.name = "password",
-     .kind = SETTING_SECRET,
-     .offset = offsetof(struct redis_settings, password),
-     .help = "goes before the one in url"},
-    {.name = "timeout",
-     .kind = SETTING_DURATION,
-     .offset = offsetof(struct redis_settings, timeout_us),
-     .fallback = "5s",
-     .min = 10 * MS_US,
-     .max = 3600 * SECOND_US,
-     .help = "to connect, and how long the server may be silent while answers are due"},
-    {.name = "tls_ca",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct redis_settings, tls_ca),
-     .help = "PEM file with the certificate authorities to trust for rediss://; default: the system's"},
-    {.name = NULL}};
 
 /* ---- opening and closing ---- */
 
@@ -102,6 +56,7 @@ static void replace(char **text, const char *with)
 static void redis_free(struct redis *redis)
 {
     redis_link_free(redis->link);
+    redis_run_free(redis->run);
     redis_address_done(&redis->address);
     free(redis);
 }
@@ -110,6 +65,8 @@ static struct sink *redis_open(const char *name, const void *settings, struct er
 {
     struct redis *redis = memory_new(sizeof *redis);
     redis->settings = settings;
+    redis->run = redis_run_new();
+    redis->sink.traits = SINK_TAKES_RUNS;
     if (!redis_address_parse(redis->settings->url, &redis->address, err))
         goto fail;
     replace(&redis->address.user, redis->settings->username);
@@ -182,11 +139,60 @@ static void answer_error(struct redis *redis, struct delivery *d, struct span te
     delivery_resolve(d, rule->verdict, &cause);
 }
 
-/* False: the reply fits no command of ours and the connection cannot be trusted any more. */
-static bool answer(struct redis *redis, const redisReply *reply, struct error *err)
+/* An error of the script itself: nothing was added, and it says nothing against any event. */
+static void answer_run_error(struct redis *redis, size_t length, struct span text)
+{
+    const struct redis_verdict *rule = redis_verdict_find(text);
+    struct error cause;
+    redis_verdict_explain(rule, text, &cause);
+    error_prefix(&cause, "%s: EVAL", redis->address.text);
+    redis->leaving |= rule->reconnect;
+    if (redis_run_is_forbidden(text)) {
+        redis->sink.traits &= ~(unsigned)SINK_TAKES_RUNS; /* then one at a time */
+        error_set(&cause, ERROR_ROUTE,
+                  "%s: the server lets this user run no scripts, so events of one key go one by one",
+                  redis->address.text);
+    }
+    while (length-- > 0)
+        delivery_resolve(delivery_queue_pop(&redis->sent), VERDICT_RETRY, &cause);
+}
+
+static bool answer_run(struct redis *redis, const redisReply *reply, size_t length)
+{
+    size_t done;
+    struct span error;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        answer_run_error(redis, length, (struct span){reply->str, (size_t)reply->len});
+        return true;
+    }
+    if (!redis_run_read(reply, length, &done, &error))
+        return false;
+    for (size_t i = 0; i < done; i++)
+        delivery_resolve(delivery_queue_pop(&redis->sent), VERDICT_ACKED, NULL);
+    if (done < length)
+        answer_error(redis, delivery_queue_pop(&redis->sent), error);
+    for (size_t i = done + 1; i < length; i++)
+        delivery_fail(delivery_queue_pop(&redis->sent), VERDICT_RETRY, ERROR_REFUSED,
+                      "%s: not added, as an event of its key before it was not", redis->address.text);
+    return true;
+}
+
+static bool answer_single(struct redis *redis, const redisReply *reply)
 {
     static const int wanted[] = {
         [REDIS_STREAM] = REDIS_REPLY_STRING, [REDIS_LIST] = REDIS_REPLY_INTEGER, [REDIS_PUBLISH] = REDIS_REPLY_INTEGER};
+    if (reply->type == REDIS_REPLY_ERROR)
+        answer_error(redis, delivery_queue_pop(&redis->sent), (struct span){reply->str, (size_t)reply->len});
+    else if (reply->type == wanted[redis->settings->command])
+        delivery_resolve(delivery_queue_pop(&redis->sent), VERDICT_ACKED, NULL);
+    else
+        return false;
+    return true;
+}
+
+/* False: the reply fits no command of ours and the connection cannot be trusted any more. */
+static bool answer(struct redis *redis, const redisReply *reply, struct error *err)
+{
     redis->replies++;
     FAULT_POINT("redis.reply");
     if (redis->probing && redis->replies == redis->probe_command) {
@@ -197,12 +203,10 @@ static bool answer(struct redis *redis, const redisReply *reply, struct error *e
     if (!d)
         return error_set(err, ERROR_PROTOCOL, "%s: protocol error: a reply that nobody asked for", redis->address.text);
     bool whole = command_end(d) <= redis_link_written(redis->link);
-    if (reply->type == REDIS_REPLY_ERROR)
-        answer_error(redis, delivery_queue_pop(&redis->sent), (struct span){reply->str, (size_t)reply->len});
-    else if (!whole || reply->type != wanted[redis->settings->command])
+    size_t length = redis_run_length(d);
+    if ((!whole && reply->type != REDIS_REPLY_ERROR) ||
+        !(length > 1 ? answer_run(redis, reply, length) : answer_single(redis, reply)))
         return error_set(err, ERROR_PROTOCOL, "%s: protocol error: not a reply to this command", redis->address.text);
-    else
-        delivery_resolve(delivery_queue_pop(&redis->sent), VERDICT_ACKED, NULL);
     /* It refused the command before it had all of it; what follows would be read as something else. */
     return whole ||
            error_set(err, ERROR_UNREACHABLE, "%s: connection given up after an early error", redis->address.text);
@@ -210,14 +214,27 @@ static bool answer(struct redis *redis, const redisReply *reply, struct error *e
 
 /* ---- the exchange ---- */
 
+/* One command, for the first that waits and those joined to it. Returns where it ends. */
+static uint64_t append_next(struct redis *redis, size_t length)
+{
+    enum redis_command_kind kind = (enum redis_command_kind)redis->settings->command;
+    if (length > 1)
+        return redis_run_append(redis->run, redis->link, kind, redis->settings->maxlen, redis->waiting.first, length);
+    struct redis_command command;
+    redis_command_build(&command, kind, redis->settings->maxlen, redis->waiting.first);
+    return redis_link_append(redis->link, command.argc, command.argv, command.sizes);
+}
+
 static void fill(struct redis *redis)
 {
-    struct redis_command command;
     while (redis->waiting.first && !redis->leaving && redis_link_unwritten(redis->link) < BUFFER_BYTES) {
-        struct delivery *d = delivery_queue_pop(&redis->waiting);
-        redis_command_build(&command, (enum redis_command_kind)redis->settings->command, redis->settings->maxlen, d);
-        d->sink_data = (void *)(uintptr_t)redis_link_append(redis->link, command.argc, command.argv, command.sizes);
-        delivery_queue_push(&redis->sent, d);
+        size_t length = redis_run_length(redis->waiting.first);
+        uint64_t end = append_next(redis, length);
+        for (; length > 0; length--) {
+            struct delivery *d = delivery_queue_pop(&redis->waiting);
+            d->sink_data = (void *)(uintptr_t)end;
+            delivery_queue_push(&redis->sent, d);
+        }
         redis->commands++;
     }
 }
@@ -374,7 +391,7 @@ static void redis_close(struct sink *sink)
 const struct sink_type sink_redis = {
     .name = "redis",
     .help = "adds to Redis streams or lists, or publishes to Redis channels",
-    .settings = redis_settings,
+    .settings = redis_setting_rows,
     .settings_size = sizeof(struct redis_settings),
     .needs_destination = true,
     .open = redis_open,

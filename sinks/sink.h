@@ -6,7 +6,7 @@
  *
  *   open -> (submit* -> prepare -> poll(2) -> progress)* -> close
  *
- * Within one sink, deliveries of one key are submitted in id order. Without SINK_KEEPS_KEY_ORDER the engine
+ * Within one sink, deliveries of one key are submitted in id order. Without a trait that says more, the engine
  * submits the next one only after the verdict of the one before. */
 #ifndef SINKS_SINK_H
 #define SINKS_SINK_H
@@ -19,8 +19,17 @@
 enum sink_trait {
     /* Many events of one key may be in flight at once: they arrive in submit order, and if one fails, so do
      * all later ones of that key that are in flight. */
-    SINK_KEEPS_KEY_ORDER = 1 << 0
+    SINK_KEEPS_KEY_ORDER = 1 << 0,
+
+    /* Events of one key and destination that are submitted side by side (delivery.joined) are a run: they arrive in
+     * submit order, and if one fails, so do all later ones of the run. The next run of a key is submitted after the
+     * verdicts of the one before. */
+    SINK_TAKES_RUNS = 1 << 1
 };
+
+/* A run has no more than this; a single event of any size is no run. */
+#define SINK_RUN_EVENTS_MAX 64
+#define SINK_RUN_BYTES_MAX ((size_t)256 * 1024) /* of payloads */
 
 /* What a probe found out about a destination. */
 enum reach { REACH_PENDING = 0, REACH_YES, REACH_NO };
@@ -76,7 +85,7 @@ struct sink_type {
 struct sink {
     const struct sink_type *type;
     const char *name;
-    unsigned traits;  /* enum sink_trait bits; open() sets them, as they may depend on the settings */
+    unsigned traits;  /* enum sink_trait bits; may depend on the settings, and change in progress() */
     size_t in_flight; /* taken, no verdict yet; kept by sink_submit() and delivery_resolve() */
     struct delivery *resolved, **resolved_end; /* verdicts the engine has not looked at; in order of arrival */
 };

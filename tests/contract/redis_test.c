@@ -1,30 +1,16 @@
 /* The redis sink against a real redis-server on a Unix socket of its own. */
+#include "sinks/redis_run.h"
+#include "sinks/redis_settings.h"
+#include "tests/contract/redis_server.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/run_suite.h"
 
-#include <fcntl.h>
-#include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define PATIENCE_MS 30000
 
 extern const struct sink_type sink_redis;
 
-/* What the settings table fills. */
-struct redis_settings {
-    char *url, *username, *password, *tls_ca;
-    int command;
-    int64_t maxlen, timeout_us;
-};
-
-static char directory[64], path[96], url[128];
-static pid_t server;
-static redisContext *eye; /* looks at what arrived */
 static struct redis_settings settings;
 static struct contract_setup stream = {
     .name = "redis stream", .type = &sink_redis, .settings = &settings, .destination = "orders"};
@@ -32,66 +18,6 @@ static struct contract_setup list = {
     .name = "redis list", .type = &sink_redis, .settings = &settings, .destination = "orders"};
 static struct contract_setup publish = {
     .name = "redis publish", .type = &sink_redis, .settings = &settings, .destination = "orders"};
-
-/* ---- the server ---- */
-
-static void server_start(void)
-{
-    snprintf(directory, sizeof directory, "/tmp/pgcourier-redis-XXXXXX");
-    if (!mkdtemp(directory))
-        abort();
-    snprintf(path, sizeof path, "%s/redis.sock", directory);
-    snprintf(url, sizeof url, "unix://%s", path);
-    server = fork();
-    if (server == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that crashes leaves nothing behind */
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        dup2(null, STDOUT_FILENO);
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
-               "--dir", directory, (char *)NULL);
-        _exit(127);
-    }
-    for (instant_us end = clock_now() + PATIENCE_MS * MS_US; clock_now() < end; usleep(5000)) {
-        eye = redisConnectUnix(path);
-        if (eye && !eye->err)
-            return;
-        redisFree(eye);
-    }
-    fprintf(stderr, "redis-server does not start: is it installed?\n");
-    exit(EXIT_FAILURE);
-}
-
-static void server_stop(void)
-{
-    redisFree(eye);
-    kill(server, SIGTERM);
-    waitpid(server, NULL, 0);
-    unlink(path);
-    rmdir(directory);
-}
-
-static redisReply *look(const char *command)
-{
-    redisReply *reply = redisCommand(eye, command);
-    ck_assert_msg(reply != NULL, "%s: %s", command, eye->errstr);
-    return reply;
-}
-
-static void tell(const char *command)
-{
-    redisReply *reply = look(command);
-    ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s: %s", command, reply->str);
-    freeReplyObject(reply);
-}
-
-static long long count(const char *command)
-{
-    redisReply *reply = look(command);
-    ck_assert_msg(reply->type == REDIS_REPLY_INTEGER, "%s: %s", command, reply->str);
-    long long number = reply->integer;
-    freeReplyObject(reply);
-    return number;
-}
 
 static void start(struct contract_setup *setup)
 {
@@ -232,6 +158,74 @@ START_TEST(wrong_type_stops_its_destination_and_no_other)
 }
 END_TEST
 
+START_TEST(run_to_a_wrong_type_fails_as_a_whole)
+{
+    tell("SET orders x");
+    struct contract *c = contract_open(&stream);
+    contract_add_run(c, "1", 3);
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
+    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_ROUTE);
+    ck_assert_ptr_nonnull(strstr(c->ds[0]->cause->text, "WRONGTYPE"));
+    contract_end(c);
+}
+END_TEST
+
+START_TEST(run_is_added_in_order_and_trims)
+{
+    settings.maxlen = 10;
+    struct contract *c = contract_open(&stream);
+    contract_add_run(c, "1", 50);
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_uint_eq(contract_verdicts(c, VERDICT_ACKED), 50);
+    contract_end(c);
+    redisReply *reply = look("XREVRANGE orders + - COUNT 10");
+    ck_assert_uint_eq(reply->elements, 10);
+    for (size_t i = 0; i < 10; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "%zu", 50 - i);
+        field_is(reply->element[i], "id", span_of(id));
+    }
+    freeReplyObject(reply);
+}
+END_TEST
+
+/* No event of one stream is refused while the next would be taken, so the script is given what no event would make. */
+START_TEST(script_stops_at_the_first_refusal)
+{
+    redisReply *reply = redisCommand(eye, "EVAL %s 1 orders XADD 3 * a 1 2 * b 3 * c 3", redis_run_script);
+    ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+    size_t done;
+    struct span error;
+    ck_assert(redis_run_read(reply, 3, &done, &error));
+    ck_assert_uint_eq(done, 1);
+    ck_assert_msg(error.size > 4 && memcmp(error.data, "ERR ", 4) == 0, "%s", reply->str);
+    freeReplyObject(reply);
+    ck_assert_int_eq(count("XLEN orders"), 1);
+}
+END_TEST
+
+START_TEST(user_without_scripts_sends_one_by_one)
+{
+    tell("ACL SETUSER single on >s3cret ~orders +xadd +ping");
+    settings.username = (char[]){"single"};
+    settings.password = (char[]){"s3cret"};
+    struct contract *c = contract_open(&stream);
+    ck_assert(c->sink->traits & SINK_TAKES_RUNS);
+    contract_add_run(c, "1", 3);
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
+    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_ROUTE);
+    ck_assert(!(c->sink->traits & SINK_TAKES_RUNS));
+    ck_assert_int_eq(contract_probe(c, "orders", PATIENCE_MS), REACH_YES);
+    struct delivery *d = contract_add(c, "2", span_of("{}"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_int_eq(d->verdict, VERDICT_ACKED);
+    contract_end(c);
+    ck_assert_int_eq(count("XLEN orders"), 1);
+}
+END_TEST
+
 START_TEST(full_server_is_overloaded_until_it_has_room)
 {
     tell("CONFIG SET maxmemory-policy noeviction");
@@ -359,6 +353,10 @@ static TCase *redis_tcase(void)
     tcase_add_test(tcase, each_event_arrives_once_and_large_ones_too);
     tcase_add_test(tcase, maxlen_trims_the_stream);
     tcase_add_test(tcase, wrong_type_stops_its_destination_and_no_other);
+    tcase_add_test(tcase, run_to_a_wrong_type_fails_as_a_whole);
+    tcase_add_test(tcase, run_is_added_in_order_and_trims);
+    tcase_add_test(tcase, script_stops_at_the_first_refusal);
+    tcase_add_test(tcase, user_without_scripts_sends_one_by_one);
     tcase_add_test(tcase, full_server_is_overloaded_until_it_has_room);
     tcase_add_test(tcase, user_password_and_database_are_used);
     tcase_add_test(tcase, wrong_password_stops_the_route);

@@ -1,5 +1,6 @@
 /* The redis sink over TLS, against a real redis-server with a certificate for localhost and 127.0.0.1. Without TLS in
  * hiredis (Debian 12) there is nothing to test here; redis_test.c checks that rediss:// is refused then. */
+#include "sinks/redis_settings.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/run_suite.h"
 
@@ -21,13 +22,6 @@
 #define PATIENCE_MS 30000
 
 extern const struct sink_type sink_redis;
-
-/* What the settings table fills. */
-struct redis_settings {
-    char *url, *username, *password, *tls_ca;
-    int command;
-    int64_t maxlen, timeout_us;
-};
 
 static char directory[64], path[96], certificate[96], key[96], url[64];
 static int port;

@@ -71,8 +71,9 @@ static bool may_go(const struct contract *c, const struct entry *entry)
         return false;
     if (!before || before->verdict == VERDICT_ACKED)
         return true;
-    return (c->sink->traits & SINK_KEEPS_KEY_ORDER) && before->verdict == VERDICT_NONE &&
-           ((struct entry *)before->owner)->submitted;
+    bool ordered =
+        c->sink->traits & SINK_KEEPS_KEY_ORDER || (c->sink->traits & SINK_TAKES_RUNS && entry->delivery.joined);
+    return ordered && before->verdict == VERDICT_NONE && ((struct entry *)before->owner)->submitted;
 }
 
 size_t contract_submit(struct contract *c)
@@ -123,6 +124,12 @@ bool contract_drain(struct contract *c, int64_t timeout_ms)
         contract_turn(c, 50);
     }
     return true;
+}
+
+void contract_add_run(struct contract *c, const char *key, int length)
+{
+    for (int i = 0; i < length; i++)
+        contract_add(c, key, span_of("{\"a\":1}"))->joined = i > 0;
 }
 
 bool contract_run(struct contract *c, int64_t timeout_ms)
@@ -358,6 +365,21 @@ START_TEST(failure_fails_the_later_ones_of_its_key_in_flight)
 }
 END_TEST
 
+START_TEST(runs_arrive_as_a_whole)
+{
+    struct contract *c = begin(_i);
+    if (c->sink->traits & SINK_TAKES_RUNS) {
+        contract_add_run(c, "key-0", SINK_RUN_EVENTS_MAX);
+        contract_add_run(c, "key-1", 2);
+        add_many(c, 2, 1);
+        contract_add_run(c, "key-2", 3);
+        ck_assert(contract_run(c, PATIENCE_MS));
+        all_acked(c);
+    }
+    end(_i, c);
+}
+END_TEST
+
 TCase *contract_tcase(struct contract_setup *setup)
 {
     if (setup_count == SETUPS_MAX)
@@ -376,5 +398,6 @@ TCase *contract_tcase(struct contract_setup *setup)
     tcase_add_loop_test(tcase, close_without_any_delivery_is_quick, i, i + 1);
     tcase_add_loop_test(tcase, close_gives_up_what_was_never_answered_as_unknown, i, i + 1);
     tcase_add_loop_test(tcase, failure_fails_the_later_ones_of_its_key_in_flight, i, i + 1);
+    tcase_add_loop_test(tcase, runs_arrive_as_a_whole, i, i + 1);
     return tcase;
 }

@@ -57,8 +57,12 @@ struct contract *contract_open(const struct contract_setup *setup);
 struct delivery *contract_add(struct contract *c, const char *key, struct span payload);
 struct event *contract_event(struct delivery *d);
 
-/* Plays the engine: submits in id order, one of a key at a time unless the sink keeps the order of keys, never one
- * whose predecessor failed, and drives the loop until all that were submitted have their verdict. False after the time.
+/* A run of `length` events (SINK_TAKES_RUNS). The key must have no other event before it that is not acked. */
+void contract_add_run(struct contract *c, const char *key, int length);
+
+/* Plays the engine: submits in id order, one of a key at a time unless the sink keeps the order of keys or takes runs,
+ * never one whose predecessor failed, and drives the loop until all that were submitted have their verdict. False after
+ * the time.
  */
 bool contract_run(struct contract *c, int64_t timeout_ms);
 

@@ -213,7 +213,7 @@ static const struct row *passed_over(const struct row *row, bool arrival)
     return NULL;
 }
 
-void judge_submitted(int process, int64_t id, unsigned attempt)
+void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
 {
     const struct row *row = store_find_row(&sim.store, id);
     struct fate *fate = fate_of(row);
@@ -229,7 +229,8 @@ void judge_submitted(int process, int64_t id, unsigned attempt)
         judge_violation("G3", row, "event %" PRId64 " is sent again by relay %d, which knows that it was acked", id,
                         process);
     const struct row *before = sim.plan.keeps_order ? NULL : passed_over(row, false);
-    if (before && fate->submits == 0)
+    bool along = joined && before && fate_of(before)->open[process] > 0;
+    if (before && !along && fate->submits == 0)
         judge_violation("G2", row, "event %" PRId64 " is sent before event %" PRId64 " is acked", id, before->id);
     if (attempt > fate->faults + 1)
         judge_violation("attempts", row, "event %" PRId64 " is on attempt %u after %u failures of its own", id, attempt,

@@ -16,7 +16,7 @@ void judge_clear(void);
 /* ---- what happens ---- */
 
 void judge_committed(const struct row *row); /* its producer's transaction */
-void judge_submitted(int process, int64_t id, unsigned attempt);
+void judge_submitted(int process, int64_t id, unsigned attempt, bool joined);
 void judge_arrived(int process, int64_t id);
 void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind);
 void judge_deleted(int process, const struct row *row, bool bury);

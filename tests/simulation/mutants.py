@@ -29,8 +29,11 @@ class Mutant:
 MUTANTS = [
     Mutant("acks_what_is_in_flight", "relay/deliver.c",
            "while (lane->unacked && lane->unacked->delivery.verdict == VERDICT_ACKED) {", "while (lane->unacked) {", soon=True),
-    Mutant("sends_before_the_ack_of_the_event_before", "relay/deliver.c",
-           "size_t most = outlet->sink->traits & SINK_KEEPS_KEY_ORDER ? room : 1;", "size_t most = room;", soon=True),
+    Mutant("sends_before_the_ack_of_the_event_before", "relay/ready.c",
+           "if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)\n        return room;", "return room;", soon=True),
+    Mutant("sends_a_run_before_the_verdicts_of_the_one_before", "relay/deliver.c",
+           "bool alone = lane->in_flight == 0 ||", "bool alone = lane->in_flight >= 0 ||"),
+    Mutant("joins_events_to_no_run", "relay/ready.c", "d->joined = run && n > 0;", "d->joined = false;", soon=True),
     Mutant("goes_on_past_a_failed_event", "relay/deliver.c",
            "    send_no_more(lane);\n    /* A lane may", "    /* A lane may"),
     Mutant("takes_a_held_back_lane_for_one_that_has_not_failed", "relay/deliver.c",

@@ -161,10 +161,11 @@ static void decide(struct flight *flight)
         is_taken(flight, sim_fails(sim.plan.rates.late) ? sim_draw(20, 800) * MS_US : sim_draw(100, 3 * MS_US));
 }
 
-/* The delivery of the same key before this one, when the sink keeps their order and it is still under way. */
+/* The delivery of the same key before this one, when the sink keeps the order of the two and it is still under way. */
 static const struct flight *flight_before(const struct flight *of)
 {
-    if (!sim.plan.keeps_order || of->key == KEY_NONE_SIM)
+    bool ordered = sim.plan.keeps_order || (of->sink->sink.traits & SINK_TAKES_RUNS && of->d->joined);
+    if (!ordered || of->key == KEY_NONE_SIM)
         return NULL;
     const struct flight *last = NULL;
     for (size_t i = 0; i < network.count; i++) {
@@ -200,7 +201,7 @@ static struct sink *sink_open_one(const char *name, const void *settings, struct
     (void)err;
     struct sim_sink *sink = memory_new(sizeof *sink);
     sink->process = sim.current;
-    sink->sink.traits = sim.plan.keeps_order ? SINK_KEEPS_KEY_ORDER : 0;
+    sink->sink.traits = sim.plan.keeps_order ? SINK_KEEPS_KEY_ORDER : sim.plan.takes_runs ? SINK_TAKES_RUNS : 0;
     return &sink->sink;
 }
 
@@ -225,7 +226,7 @@ static size_t sink_take(struct sink *base, struct delivery *const ds[], size_t n
         else
             decide(&flight);
         network.flights[network.count++] = flight;
-        judge_submitted(sink->process, event->id, event->attempt);
+        judge_submitted(sink->process, event->id, event->attempt, ds[i]->joined);
     }
     return taken;
 }

@@ -11,6 +11,9 @@
 static struct stage stage;
 static struct claim claims[2]; /* the stage's own is the first */
 
+static struct sink sink;
+static struct outlet outlet;
+
 static void set_up(void)
 {
     stage_init(&stage, "there");
@@ -25,6 +28,11 @@ static void set_up(void)
     }
     queue->claims = claims;
     queue->claim_count = 2;
+    outlet.sink = &sink;
+    sink.traits = SINK_KEEPS_KEY_ORDER;
+    queue->outlet = &outlet;
+    queue->keys_found = 0;
+    stage.config.max_events_per_key = 1000;
 }
 
 static void tear_down(void)
@@ -362,6 +370,35 @@ START_TEST(key_of_another_relay_is_left_to_the_scan)
 }
 END_TEST
 
+static int64_t events_per_key(int64_t keys_found, int64_t keys)
+{
+    stage.queue.keys_found = keys_found;
+    return claim_request_make(&claims[0], false, keys, NOW)->events_per_key;
+}
+
+START_TEST(the_fewer_keys_the_more_events_of_each)
+{
+    ck_assert_int_eq(events_per_key(0, 256), 64); /* nothing is known: as if all came */
+    ck_assert_int_eq(events_per_key(256, 256), 64);
+    ck_assert_int_eq(events_per_key(128, 256), 128);
+    ck_assert_int_eq(events_per_key(1, 256), 1000);
+    ck_assert_int_eq(events_per_key(4096, 4096), 16);
+    stage.config.max_events_per_key = 4;
+    ck_assert_int_eq(events_per_key(1, 256), 4);
+    ck_assert_int_eq(events_per_key(4096, 4096), 4);
+}
+END_TEST
+
+START_TEST(events_that_go_one_by_one_do_not_keep_a_claim_open)
+{
+    sink.traits = 0;
+    ck_assert_int_eq(events_per_key(1, 256), 64);
+    ck_assert_int_eq(events_per_key(4096, 4096), 16);
+    sink.traits = SINK_TAKES_RUNS;
+    ck_assert_int_eq(events_per_key(1, 256), 1000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("claim_request");
@@ -389,5 +426,7 @@ int main(void)
     tcase_add_test(tcase, key_that_was_settled_aside_before_its_claim_went_on_is_followed);
     tcase_add_test(tcase, key_that_a_lost_claim_had_is_followed_after_it);
     tcase_add_test(tcase, key_of_another_relay_is_left_to_the_scan);
+    tcase_add_test(tcase, the_fewer_keys_the_more_events_of_each);
+    tcase_add_test(tcase, events_that_go_one_by_one_do_not_keep_a_claim_open);
     return run_suite(suite);
 }

@@ -16,8 +16,9 @@
 static struct stage stage;
 static struct claim *claim;
 static struct table table;
-static struct outlet outlet;         /* takes everything */
-static const struct event *returned; /* what the claim's statement returns, in this order */
+static struct sink sink;
+static struct outlet outlet = {.sink = &sink}; /* takes everything */
+static const struct event *returned;           /* what the claim's statement returns, in this order */
 static size_t returned_count, failed_claims;
 static int64_t rows_limit;
 static bool returned_waited;

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define TAKEN_MAX 64
+#define TAKEN_MAX 128
 
 struct fake {
     struct sink sink;

@@ -66,7 +66,6 @@ static inline void open_with(bool sequence, bool archive)
                                        .payload_kind = PAYLOAD_TEXT,
                                        .extra_columns = 2,
                                        .keys_per_claim = 16,
-                                       .max_events_per_key = 4,
                                        .oldest_share = 20,
                                        .archive = archive,
                                        .sequence = sequence};
@@ -188,7 +187,7 @@ static inline PGresult *lock_row(int64_t seen_max)
 
 static inline void claim(void)
 {
-    struct claim_request request = {.max_keys = 10};
+    struct claim_request request = {.max_keys = 10, .events_per_key = 4};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
 }
 

@@ -7,6 +7,7 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
     const struct span busy[] = {SPAN_LITERAL("b")}, follow[] = {SPAN_LITERAL("f")};
     const int64_t solos[] = {3};
     struct claim_request request = {.max_keys = 10,
+                                    .events_per_key = 4,
                                     .busy_keys = busy,
                                     .busy_key_count = 1,
                                     .busy_solos = solos,
@@ -37,7 +38,7 @@ START_TEST(chance_decides_what_takes_the_one_place_of_a_claim)
 {
     int oldest = 0, last = 0;
     for (uint64_t draw = 0; draw < 200; draw++) {
-        struct claim_request request = {.max_keys = 1, .draw = draw};
+        struct claim_request request = {.max_keys = 1, .events_per_key = 4, .draw = draw};
         ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
         ck_assert(parameter(0, 8) == 0 || parameter(0, 8) == 100);
         oldest += parameter(0, 8) == 100;
@@ -45,7 +46,7 @@ START_TEST(chance_decides_what_takes_the_one_place_of_a_claim)
     }
     ck_assert_int_eq(oldest, 40);
     ck_assert_int_eq(last, 100);
-    struct claim_request request = {.max_keys = 2, .draw = 1};
+    struct claim_request request = {.max_keys = 2, .events_per_key = 4, .draw = 1};
     ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
     ck_assert_int_eq(parameter(0, 8), 20);
     ck_assert_int_eq(parameter(0, 14), 0);

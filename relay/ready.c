@@ -1,0 +1,71 @@
+#include "relay/ready.h"
+
+/* A run of fewer is not worth it. */
+#define RUN_MIN 8
+
+void ready_add(struct outlet *outlet, struct lane *lane)
+{
+    lane->queued = true;
+    lane->ready_next = NULL;
+    lane->ready_prev = outlet->ready_end;
+    if (outlet->ready_end)
+        outlet->ready_end->ready_next = lane;
+    else
+        outlet->ready = lane;
+    outlet->ready_end = lane;
+    outlet->ready_count++;
+}
+
+void ready_remove(struct outlet *outlet, struct lane *lane)
+{
+    *(lane->ready_prev ? &lane->ready_prev->ready_next : &outlet->ready) = lane->ready_next;
+    *(lane->ready_next ? &lane->ready_next->ready_prev : &outlet->ready_end) = lane->ready_prev;
+    lane->queued = false;
+    outlet->ready_count--;
+}
+
+/* Events of one lane that may be in flight together. */
+static size_t most_of_lane(const struct outlet *outlet)
+{
+    if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
+        return SIZE_MAX;
+    size_t lanes = outlet->ready_count + outlet->lanes_in_flight;
+    size_t share = outlet->sink->traits & SINK_TAKES_RUNS ? (size_t)outlet->config->max_in_flight / lanes : 1;
+    if (share < RUN_MIN)
+        return 1;
+    return share < SINK_RUN_EVENTS_MAX ? share : SINK_RUN_EVENTS_MAX;
+}
+
+/* May `d` join the run ds[0..n)? */
+static bool joins(const struct delivery *d, struct delivery *const ds[], size_t n)
+{
+    size_t bytes = d->event->payload.size;
+    for (size_t i = 0; i < n; i++)
+        bytes += ds[i]->event->payload.size;
+    return bytes <= SINK_RUN_BYTES_MAX && span_equal(d->destination, ds[0]->destination);
+}
+
+size_t ready_take(struct outlet *outlet, struct lane *lane, struct delivery **ds, size_t room, instant_us now)
+{
+    size_t n = 0, most = most_of_lane(outlet);
+    bool run = !(outlet->sink->traits & SINK_KEEPS_KEY_ORDER);
+    ready_remove(outlet, lane);
+    while (n < room && n < most && lane->unsent && !ready_is_refused(lane->unsent)) {
+        struct delivery *d = &lane->unsent->delivery;
+        d->joined = run && n > 0;
+        if (d->joined && !joins(d, ds, n))
+            break;
+        lane->unsent->submitted_at = now;
+        ds[n++] = d;
+        lane->unsent = lane->unsent->next;
+        if (lane->in_flight++ == 0)
+            outlet->lanes_in_flight++;
+    }
+    return n;
+}
+
+void ready_returned(struct outlet *outlet, struct lane *lane)
+{
+    if (--lane->in_flight == 0)
+        outlet->lanes_in_flight--;
+}
