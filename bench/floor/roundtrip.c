@@ -114,7 +114,7 @@ static void run_round(struct relay *relay, const struct statement *statements, s
 
 static void claim(struct relay *relay, instant_us now)
 {
-    static const struct claim_request request = {.max_keys = CLAIM_KEYS};
+    static const struct claim_request request = {.max_keys = CLAIM_KEYS, .events_per_key = 1};
     struct statement statements[ROUND_MAX] = {statement_of(sql_claim_begin)};
     size_t count =
         relay->ordering->type->claim(relay->ordering, &request, now, relay->arena, statements + 1, &relay->plan);
@@ -168,7 +168,6 @@ static struct ordering *open_ordering(const struct queue_config *queue, const st
         .payload_kind = table->payload_kind,
         .headers_kind = table->headers_kind,
         .keys_per_claim = queue->keys_per_claim,
-        .max_events_per_key = queue->max_events_per_key,
         .oldest_share = queue->oldest_share,
         .sequence = table->sequence_sql != NULL,
     };
