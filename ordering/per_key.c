@@ -308,7 +308,10 @@ static void per_key_settled(struct ordering *o, const struct settlement *s, size
     if (index >= settle_kinds(s, false, kinds) || kinds[index] > SETTLE_BURY)
         return;
     size_t due = kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count;
-    size_t gone = strtoul(PQcmdTuples((PGresult *)res), NULL, 10);
+    int64_t counted;
+    size_t gone = PQntuples(res) == 1 && result_bigint(res, 0, 0, &counted)
+                      ? (size_t)counted
+                      : strtoul(PQcmdTuples((PGresult *)res), NULL, 10);
     *ret_missing += due > gone ? due - gone : 0;
     if (gone < due)
         ((struct per_key *)o)->missed = true;

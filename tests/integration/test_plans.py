@@ -9,17 +9,25 @@ WARM_UPS = 10  # PostgreSQL keeps a plan for good after the fifth run
 BURST = 20_000
 INDEXES = {"on the key": "create index on events (order_id)", "on key and id": "create index on events (order_id, id)"}
 
+# Of a table that vacuum found empty and could not make shorter, because an old snapshot or another session was in the way,
+# the planner believes that there are no rows, whatever comes, and then any index may look like the shortest way to them.
+EMPTIED = ("insert into events (order_id, status) select n % 2000, 'old' from generate_series(1, 50000) n; delete from events;"
+           " vacuum (truncate off) events; {index}; analyze events;")
+STATES = {"new": "{index}", "analyzed": "{index}; vacuum analyze events", "emptied": EMPTIED}
+CASES = [*((index, state, "delete") for index in INDEXES for state in ("new", "analyzed")),
+         ("on key and id", "emptied", "delete"), ("on key and id", "emptied", "archive")]
 
-@pytest.mark.parametrize("index", INDEXES)
-@pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "new"])
-def test_plan_that_was_made_for_an_empty_table_does_not_read_a_full_one_whole(db, relay, tmp_path, index, analyzed):
+
+@pytest.mark.parametrize("index, state, after", CASES, ids=map("-".join, CASES))
+def test_plan_that_was_made_for_an_empty_table_does_not_read_a_full_one_whole(db, relay, tmp_path, index, state, after):
     db.psql("create table events (id bigserial primary key, order_id bigint, status text not null, "
             "created_at timestamptz not null default now()) with (autovacuum_enabled = off); "
-            f"create index on events (created_at); {INDEXES[index]};" + ("vacuum analyze events" if analyzed else ""))
+            f"create index on events (created_at); {STATES[state].format(index=INDEXES[index])}")
     db.let_relay_in("public.events")
     path = tmp_path / "events.jsonl"
     one = relay(f'database: "{db.dsn}"\nsinks:\n  log: {{ type: file, path: "{path}", sync: false }}\nqueues:\n'
-                "  orders: { table: public.events, columns: { key: order_id, type: status }, sink: log }\n")
+                "  orders: { table: public.events, columns: { key: order_id, type: status }, sink: log,"
+                f" after: {after} }}\n")
 
     def arrived(count):
         return path.exists() and path.read_bytes().count(b"\n") == count
@@ -36,6 +44,8 @@ def test_plan_that_was_made_for_an_empty_table_does_not_read_a_full_one_whole(db
     sequential, by_index = (after - then for after, then in zip(rows_read(db), before))
     assert sequential < BURST
     assert by_index < 20 * BURST
+    # Entries that do not match are not counted there, but where they are is.
+    assert index_blocks(db) < 50 * BURST
 
 
 @pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "new"])
@@ -63,6 +73,10 @@ def test_plan_that_was_made_for_no_closed_key_looks_each_key_up_among_many(db, r
     wait_until(lambda: db.value("select count(*) = 0 from pg_stat_activity where application_name like 'pgcourier%'"),
                what="the relay's sessions to end, which is when their counts are complete")
     assert rows_read(db, "outbox.parked")[1] < BURST
+
+
+def index_blocks(db):
+    return db.value("select (idx_blks_hit + idx_blks_read)::bigint from pg_statio_user_tables where relid = 'public.events'::regclass")
 
 
 def rows_read(db, table="public.events"):
