@@ -1,5 +1,5 @@
-"""The rules of the tree that no compiler checks: includes flow one way, every header compiles alone, SQL lives in
-sql/, memory comes from one place, and files stay short enough to be one concept."""
+"""The rules of the tree that no compiler checks: nothing lies about, includes flow one way, every header compiles alone,
+SQL lives in sql/, memory comes from one place, and files stay short enough to be one concept."""
 
 import concurrent.futures
 import os
@@ -17,6 +17,11 @@ LAYERS = [
     ("sinks/", ("relay/base/", "sinks/")),
     ("relay/", ("relay/", "ordering/", "sinks/")),
 ]
+
+# What the top holds besides hidden files.
+TOP = {"relay", "ordering", "sinks", "sql", "tests", "bench", "docs", "packaging", "dev", "CMakeLists.txt", "CMakePresets.json",
+       "LICENSE", "README.md"}
+BYTES_MAX = 500_000  # what is larger was made by something, and can be made again
 
 LINES_MAX = 450
 LINES_MAX_TESTS = 500  # a fixture and its cases read better in one place
@@ -42,6 +47,14 @@ def tracked(*patterns):
 def read(name):
     with open(os.path.join(REPO, name), encoding="utf-8") as file:
         return file.read()
+
+
+def misplaced(name):
+    top = name.split("/", 1)[0]
+    if top not in TOP and not top.startswith("."):
+        yield f"{name}: {top} does not belong at the top: {', '.join(sorted(TOP))}"
+    if os.path.getsize(os.path.join(REPO, name)) > BYTES_MAX:
+        yield f"{name}: more than {BYTES_MAX:,} bytes: the repository is no place for what a program has made"
 
 
 def wrong_includes(name, text):
@@ -92,7 +105,7 @@ def include_flags():
 
 def main():
     sources, headers, python = tracked("*.c", "*.h"), tracked("*.h"), tracked("*.py")
-    problems = []
+    problems = [problem for name in tracked() for problem in misplaced(name)]
     for name in [*sources, *python]:
         text = read(name)
         problems += too_long(name, text)
