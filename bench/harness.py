@@ -120,7 +120,7 @@ class Bench:
         """What a run costs that has nothing to deliver: starting, checking the table, noticing that it is empty."""
         if self.overhead_s is None:
             self.empty()
-            self.overhead_s = statistics.median(self.time_relay("{ type: discard }")[0] for _ in range(5))
+            self.overhead_s = statistics.median(self.time_relay("{ type: discard }")[0] for _ in range(self.run.size(5, 3)))
         return self.overhead_s
 
 
