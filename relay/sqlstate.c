@@ -25,7 +25,7 @@ static const struct sqlstate_rule rules[] = {
     {"3D000", DB_FIX,        ERROR_CONFIG,      "the database does not exist", false},
     {"3F000", DB_FIX,        ERROR_CONFIG,      "the schema does not exist", false},
     {"P0",    DB_FIX,        ERROR_CONFIG,      "a function or trigger of the database objects", true},
-    {"23",    DB_RETRY,      ERROR_REFUSED,     "a constraint of the database objects", true},
+    {"23",    DB_RETRY,      ERROR_CONFLICT,    "a constraint of the database objects", true},
     {"22",    DB_RETRY,      ERROR_REFUSED,     "a value that the server cannot read", true},
     {"42501", DB_FIX,        ERROR_PERMISSION,  "a privilege is missing", true},
     {"42",    DB_FIX,        ERROR_CONFIG,      "a table or column is missing or has changed", true},

@@ -55,6 +55,13 @@ START_TEST(unknown_states_have_a_rule_too)
 }
 END_TEST
 
+START_TEST(constraint_is_no_fault_of_a_commands_arguments)
+{
+    ck_assert_int_eq(sqlstate_rule("23505")->kind, ERROR_CONFLICT); /* `dead retry` of an id that is there again */
+    ck_assert_int_eq(sqlstate_rule("22003")->kind, ERROR_REFUSED);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sqlstate");
@@ -63,5 +70,6 @@ int main(void)
     tcase_add_test(tcase, every_failure_has_its_remedy);
     tcase_add_test(tcase, only_what_a_row_may_cause_is_looked_for_in_rows);
     tcase_add_test(tcase, unknown_states_have_a_rule_too);
+    tcase_add_test(tcase, constraint_is_no_fault_of_a_commands_arguments);
     return run_suite(suite);
 }
