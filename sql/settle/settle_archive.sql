@@ -1,22 +1,27 @@
--- Moves delivered events from the table to the archive: what was still there, exactly once. The rows are found as in
--- settle_delete.sql.
+-- Moves delivered events from the table to the archive: what was still there, exactly once. Two ways to find the rows, as
+-- in settle_delete.sql.
 --
 -- :table :id :key   the queue's table (as e), its order column and its key
+-- :table_name       the table's name as a literal
 -- $1 bigint[]  ids
 -- $2 text      queue
 -- No columns; the row count is the number of events that were still there.
-with gone as (
+with blind as materialized (
+    select from pg_catalog.pg_class c
+    where c.oid = :table_name::regclass and c.reltuples = 0 and c.relpages > 0 and c.relkind = 'r' and not c.relhassubclass
+), placed as (
     delete from only :table e
-    where e.ctid = any (array(select e.ctid from only :table e where :id = any ($1::bigint[]) order by :id))
+    where e.ctid = any (array(
+        select e.ctid from only :table e
+        where :id = any (case when exists (select from blind) then $1::bigint[] end)
+        order by :id))
     returning :id as id, (:key)::text as key, pg_catalog.row_to_json(e.*) as original
-), counted as materialized (
-    select pg_catalog.count(*) as n from gone
-), moved as (
+), listed as (
     delete from :table e
-    where :id = any (case when (select n from counted) < pg_catalog.cardinality($1::bigint[]) then $1::bigint[] end)
+    where :id = any (case when not exists (select from blind) then $1::bigint[] end)
     returning :id as id, (:key)::text as key, pg_catalog.row_to_json(e.*) as original
 )
 insert into outbox.archive (queue, event_id, key, original)
-select $2::text, id, key, original from gone
+select $2::text, id, key, original from placed
 union all
-select $2::text, id, key, original from moved
+select $2::text, id, key, original from listed
