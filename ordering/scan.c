@@ -11,6 +11,11 @@
 #define AGAIN_MAX_US (250 * MS_US)
 #define AGAIN_LATE_US (1 * SECOND_US) /* never-ending new work must not keep these waiting */
 #define SLOW_US (20 * MS_US)
+#define SWEEP_SPAN_MIN 500
+#define SWEEP_SLOW_US (2 * MS_US)
+#define SWEEP_PRICE 1000 /* the slow sweep has one part in so many of the time */
+#define SWEEP_PAUSE_MAX_US (2 * SECOND_US)
+#define SWEEP_BUSY_US (100 * MS_US) /* its pause when claims find something: what the sweep cost is not known then */
 
 static const struct id_range nothing = {1, 0};
 
@@ -38,6 +43,7 @@ void scan_init(struct scan *scan)
     scan->again_delay_us = AGAIN_MIN_US;
     scan->sweep_at = SCAN_ID_MIN;
     scan->span = SPAN_START;
+    scan->sweep_span = SPAN_MIN;
 }
 
 static void gap_remove(struct scan *scan, size_t at)
@@ -107,13 +113,13 @@ bool scan_unsettled(const struct scan *scan)
 }
 
 /* Nothing else to do at the old end: look at the next bounded stretch of what is believed to be done. */
-static void plan_sweep(struct scan *scan, struct scan_plan *ret)
+static void plan_sweep(struct scan *scan, instant_us now, struct scan_plan *ret)
 {
-    if (scan->settled == SCAN_ID_MIN)
+    if (scan->settled == SCAN_ID_MIN || now < scan->sweep_after)
         return;
     if (scan->sweep_at > scan->settled)
         scan->sweep_at = SCAN_ID_MIN;
-    int64_t hi = id_add(scan->sweep_at < scan->first ? scan->first : scan->sweep_at, scan->span);
+    int64_t hi = id_add(scan->sweep_at < scan->first ? scan->first : scan->sweep_at, scan->sweep_span);
     ret->oldest = (struct id_range){scan->sweep_at, hi < scan->settled ? hi : scan->settled};
     ret->sweeping = true;
 }
@@ -146,7 +152,7 @@ void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret)
     if (scan->gap_count > 0)
         plan_gaps(scan, ret);
     else
-        plan_sweep(scan, ret);
+        plan_sweep(scan, now, ret);
 }
 
 void scan_failed(struct scan *scan, const struct scan_plan *plan)
@@ -189,12 +195,31 @@ static int64_t width_of(const struct scan *scan, const struct scan_plan *plan)
     return newest > oldest ? newest : oldest;
 }
 
+/* Dead rows that nobody may remove cost the sweep the same each time, and an idle relay does nothing else: it pays for
+ * what a stretch took with a pause. */
+static void pace_sweep(struct scan *scan, int64_t cost_us, instant_us now)
+{
+    bool slow = cost_us > SWEEP_SLOW_US;
+    if (slow)
+        scan->sweep_span =
+            scan->sweep_span / SPAN_STEP > SWEEP_SPAN_MIN ? scan->sweep_span / SPAN_STEP : SWEEP_SPAN_MIN;
+    else if (cost_us < SWEEP_SLOW_US / SPAN_STEP && scan->sweep_span < SPAN_MAX / SPAN_STEP)
+        scan->sweep_span *= SPAN_STEP;
+    scan->sweep_after = now + (slow ? SWEEP_PAUSE_MAX_US : cost_us * SWEEP_PRICE);
+}
+
 /* A claim that found nothing has only walked: its time, beyond that of the quickest claim, is the price of the span.
  * One that was slow for another reason costs one step of many: ids that lie far apart are still come to. */
-static void size_span(struct scan *scan, const struct scan_plan *plan, int64_t took_us)
+static void size_span(struct scan *scan, const struct scan_plan *plan, int64_t took_us, instant_us now)
 {
     if (scan->quickest_us == 0 || took_us < scan->quickest_us)
         scan->quickest_us = took_us;
+    if (plan->sweeping) {
+        pace_sweep(scan, took_us - scan->quickest_us, now);
+        return;
+    }
+    if (is_empty(plan->newest) && is_empty(plan->oldest))
+        return;
     if (took_us - scan->quickest_us < SLOW_US) {
         scan->span = scan->span < SPAN_MAX / SPAN_STEP ? scan->span * SPAN_STEP : SPAN_MAX;
         return;
@@ -235,10 +260,12 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
     scan_again(scan, report->missed, now + scan->again_delay_us);
+    if (plan->sweeping && report->found)
+        scan->sweep_after = now + SWEEP_BUSY_US;
     if (report->found)
         fit_span(scan, plan, report);
     else
-        size_span(scan, plan, took_us);
+        size_span(scan, plan, took_us, now);
     bound_fresh(scan);
 }
 

@@ -63,7 +63,9 @@ struct scan {
     struct id_range again; /* seen and not taken */
     instant_us again_at;
     int64_t again_delay_us;
-    int64_t sweep_at;    /* where the slow sweep goes on */
+    int64_t sweep_at;   /* where the slow sweep goes on, */
+    int64_t sweep_span; /* by so many ids at a time */
+    instant_us sweep_after;
     int64_t span;        /* ids in one bounded stretch */
     int64_t quickest_us; /* of the claims that found nothing; 0: there was none */
     int64_t first;

@@ -109,6 +109,7 @@ START_TEST(stretch_that_is_slow_to_walk_becomes_smaller_than_it_was)
     scan_seen(&scan, &plan, &nothing, SECOND_US, SECOND_US);
     ck_assert_int_lt(scan.span, 500000);
     for (int i = 0; i < 10; i++) {
+        scan_failed(&scan, &plan); /* it is to be walked again */
         scan_next(&scan, SECOND_US, &plan);
         scan_seen(&scan, &plan, &nothing, SECOND_US, SECOND_US);
     }

@@ -311,6 +311,33 @@ START_TEST(dead_ids_are_walked_a_few_times_only)
 }
 END_TEST
 
+START_TEST(sweep_over_dead_ids_takes_a_thousandth_of_the_time)
+{
+    start(7, 0);
+    for (int i = 0; i < ROWS_MAX; i++)
+        draw_row(0, true);
+    end_transactions(1);
+    instant_us now = SECOND_US, end = 100 * SECOND_US, swept_us = 0;
+    struct scan *scan = &relays[0].scan;
+    probe(&relays[0]);
+    uint64_t sweeps = 0;
+    for (; now < end; now += 100 * MS_US) {
+        struct scan_plan plan;
+        struct scan_report report;
+        scan_next(scan, now, &plan);
+        carry_out(0, &plan, &report);
+        int64_t cost_us =
+            plan.sweeping ? plan.oldest.hi - (plan.oldest.lo < 1 ? 1 : plan.oldest.lo) : 0; /* 1 us an id */
+        scan_seen(scan, &plan, &report, MS_US + cost_us, now);
+        swept_us += cost_us;
+        sweeps += plan.sweeping;
+    }
+    ck_assert_int_ge(swept_us, 4 * ROWS_MAX); /* over everything, again and again */
+    ck_assert_int_le(swept_us, (end - SECOND_US) / 500);
+    ck_assert_uint_lt(sweeps, 200);
+}
+END_TEST
+
 START_TEST(oldest_event_is_taken_while_producers_outrun_the_relay)
 {
     start(3, 0);
@@ -346,6 +373,7 @@ int main(void)
     tcase_add_loop_test(tcase, every_visible_id_is_taken_in_the_end, 0, 16);
     tcase_add_test(tcase, quiet_drain_walks_over_each_id_a_few_times_only);
     tcase_add_test(tcase, dead_ids_are_walked_a_few_times_only);
+    tcase_add_test(tcase, sweep_over_dead_ids_takes_a_thousandth_of_the_time);
     tcase_add_test(tcase, oldest_event_is_taken_while_producers_outrun_the_relay);
     return run_suite(suite);
 }
