@@ -7,4 +7,5 @@
 -- No rows.
 select pg_catalog.concat('event ', :id, ' is still in ', :table_name, ' after DELETE: a trigger or policy keeps it')::bigint as kept
 from :table e where :id = any ($1::bigint[]) and (:where)
+order by :id
 limit 1
