@@ -1,5 +1,6 @@
 """How fast a table is emptied, by a floor and by a relay in turn."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Callable
 
@@ -7,6 +8,7 @@ from bench.answer import Answer, BenchFailed
 from bench.harness import CONNECTIONS, read_sql, run_floor
 
 WARM_UP = 10  # a share of the events
+SHORTEST_S = 0.05  # below, starting and ending are most of what is measured
 
 
 @dataclass
@@ -56,7 +58,7 @@ def drain_relay(bench, drain):
     bench.expect_drained("the relay", int(stats["delivered"]), drain.events)
     if drain.received and (received := drain.received()) != drain.events:
         raise BenchFailed(f"{drain.question}: the sink received {received:,} of {drain.events:,} events")
-    return drain.events / (seconds - overhead_s)
+    return drain.events / (seconds - overhead_s) if seconds > overhead_s else math.inf
 
 
 def smaller(drain):
@@ -71,5 +73,7 @@ def compare(bench, drain, must=None, aim=None, note=""):
     for number in range(1, bench.run.pairs + 1):
         floors.append(drain_floor(bench, drain))
         rates.append(drain_relay(bench, drain))
+        if min((drain.by_relay or drain).events / floors[-1], drain.events / rates[-1]) < SHORTEST_S:
+            raise BenchFailed(f"{drain.question}: {drain.events:,} events take less than {SHORTEST_S} s: too short to be measured")
         bench.say(f"{drain.question}, pair {number} of {bench.run.pairs}: floor {floors[-1]:,.0f}/s, relay {rates[-1]:,.0f}/s")
     return Answer(drain.question, "events/s", rates, floors, must, aim, note=note, events=drain.events)

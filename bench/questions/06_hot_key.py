@@ -13,17 +13,23 @@ SINKS = (  # name, destination, must, aim
     ("Kafka", destinations.kafka, 0.25, 0.5),
 )
 EVENTS_MIN = 300
+SURE_S = 0.5  # long enough to tell a rate from
 
 
 def affordable(bench, hot, events, seconds):
     """As many as the relay delivers in so many seconds, where `events` would take longer: five pairs of 100,000 events, sent one
     by one, would take most of the hour that all questions have."""
-    rate = drain_relay(bench, replace(hot, events=EVENTS_MIN))
-    return max(EVENTS_MIN, min(events, int(rate * seconds) // 100 * 100))
+    count = EVENTS_MIN
+    while count < events:
+        rate = drain_relay(bench, replace(hot, events=count))
+        if count / rate >= SURE_S:
+            return max(EVENTS_MIN, min(events, int(rate * seconds) // 100 * 100))
+        count *= 6
+    return events
 
 
 def ask(bench):
-    events, seconds = bench.run.size((100_000, 6), (20_000, 1))
+    events, seconds = bench.run.size((100_000, 6), (50_000, 1))
     answers = []
     for name, destination, must, aim in SINKS:
         with destination(bench) as to:
