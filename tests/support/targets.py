@@ -77,8 +77,10 @@ class RedisTarget:
         return _settings({"type": "redis", "url": self.server.url, "command": "stream", **options})
 
     def receipts(self):
+        ahead_s = _wall_ahead_s()
         return [Receipt(int(fields[b"id"]), fields[b"key"].decode() if b"key" in fields else None,
-                        hash=digest(fields.get(b"payload")), at=_monotonic(int(entry.split(b"-")[0])) if self.timed else None)
+                        hash=digest(fields.get(b"payload")),
+                        at=_monotonic(int(entry.split(b"-")[0]), ahead_s) if self.timed else None)
                 for entry, fields in self.client.xrange(self.stream)]
 
     def count(self):
@@ -162,7 +164,7 @@ class KafkaTarget:
         return _settings({"type": "kafka", "properties": f"{{ bootstrap.servers: \"{self.broker.bootstrap}\" }}", **options})
 
     def receipts(self):
-        records = self.broker.consume(self.topic)
+        records, ahead_s = self.broker.consume(self.topic), _wall_ahead_s()
         partitions = {}
         for record in records:
             if record.key is not None:
@@ -170,16 +172,22 @@ class KafkaTarget:
         strayed = {key: found for key, found in partitions.items() if len(found) > 1}
         assert not strayed, f"keys in several partitions: {strayed}"
         return [Receipt(int(dict(record.headers)["id"]), record.key.decode() if record.key is not None else None,
-                        hash=digest(record.value), at=_monotonic(record.timestamp_ms) if self.timed else None)
+                        hash=digest(record.value), at=_monotonic(record.timestamp_ms, ahead_s) if self.timed else None)
                 for record in records]
 
     def count(self):
         return None
 
 
-def _monotonic(wall_ms):
+def _wall_ahead_s():
+    """To be asked once for all receipts: it is a little different every time, and what came in one millisecond must not
+    change places."""
+    return time.time() - time.monotonic()
+
+
+def _monotonic(wall_ms, ahead_s):
     """What time.monotonic() was then, or a millisecond later: servers cut off what is below."""
-    return (wall_ms + 1) / 1000 - (time.time() - time.monotonic())
+    return (wall_ms + 1) / 1000 - ahead_s
 
 
 def _settings(settings):
