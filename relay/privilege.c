@@ -13,7 +13,7 @@ PGresult *privilege_missing(PGconn *conn, unsigned table_oid, const char *works,
 {
     char oid[16];
     snprintf(oid, sizeof oid, "%u", table_oid);
-    return query(conn, "rights", sql_table_privileges, 2, (const char *const[]){oid, works}, err);
+    return query_in_time(conn, "rights", sql_table_privileges, 2, (const char *const[]){oid, works}, err);
 }
 
 static void add(char *text, size_t size, const char *format, ...) PRINTF_LIKE(3, 4);

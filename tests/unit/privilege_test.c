@@ -15,8 +15,8 @@ static char asked_oid[16], asked_works[64];
 
 ConnStatusType __wrap_PQstatus(const PGconn *conn);
 char *__wrap_PQuser(const PGconn *conn);
-PGresult *__wrap_PQexecParams(PGconn *conn, const char *sql, int count, const Oid *types, const char *const *values,
-                              const int *lengths, const int *formats, int format);
+PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                               struct error *err);
 
 ConnStatusType __wrap_PQstatus(const PGconn *conn)
 {
@@ -31,16 +31,19 @@ char *__wrap_PQuser(const PGconn *conn)
     return name;
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the signature is libpq's. */
-PGresult *__wrap_PQexecParams(PGconn *conn, const char *sql, int count, const Oid *types, const char *const *values,
-                              const int *lengths, const int *formats, int format)
+PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                               struct error *err)
 {
     static char text[] = "text";
-    (void)sql, (void)types, (void)lengths, (void)formats, (void)format;
+    (void)sql;
     ck_assert_int_eq(count, 2);
-    snprintf(asked_oid, sizeof asked_oid, "%s", values[0]);
-    snprintf(asked_works, sizeof asked_works, "%s", values[1]);
-    PGresult *result = PQmakeEmptyPGresult(conn, refused ? PGRES_FATAL_ERROR : PGRES_TUPLES_OK);
+    snprintf(asked_oid, sizeof asked_oid, "%s", params[0]);
+    snprintf(asked_works, sizeof asked_works, "%s", params[1]);
+    if (refused) {
+        error_set(err, ERROR_PROTOCOL, "%s: refused", what);
+        return NULL;
+    }
+    PGresult *result = PQmakeEmptyPGresult(conn, PGRES_TUPLES_OK);
     PGresAttDesc columns[COLUMNS] = {{.name = text}, {.name = text}, {.name = text}};
     ck_assert_int_eq(PQsetResultAttrs(result, COLUMNS, columns), 1);
     for (int i = 0; i < row_count * COLUMNS; i++) {
