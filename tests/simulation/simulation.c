@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,6 +123,7 @@ static int run_jobs(const struct arguments *arguments)
             return 1;
         }
         if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* a run that is broken off leaves nothing behind */
             int code = run_job(arguments, job);
             totals[job] = sim.totals;
             exit(code);
