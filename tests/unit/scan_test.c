@@ -332,7 +332,7 @@ START_TEST(sweep_over_dead_ids_takes_a_thousandth_of_the_time)
         swept_us += cost_us;
         sweeps += plan.sweeping;
     }
-    ck_assert_int_ge(swept_us, 4 * ROWS_MAX); /* over everything, again and again */
+    ck_assert_int_ge(swept_us, INT64_C(4) * ROWS_MAX); /* over everything, again and again */
     ck_assert_int_le(swept_us, (end - SECOND_US) / 500);
     ck_assert_uint_lt(sweeps, 200);
 }
