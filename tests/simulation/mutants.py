@@ -30,7 +30,7 @@ MUTANTS = [
     Mutant("acks_what_is_in_flight", "relay/deliver.c",
            "while (lane->unacked && lane->unacked->delivery.verdict == VERDICT_ACKED) {", "while (lane->unacked) {", soon=True),
     Mutant("sends_before_the_ack_of_the_event_before", "relay/ready.c",
-           "if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)\n        return room;", "return room;", soon=True),
+           "if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)\n        return SIZE_MAX;", "return SIZE_MAX;", soon=True),
     Mutant("sends_a_run_before_the_verdicts_of_the_one_before", "relay/deliver.c",
            "bool alone = lane->in_flight == 0 ||", "bool alone = lane->in_flight >= 0 ||"),
     Mutant("joins_events_to_no_run", "relay/ready.c", "d->joined = run && n > 0;", "d->joined = false;", soon=True),
