@@ -32,8 +32,8 @@ def many_keys(bench, usual):
 
 
 def backlog(bench, usual):
-    """The backlog is filled once; each run takes some seconds' worth of its rows."""
-    rows, seconds = bench.run.size((10_000_000, 6), (400_000, 1))
+    """The backlog is filled once; each run takes some seconds' worth of its rows, and all together must not empty it."""
+    rows, seconds = bench.run.size((10_000_000, 6), (1_000_000, 1))
     overhead_s = bench.relay_overhead_s()
     deep = Bench(bench.postgres, bench.run, name=f"{bench.db.name}_deep")
     try:
