@@ -34,6 +34,17 @@ bool bench_check_count(const struct bench *bench, const char *who, int64_t drain
                      bench->options.events);
 }
 
+struct db *bench_connect(struct bench *bench)
+{
+    const struct config *config = bench->config;
+    return db_new(&(struct db_options){.conninfo = config->database,
+                                       .application_name = "pgcourier/bench",
+                                       .prepared = config->prepared,
+                                       .statement_timeout_us = config->statement_timeout_us,
+                                       .read_write = true,
+                                       .seed = rng_next(&bench->rng)});
+}
+
 PGresult *bench_query(struct bench *bench, const char *template, int count, const char *const *params,
                       struct error *err)
 {

@@ -8,6 +8,7 @@
 #include "relay/base/backoff.h"
 #include "relay/base/log.h"
 #include "relay/config.h"
+#include "relay/db.h"
 #include "relay/metrics.h"
 
 #include <libpq-fe.h>
@@ -39,6 +40,9 @@ struct bench_server {
 
 /* Has a signal asked to stop? True, and *err says so. */
 bool bench_is_told(struct bench *bench, struct error *err);
+
+/* One more connection, by the settings of the bench: db_free() it. */
+struct db *bench_connect(struct bench *bench);
 
 /* Runs one statement of sql/bench/ on bench->conn, with the schema's name in it; a signal cancels it. The result is the
  * caller's. NULL and *err on failure. */

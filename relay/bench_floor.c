@@ -128,19 +128,13 @@ static bool drain(struct floor *floor, double *ret_per_second, struct error *err
 
 bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)
 {
-    const struct config *config = bench->config;
     struct floor floor = {.bench = bench,
                           .count = (size_t)bench->options.connections,
                           .drainers = memory_array((size_t)bench->options.connections, sizeof(struct drainer)),
                           .ps = pollset_new(),
                           .sql = bench_render(sql_bench_floor, bench->schema)};
     for (size_t i = 0; i < floor.count; i++)
-        floor.drainers[i].db = db_new(&(struct db_options){.conninfo = config->database,
-                                                           .application_name = "pgcourier/bench",
-                                                           .prepared = config->prepared,
-                                                           .statement_timeout_us = config->statement_timeout_us,
-                                                           .read_write = true,
-                                                           .seed = rng_next(&bench->rng)});
+        floor.drainers[i].db = bench_connect(bench);
     bool ok = drain(&floor, ret_per_second, err);
     for (size_t i = 0; i < floor.count; i++)
         db_free(floor.drainers[i].db);

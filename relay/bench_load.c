@@ -21,17 +21,11 @@ struct load_producer {
 
 struct bench_load *bench_load_new(struct bench *bench)
 {
-    const struct config *config = bench->config;
     struct bench_load *load = memory_new(sizeof *load);
     load->bench = bench;
     load->producers = memory_array(PRODUCERS, sizeof *load->producers);
     for (size_t i = 0; i < PRODUCERS; i++)
-        load->producers[i].db = db_new(&(struct db_options){.conninfo = config->database,
-                                                            .application_name = "pgcourier/bench",
-                                                            .prepared = config->prepared,
-                                                            .statement_timeout_us = config->statement_timeout_us,
-                                                            .read_write = true,
-                                                            .seed = rng_next(&bench->rng)});
+        load->producers[i].db = bench_connect(bench);
     load->sql = bench_render(sql_bench_insert, bench->schema);
     return load;
 }

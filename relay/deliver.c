@@ -87,11 +87,6 @@ static void end_trials(struct outlet *outlet, const struct delivery *d)
         circuit_end_trial(&route->circuit, d);
 }
 
-void deliver_lane(struct outlet *outlet, struct lane *lane)
-{
-    ready_add(outlet, lane);
-}
-
 static void finish_if_done(struct lane *lane, instant_us now)
 {
     if (lane->in_flight > 0 || lane->state > LANE_STOPPED || (lane->state == LANE_OPEN && lane->unsent))

@@ -1,9 +1,10 @@
 /* relay/deliver.h -- lanes to their sink, and verdicts back to their lanes.
  *
- *   outlet_open -> (deliver_lane* -> outlet_prepare -> poll(2) -> deliver_ready)* -> outlet_close
+ *   outlet_open -> (ready_add* -> outlet_prepare -> poll(2) -> deliver_ready)* -> outlet_close
  *
- * A lane's events go one at a time, the next after the ack of the one before, unless the sink keeps the order of a
- * key itself; many lanes go in parallel. A failure stops its lane. A destination that is down stops every lane to it.
+ * A lane's events go one at a time, the next after the ack of the one before, unless the sink takes runs of them or
+ * keeps the order of a key itself; many lanes go in parallel. A failure stops its lane. A destination that is down
+ * stops every lane to it.
  */
 #ifndef RELAY_DELIVER_H
 #define RELAY_DELIVER_H
@@ -14,9 +15,6 @@ struct outlet *outlet_open(const struct sink_config *config, const struct log *l
                            struct error *err) MUST_CHECK;
 void outlet_close(struct outlet *outlet); /* every lane must be finished or lost */
 void outlet_prepare(struct outlet *outlet, struct pollset *ps, instant_us now);
-
-/* The lane's events are routed; send them. */
-void deliver_lane(struct outlet *outlet, struct lane *lane);
 
 /* One turn: takes verdicts, submits what may go. `wall_us` is the wall clock, for the lag. */
 void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us now, int64_t wall_us);

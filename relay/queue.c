@@ -3,6 +3,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/deliver.h"
+#include "relay/ready.h"
 #include "relay/report.h"
 #include "relay/settle.h"
 #include "relay/side.h"
@@ -150,7 +151,7 @@ static void route_batch(struct queue *queue, struct batch *batch)
             route_item(queue, batch, item);
         }
         if (lane->state == LANE_OPEN)
-            deliver_lane(queue->outlet, lane);
+            ready_add(queue->outlet, lane);
     }
 }
 

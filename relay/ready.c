@@ -36,24 +36,22 @@ static size_t most_of_lane(const struct outlet *outlet)
     return share < SINK_RUN_EVENTS_MAX ? share : SINK_RUN_EVENTS_MAX;
 }
 
-/* May `d` join the run ds[0..n)? */
-static bool joins(const struct delivery *d, struct delivery *const ds[], size_t n)
+/* May `d` join the run that begins with `first`, and that has so many bytes with it? */
+static bool joins(const struct delivery *d, const struct delivery *first, size_t bytes)
 {
-    size_t bytes = d->event->payload.size;
-    for (size_t i = 0; i < n; i++)
-        bytes += ds[i]->event->payload.size;
-    return bytes <= SINK_RUN_BYTES_MAX && span_equal(d->destination, ds[0]->destination);
+    return bytes <= SINK_RUN_BYTES_MAX && span_equal(d->destination, first->destination);
 }
 
 size_t ready_take(struct outlet *outlet, struct lane *lane, struct delivery **ds, size_t room, instant_us now)
 {
-    size_t n = 0, most = most_of_lane(outlet);
+    size_t n = 0, bytes = 0, most = most_of_lane(outlet);
     bool run = !(outlet->sink->traits & SINK_KEEPS_KEY_ORDER);
     ready_remove(outlet, lane);
     while (n < room && n < most && lane->unsent && !ready_is_refused(lane->unsent)) {
         struct delivery *d = &lane->unsent->delivery;
         d->joined = run && n > 0;
-        if (d->joined && !joins(d, ds, n))
+        bytes += d->event->payload.size;
+        if (d->joined && !joins(d, ds[0], bytes))
             break;
         lane->unsent->submitted_at = now;
         ds[n++] = d;

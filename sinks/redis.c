@@ -150,7 +150,8 @@ static void answer_run_error(struct redis *redis, size_t length, struct span tex
     if (redis_run_is_forbidden(text)) {
         redis->sink.traits &= ~(unsigned)SINK_TAKES_RUNS; /* then one at a time */
         error_set(&cause, ERROR_ROUTE,
-                  "%s: the server lets this user run no scripts, so events of one key go one by one",
+                  "%s: the server lets this user run no scripts, so events of one key go one by one; allow +eval to "
+                  "have a busy key go faster",
                   redis->address.text);
     }
     while (length-- > 0)

@@ -24,7 +24,10 @@ static redisContext *eye; /* looks at what arrived */
 
 static inline void server_start(void)
 {
-    snprintf(directory, sizeof directory, "/tmp/pgcourier-redis-XXXXXX");
+    const char *folder = getenv("TMPDIR");
+    int length = snprintf(directory, sizeof directory, "%s/pgcourier-redis-XXXXXX", folder ? folder : "/tmp");
+    if (length < 0 || (size_t)length >= sizeof directory)
+        abort();
     if (!mkdtemp(directory))
         abort();
     snprintf(path, sizeof path, "%s/redis.sock", directory);

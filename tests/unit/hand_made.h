@@ -109,6 +109,42 @@ static inline struct item *stage_event(struct batch *batch, int64_t id, const ch
     return batch->lanes_end->last;
 }
 
+static inline void stage_ack(struct lane *lane, size_t count)
+{
+    for (; count > 0; count--) {
+        lane->unacked->delivery.verdict = VERDICT_ACKED;
+        lane->unacked = lane->unacked->next;
+        lane->acked++;
+    }
+}
+
+/* As relay/deliver.c leaves a lane: `acked` more events acked, the next one failed unless all were. */
+static inline void stage_finish(struct lane *lane, size_t acked, enum lane_outcome outcome)
+{
+    static struct error cause = {.kind = ERROR_REFUSED, .text = "refused"};
+    stage_ack(lane, acked);
+    lane->unsent = NULL;
+    lane->state = LANE_FINISHED;
+    lane->outcome = outcome;
+    if (outcome > LANE_RELEASED) {
+        lane->failed = lane->unacked;
+        lane->failed->delivery.verdict = VERDICT_RETRY;
+        lane->failed->delivery.cause = &cause;
+        lane->delay_us = 3 * SECOND_US;
+    }
+    lane->batch->open--;
+    lane->batch->finished++;
+}
+
+/* Events id to id + 2 of one key. */
+static inline struct lane *stage_lane_of_three(struct batch *batch, int64_t id, const char *key)
+{
+    struct lane *lane = stage_event(batch, id, key)->lane;
+    stage_event(batch, id + 1, key);
+    stage_event(batch, id + 2, key);
+    return lane;
+}
+
 static inline void stage_lose(struct stage *stage)
 {
     while (stage->claim.batches) {

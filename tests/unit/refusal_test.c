@@ -24,41 +24,6 @@ static void tear_down(void)
     stage_done(&stage);
 }
 
-static void ack(struct lane *lane, size_t count)
-{
-    for (; count > 0; count--) {
-        lane->unacked->delivery.verdict = VERDICT_ACKED;
-        lane->unacked = lane->unacked->next;
-        lane->acked++;
-    }
-}
-
-/* As relay/deliver.c leaves a lane: `acked` more events acked, the next one failed unless all were. */
-static void finish(struct lane *lane, size_t acked, enum lane_outcome outcome)
-{
-    static struct error cause = {.kind = ERROR_REFUSED, .text = "refused"};
-    ack(lane, acked);
-    lane->unsent = NULL;
-    lane->state = LANE_FINISHED;
-    lane->outcome = outcome;
-    if (outcome > LANE_RELEASED) {
-        lane->failed = lane->unacked;
-        lane->failed->delivery.verdict = VERDICT_RETRY;
-        lane->failed->delivery.cause = &cause;
-        lane->delay_us = 3 * SECOND_US;
-    }
-    batch->open--;
-    batch->finished++;
-}
-
-static struct lane *lane_of_three(int64_t id, const char *key)
-{
-    struct lane *lane = stage_event(batch, id, key)->lane;
-    stage_event(batch, id + 1, key);
-    stage_event(batch, id + 2, key);
-    return lane;
-}
-
 static struct settle_job *collect(bool prefixes)
 {
     return settle_collect(&stage.queue, stage.claim.batches, prefixes);
@@ -97,7 +62,7 @@ START_TEST(one_row_is_found_among_many_and_waits_alone)
 {
     for (int64_t i = 0; i < 64; i++) {
         const char *key = arena_printf(batch->arena, "%d", (int)i);
-        finish(lane_of_three(i * 3 + 1, key), 3, LANE_DELIVERED);
+        stage_finish(stage_lane_of_three(batch, i * 3 + 1, key), 3, LANE_DELIVERED);
     }
     bool waits;
     ck_assert_int_le(settle_all(100, &waits), 16);
@@ -115,9 +80,9 @@ END_TEST
 
 START_TEST(last_attempt_closes_the_key_even_where_dead_letters_are_made)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->first->event.attempt = 3;
-    finish(lane, 3, LANE_DELIVERED);
+    stage_finish(lane, 3, LANE_DELIVERED);
     bool waits;
     settle_all(1, &waits);
     ck_assert_int_eq(parked.id, 1);
@@ -129,8 +94,8 @@ END_TEST
 /* Two keys of one claim, each with one event that is delivered and one that was given back. */
 static void two_in_doubt(void)
 {
-    finish(lane_of_three(1, "a"), 1, LANE_RELEASED);
-    finish(lane_of_three(11, "b"), 1, LANE_RELEASED);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 1, LANE_RELEASED);
+    stage_finish(stage_lane_of_three(batch, 11, "b"), 1, LANE_RELEASED);
 }
 
 /* Everything is refused from now to `until`. Returns how often it was told to wait. */
@@ -172,7 +137,7 @@ START_TEST(one_key_at_a_time_finds_out_whether_the_table_lets_others_go)
 
     batch = stage_batch(&stage);
     struct batch *trial = batch;
-    finish(lane_of_three(21, "c"), 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     settle_commit(&stage.queue, settle_collect(&stage.queue, trial, false), stage_now);
     ck_assert(!refusal_wants_trial(&stage.queue, stage_now + 30 * SECOND_US));
     bool waits;
@@ -187,7 +152,7 @@ START_TEST(what_was_sent_before_the_doubt_does_not_end_it)
     two_in_doubt();
     struct batch *doubtful = batch;
     batch = stage_batch(&stage);
-    finish(lane_of_three(21, "c"), 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     doubtful->settle_max = 2; /* so that the other is collected by itself */
     struct settle_job *before = settle_collect(&stage.queue, batch, false);
     refuse_everything(doubtful, stage_now + 5 * SECOND_US);
@@ -204,7 +169,7 @@ START_TEST(rows_that_were_gone_say_nothing_about_others)
     struct batch *doubtful = batch;
     refuse_everything(doubtful, stage_now + 5 * SECOND_US);
     batch = stage_batch(&stage);
-    finish(lane_of_three(21, "c"), 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     struct settle_job *job = settle_collect(&stage.queue, batch, false);
     job->missing = 3;
     settle_commit(&stage.queue, job, stage_now);
@@ -215,8 +180,8 @@ END_TEST
 
 START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
 {
-    struct lane *lane = lane_of_three(1, "a");
-    finish(lane, 1, LANE_RELEASED);
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
+    stage_finish(lane, 1, LANE_RELEASED);
     ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
     ck_assert_ptr_nonnull(lane->refused);
     ck_assert_int_eq(lane->refused->event.id, 1);
@@ -224,8 +189,8 @@ START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
 
     stage_now += SECOND_US;
     batch = stage_batch(&stage);
-    lane = lane_of_three(11, "b");
-    finish(lane, 1, LANE_RELEASED);
+    lane = stage_lane_of_three(batch, 11, "b");
+    stage_finish(lane, 1, LANE_RELEASED);
     ck_assert(!refusal_take(&stage.queue, collect(false), &cause, stage_now));
     ck_assert_ptr_null(lane->refused);
 }
@@ -233,7 +198,7 @@ END_TEST
 
 START_TEST(dead_letter_that_cannot_be_made_waits)
 {
-    finish(lane_of_three(1, "a"), 0, LANE_DEAD);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_DEAD);
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.buried_count, 1);
     ck_assert(refusal_take(&stage.queue, job, &cause, stage_now));
@@ -246,7 +211,7 @@ END_TEST
 
 START_TEST(wait_that_cannot_be_written_is_kept_in_mind)
 {
-    finish(lane_of_three(1, "a"), 0, LANE_RETRY);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_RETRY);
     ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
     struct settle_job *job = collect(false);
     ck_assert(settle_is_empty(job));
@@ -258,7 +223,7 @@ END_TEST
 
 START_TEST(lost_claim_writes_nothing_about_a_row_and_gives_it_back)
 {
-    finish(lane_of_three(1, "a"), 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
     stage_lose(&stage);
     for (struct settle_job *job; (job = settle_collect(&stage.queue, stage.queue.orphans, false));) {
         ck_assert_uint_eq(job->settlement.parked_count, 0);

@@ -21,41 +21,6 @@ static void tear_down(void)
     stage_done(&stage);
 }
 
-static void ack(struct lane *lane, size_t count)
-{
-    for (; count > 0; count--) {
-        lane->unacked->delivery.verdict = VERDICT_ACKED;
-        lane->unacked = lane->unacked->next;
-        lane->acked++;
-    }
-}
-
-/* As relay/deliver.c leaves a lane: `acked` more events acked, the next one failed unless all were. */
-static void finish(struct lane *lane, size_t acked, enum lane_outcome outcome)
-{
-    static struct error cause = {.kind = ERROR_REFUSED, .text = "refused"};
-    ack(lane, acked);
-    lane->unsent = NULL;
-    lane->state = LANE_FINISHED;
-    lane->outcome = outcome;
-    if (outcome > LANE_RELEASED) {
-        lane->failed = lane->unacked;
-        lane->failed->delivery.verdict = VERDICT_RETRY;
-        lane->failed->delivery.cause = &cause;
-        lane->delay_us = 3 * SECOND_US;
-    }
-    batch->open--;
-    batch->finished++;
-}
-
-static struct lane *lane_of_three(int64_t id, const char *key)
-{
-    struct lane *lane = stage_event(batch, id, key)->lane;
-    stage_event(batch, id + 1, key);
-    stage_event(batch, id + 2, key);
-    return lane;
-}
-
 static struct settle_job *collect(bool prefixes)
 {
     return settle_collect(&stage.queue, stage.claim.batches, prefixes);
@@ -75,9 +40,9 @@ static void assert_done(const struct settle_job *job, size_t count, int64_t firs
 
 START_TEST(acked_prefix_is_done_and_the_failure_behind_it_parked)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->first->next->next->event.attempt = 2;
-    finish(lane, 2, LANE_RETRY);
+    stage_finish(lane, 2, LANE_RETRY);
     struct settle_job *job = collect(false);
     assert_done(job, 2, 1);
     ck_assert_uint_eq(job->settlement.parked_count, 1);
@@ -98,7 +63,7 @@ END_TEST
 
 START_TEST(closed_key_waits_without_end)
 {
-    finish(lane_of_three(1, "a"), 0, LANE_CLOSED);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_CLOSED);
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.parked_count, 1);
     ck_assert_int_lt(job->settlement.parked[0].delay_us, 0);
@@ -108,7 +73,7 @@ END_TEST
 
 START_TEST(dead_event_is_buried_and_the_rest_of_its_key_followed)
 {
-    finish(lane_of_three(1, "a"), 1, LANE_DEAD);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 1, LANE_DEAD);
     struct settle_job *job = collect(false);
     assert_done(job, 1, 1);
     ck_assert_uint_eq(job->settlement.parked_count, 0);
@@ -123,10 +88,10 @@ END_TEST
 
 START_TEST(key_with_more_events_is_followed_by_the_claim_that_holds_it)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->more = true;
-    finish(lane, 3, LANE_DELIVERED);
-    finish(lane_of_three(10, "b"), 3, LANE_DELIVERED);
+    stage_finish(lane, 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 10, "b"), 3, LANE_DELIVERED);
     commit(collect(false));
     ck_assert_uint_eq(stage.queue.follow.count, 1);
     ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &stage.claim);
@@ -137,14 +102,14 @@ START_TEST(full_follow_list_falls_back_on_the_scan)
 {
     for (uint64_t i = 0; i < stage.queue.follow.max; i++)
         ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->more = true;
-    finish(lane, 3, LANE_DELIVERED);
+    stage_finish(lane, 3, LANE_DELIVERED);
     commit(collect(false));
     ck_assert_int_le(stage.noting.released.lo, 4);
     ck_assert_int_eq(stage.noting.released.hi, SCAN_ID_MAX);
     /* What is behind a dead letter was claimed and is not in the table's unseen part. */
-    finish(lane_of_three(10, "b"), 1, LANE_DEAD);
+    stage_finish(stage_lane_of_three(batch, 10, "b"), 1, LANE_DEAD);
     commit(collect(false));
     ck_assert_int_le(stage.noting.released.lo, 12);
     ck_assert_int_ge(stage.noting.released.hi, 12);
@@ -153,9 +118,9 @@ END_TEST
 
 START_TEST(what_is_given_back_is_looked_at_again_and_its_key_avoided_meanwhile)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->release_us = 5 * SECOND_US;
-    finish(lane, 1, LANE_RELEASED);
+    stage_finish(lane, 1, LANE_RELEASED);
     struct settle_job *job = collect(false);
     assert_done(job, 1, 1);
     ck_assert_uint_eq(job->settlement.parked_count + job->settlement.buried_count, 0);
@@ -173,7 +138,7 @@ START_TEST(event_without_a_key_is_avoided_too)
 {
     struct lane *lane = stage_event(batch, 7, NULL)->lane;
     lane->release_us = 5 * SECOND_US;
-    finish(lane, 0, LANE_RELEASED);
+    stage_finish(lane, 0, LANE_RELEASED);
     commit(collect(false));
     int64_t id = 7;
     ck_assert_uint_eq(stage.queue.avoid.count, 0);
@@ -188,7 +153,7 @@ START_TEST(new_events_do_not_wait_long_when_more_is_given_back_than_can_be_avoid
     for (int64_t id = 1; id <= 9; id++) {
         struct lane *lane = stage_event(batch, id, (char[]){(char)('a' + id), 0})->lane;
         lane->release_us = 3600 * SECOND_US;
-        finish(lane, 0, LANE_RELEASED);
+        stage_finish(lane, 0, LANE_RELEASED);
     }
     commit(collect(false));
     ck_assert_uint_eq(stage.queue.avoid.count, stage.queue.avoid.max);
@@ -210,9 +175,9 @@ START_TEST(wait_ends_when_the_head_is_gone)
         {0, LANE_CLOSED, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct lane *lane = lane_of_three((int64_t)i * 10, (char[]){(char)('a' + i), 0});
+        struct lane *lane = stage_lane_of_three(batch, (int64_t)i * 10, (char[]){(char)('a' + i), 0});
         lane->waited = true;
-        finish(lane, rows[i].acked, rows[i].outcome);
+        stage_finish(lane, rows[i].acked, rows[i].outcome);
         struct settle_job *job = collect(false);
         ck_assert_msg(job->settlement.resumed_key_count == rows[i].resumed, "row %zu", i);
         commit(job);
@@ -222,7 +187,7 @@ END_TEST
 
 START_TEST(key_that_did_not_wait_is_not_resumed)
 {
-    finish(lane_of_three(1, "a"), 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.resumed_key_count, 0);
     commit(job);
@@ -233,7 +198,7 @@ START_TEST(event_without_a_key_waits_and_resumes_by_its_id)
 {
     struct lane *lane = stage_event(batch, 7, NULL)->lane;
     lane->waited = true;
-    finish(lane, 1, LANE_DELIVERED);
+    stage_finish(lane, 1, LANE_DELIVERED);
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.resumed_key_count, 0);
     ck_assert_uint_eq(job->settlement.resumed_solo_count, 1);
@@ -263,10 +228,10 @@ END_TEST
 
 START_TEST(prefix_is_settled_once_ahead_of_the_end)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     ck_assert_ptr_null(collect(false));
     ck_assert_ptr_null(collect(true));
-    ack(lane, 2);
+    stage_ack(lane, 2);
     ck_assert_ptr_null(collect(false));
     struct settle_job *job = collect(true);
     assert_done(job, 2, 1);
@@ -275,7 +240,7 @@ START_TEST(prefix_is_settled_once_ahead_of_the_end)
     ck_assert_int_eq(lane->state, LANE_OPEN);
     ck_assert_int_eq(lane->first->event.id, 3);
     ck_assert_ptr_null(collect(true));
-    finish(lane, 1, LANE_DELIVERED);
+    stage_finish(lane, 1, LANE_DELIVERED);
     job = collect(false);
     assert_done(job, 1, 3);
     commit(job);
@@ -285,10 +250,10 @@ END_TEST
 
 START_TEST(lane_that_ends_while_its_prefix_is_on_the_way_keeps_the_claim_open)
 {
-    struct lane *lane = lane_of_three(1, "a");
-    ack(lane, 1);
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
+    stage_ack(lane, 1);
     struct settle_job *job = collect(true);
-    finish(lane, 1, LANE_RETRY);
+    stage_finish(lane, 1, LANE_RETRY);
     ck_assert_ptr_null(collect(false));
     ck_assert(!claim_is_finished(&stage.claim)); /* a COMMIT now would let go of a lock that is still needed */
     commit(job);
@@ -303,13 +268,13 @@ END_TEST
 
 START_TEST(key_whose_head_was_settled_ahead_of_the_end_still_resumes)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->waited = true;
-    ack(lane, 1);
+    stage_ack(lane, 1);
     struct settle_job *job = collect(true);
     ck_assert_uint_eq(job->settlement.resumed_key_count, 0);
     commit(job);
-    finish(lane, 0, LANE_RELEASED);
+    stage_finish(lane, 0, LANE_RELEASED);
     job = collect(false);
     ck_assert_uint_eq(job->settlement.resumed_key_count, 1);
     commit(job);
@@ -318,9 +283,9 @@ END_TEST
 
 START_TEST(aborted_settlement_is_collected_again_as_it_was)
 {
-    struct lane *lane = lane_of_three(1, "a"), *open = lane_of_three(10, "b");
-    finish(lane, 2, LANE_RETRY);
-    ack(open, 1);
+    struct lane *lane = stage_lane_of_three(batch, 1, "a"), *open = stage_lane_of_three(batch, 10, "b");
+    stage_finish(lane, 2, LANE_RETRY);
+    stage_ack(open, 1);
     for (int i = 0; i < 2; i++) {
         struct settle_job *job = collect(true);
         ck_assert_uint_eq(job->settlement.done_count, 3);
@@ -338,10 +303,10 @@ END_TEST
 
 START_TEST(lost_lane_settles_what_was_acked_and_nothing_else)
 {
-    struct lane *failed = lane_of_three(1, "a"), *dead = lane_of_three(10, "b");
+    struct lane *failed = stage_lane_of_three(batch, 1, "a"), *dead = stage_lane_of_three(batch, 10, "b");
     failed->waited = dead->waited = true;
-    finish(failed, 2, LANE_RETRY);
-    finish(dead, 0, LANE_DEAD);
+    stage_finish(failed, 2, LANE_RETRY);
+    stage_finish(dead, 0, LANE_DEAD);
     stage_lose(&stage);
     struct settle_job *job = settle_collect(&stage.queue, stage.queue.orphans, false);
     assert_done(job, 2, 1);
@@ -356,9 +321,9 @@ END_TEST
 
 START_TEST(lost_key_with_more_events_is_followed_by_any_claim)
 {
-    struct lane *lane = lane_of_three(1, "a");
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->more = true;
-    finish(lane, 3, LANE_DELIVERED);
+    stage_finish(lane, 3, LANE_DELIVERED);
     stage_lose(&stage);
     commit(settle_collect(&stage.queue, stage.queue.orphans, false));
     ck_assert_uint_eq(stage.queue.follow.count, 1);
@@ -370,7 +335,7 @@ END_TEST
 
 START_TEST(settlement_with_nothing_to_write_is_empty)
 {
-    finish(lane_of_three(1, "a"), 0, LANE_RELEASED);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_RELEASED);
     struct settle_job *job = collect(false);
     ck_assert(settle_is_empty(job));
     commit(job);
@@ -379,12 +344,12 @@ END_TEST
 
 START_TEST(batch_is_freed_when_its_last_lane_is_settled)
 {
-    finish(lane_of_three(1, "a"), 3, LANE_DELIVERED);
-    struct lane *open = lane_of_three(10, "b");
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
+    struct lane *open = stage_lane_of_three(batch, 10, "b");
     commit(collect(false));
     settle_free_batches(&stage.claim.batches);
     ck_assert_ptr_eq(stage.claim.batches, batch);
-    finish(open, 3, LANE_DELIVERED);
+    stage_finish(open, 3, LANE_DELIVERED);
     commit(collect(false));
     stage.queue.arrived = NULL;
     settle_free_batches(&stage.claim.batches);
@@ -394,7 +359,7 @@ END_TEST
 
 START_TEST(events_that_were_gone_are_counted)
 {
-    finish(lane_of_three(1, "a"), 3, LANE_DELIVERED);
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
     struct settle_job *job = collect(false);
     job->missing = 2;
     commit(job);
