@@ -12,6 +12,7 @@ from tests.support.servers import run_command
 
 SQL = os.path.join(REPO, "sql")
 MIGRATIONS = sorted(name[:-4] for name in os.listdir(os.path.join(SQL, "schema")))
+NEWEST = int(MIGRATIONS[-1][:3])
 
 OBJECTS = """
     select c.relname || ' ' || c.relkind::text || ' ' || coalesce(string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod),
@@ -29,7 +30,7 @@ def test_migrate_applies_what_is_missing_and_nothing_twice(empty_db):
     objects = empty_db.query(OBJECTS)
     second = run_command("migrate", "-d", empty_db.owner_dsn)
     assert second.returncode == 0
-    assert second.stdout == f"nothing to do: the outbox schema has version {len(MIGRATIONS)}\n"
+    assert second.stdout == f"nothing to do: the outbox schema has version {NEWEST}\n"
     assert empty_db.query(OBJECTS) == objects
 
 
@@ -62,7 +63,7 @@ def test_a_newer_schema_is_refused(db):
     done = run_command("migrate", "-d", db.owner_dsn)
     assert done.returncode == 78
     assert done.stderr == (f"pgcourier: the database's outbox schema has version 999 and this pgcourier knows up to "
-                           f"{len(MIGRATIONS)}; install a newer pgcourier\n")
+                           f"{NEWEST}; install a newer pgcourier\n")
 
 
 def test_a_failed_migration_leaves_nothing_of_itself(empty_db):
