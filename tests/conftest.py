@@ -34,9 +34,21 @@ def pytest_runtest_protocol(item):
         yield
 
 
+# In deep runs: twenty minutes each, then minutes, then seconds by the hundred.
+LONGEST = ("test_system_calls.py", "test_chaos.py", "test_fault_points.py")
+
+
+def by_length(item):
+    """Long tests come first, so that no process is left with one at the end. A test that runs alone waits for all others
+    and is waited for, so those come last."""
+    place = LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
+    return item.get_closest_marker("alone") is not None, place
+
+
 def pytest_collection_modifyitems(config, items):
     """Deep tests are left out of a default run, which is not the same as skipping: nothing asked for them."""
     if os.environ.get("PGCOURIER_DEEP") == "1":
+        items.sort(key=by_length)
         return
     deep = [item for item in items if item.get_closest_marker("deep")]
     if deep:
