@@ -29,7 +29,8 @@ create table :state.parked (
     last_error      text not null default '',
     first_failed_at timestamptz not null default pg_catalog.now(),
     updated_at      timestamptz not null default pg_catalog.now(),
-    head            jsonb
+    head            jsonb,
+    resume_at       timestamptz
 );
 create unique index parked_key on :state.parked (queue, key) where not keyless;
 create unique index parked_event on :state.parked (queue, event_id) where keyless;

@@ -1,4 +1,4 @@
--- Keys that stay closed until somebody resumes them, with the event they failed on. The columns of dead_list.sql.
+-- Keys that stay closed until somebody opens them, with the event they failed on; paused ones only if they are closed besides. The columns of dead_list.sql.
 -- $1 queue text or null, $2 key text or null, $3 event id bigint or null, $4 limit bigint
 -- -> queue, event_id, key, type (null), attempts, closed_at text, reason, json
 select p.queue, p.event_id, case when not p.keyless then p.key end, null::text, p.attempts,
@@ -8,7 +8,7 @@ select p.queue, p.event_id, case when not p.keyless then p.key end, null::text, 
                          'key', case when not p.keyless then p.key end, 'attempts', p.attempts,
                          'first_failed_at', p.first_failed_at, 'closed_at', p.updated_at, 'reason', p.last_error)
   from outbox.parked p
- where p.next_at = 'infinity'
+ where p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity'
    and ($1::text is null or p.queue = $1)
    and ($2::text is null or (p.key = $2 and not p.keyless))
    and ($3::bigint is null or p.event_id = $3)

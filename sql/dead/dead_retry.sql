@@ -24,7 +24,8 @@ with taken as (
       from taken t
     having pg_catalog.count(*) > 0
     on conflict :conflict do update
-       set event_id = least(p.event_id, excluded.event_id), attempts = 0, next_at = pg_catalog.now(), last_error = '',
-           updated_at = pg_catalog.now()
+       set event_id = least(p.event_id, excluded.event_id), attempts = 0, last_error = '', updated_at = pg_catalog.now(),
+           next_at = case when p.resume_at is null then pg_catalog.now() else p.next_at end,
+           resume_at = case when p.resume_at is not null then pg_catalog.now() end
 )
 select pg_catalog.count(*) from put;

@@ -40,11 +40,12 @@ create table outbox.parked (
     event_id        bigint not null,               -- the head: the event that failed
     keyless         boolean not null default false,
     attempts        int not null default 0,
-    next_at         timestamptz not null,          -- 'infinity': closed until somebody resumes it
+    next_at         timestamptz not null,          -- 'infinity': closed until somebody opens it, or paused
     last_error      text not null default '',
     first_failed_at timestamptz not null default now(),
     updated_at      timestamptz not null default now(),
-    head            jsonb
+    head            jsonb,
+    resume_at       timestamptz -- not null: somebody has paused the key; what next_at is when it is resumed
 );
 
 create unique index parked_key on outbox.parked (queue, key) where not keyless;

@@ -2,14 +2,15 @@
 
 create view outbox.status_parked as
     select queue,
-           count(*)                                     as keys,
-           count(*) filter (where next_at = 'infinity') as closed,
-           max(attempts)                                as most_attempts,
-           min(first_failed_at)                         as oldest_failure
+           count(*)                                                           as keys,
+           count(*) filter (where next_at = 'infinity' and resume_at is null) as closed,
+           count(*) filter (where resume_at is not null)                      as paused,
+           max(attempts)                                                      as most_attempts,
+           min(first_failed_at) filter (where last_error <> '')               as oldest_failure
       from outbox.parked
      group by queue;
 
--- What stands still until somebody resumes it: a key, or with keyless one event.
+-- What stands still until somebody opens or resumes it: a key, or with keyless one event.
 create view outbox.status_closed as
     select queue, key, event_id, keyless from outbox.parked where next_at = 'infinity';
 

@@ -2,9 +2,10 @@
 --   grant outbox_writer to shop;  grant outbox_relay to pgcourier;  grant outbox_monitor to grafana;
 --
 --   outbox_writer   inserts events
---   outbox_relay    reads and deletes events, keeps parked, dead and archive. `dead retry` puts an event back, so
---                   whoever runs that is a member of outbox_writer too (for another table: has INSERT on it).
---   outbox_monitor  reads the status views
+--   outbox_relay    reads and deletes events, keeps parked, dead and archive, pauses and resumes. `dead retry` puts an
+--                   event back, so whoever runs that is a member of outbox_writer too (for another table: has INSERT
+--                   on it).
+--   outbox_monitor  reads the status views and what is paused
 
 -- Roles belong to the whole server: another database, or another migration at this moment, may have made them already.
 create function outbox.create_roles() returns void
@@ -58,10 +59,13 @@ begin
         grant select on outbox.schema_version, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
             to outbox_relay;
         grant execute on function outbox.archive_prepare(int) to outbox_relay;
+        grant select on outbox.paused to outbox_relay;
+        grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text) to outbox_relay;
     end if;
     if to_regrole('outbox_monitor') is not null then
         grant usage on schema outbox to outbox_monitor;
-        grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events to outbox_monitor;
+        grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events, outbox.paused
+            to outbox_monitor;
     end if;
 end
 $$;

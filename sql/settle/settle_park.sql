@@ -1,4 +1,4 @@
--- Makes keys wait: their head was not delivered.
+-- Makes keys wait: their head was not delivered. One that somebody has paused meanwhile waits for both.
 --
 -- :state       as in per_key_lock.sql
 -- $1 text      queue
@@ -18,7 +18,9 @@ with head as (
     insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
     select $1::text, key, id, false, attempts, next_at, why from head where key is not null
     on conflict (queue, key) where not keyless do update
-    set event_id = excluded.event_id, attempts = excluded.attempts, next_at = excluded.next_at,
+    set event_id = excluded.event_id, attempts = excluded.attempts,
+        next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
+        resume_at = case when p.resume_at is not null then excluded.next_at end,
         last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp()
 )
 insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)

@@ -1,6 +1,7 @@
 -- The head that a key waited for is delivered or dead. While the key has more events, its entry stays and points at
 -- the next one: an event that was put back with an old id may lie below the position marks of every relay.
--- The entries are found as in per_key_lock.sql, and nobody but the holder of a key's lock replaces its entry.
+-- The entries are found as in per_key_lock.sql, and nobody but the holder of a key's lock replaces its entry, but for
+-- whoever pauses or resumes the key. A paused key keeps its entry: to drop it would be to resume it.
 --
 -- :table :where :state :id :key :key_type   as in per_key_lock.sql
 -- $1 text      queue
@@ -25,8 +26,10 @@ with next as materialized (
         order by p.event_id offset 0) as w
 ), moved as (
     update :state.parked p
-    set event_id = n.id, attempts = 0, next_at = pg_catalog.clock_timestamp(), last_error = '', updated_at = pg_catalog.clock_timestamp()
+    set event_id = coalesce(n.id, p.event_id), attempts = 0, last_error = '', updated_at = pg_catalog.clock_timestamp(),
+        next_at = case when p.resume_at is null then pg_catalog.clock_timestamp() else p.next_at end,
+        resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end
     from entry n
-    where p.ctid = n.place and n.id is not null
+    where p.ctid = n.place and (n.id is not null or p.resume_at is not null)
 )
-delete from :state.parked p using entry n where p.ctid = n.place and n.id is null
+delete from :state.parked p using entry n where p.ctid = n.place and n.id is null and p.resume_at is null

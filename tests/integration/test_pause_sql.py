@@ -1,0 +1,129 @@
+"""outbox.pause() and outbox.resume(): what they write, beside what relays and `pgcourier dead` write to the same entries."""
+
+import os
+import re
+
+import psycopg2
+import pytest
+
+from tests.support.process import REPO
+
+FOREVER = "infinity"
+ENTRY = ("select event_id, attempts, next_at::text, resume_at::text from outbox.parked where queue = 'orders' and key = %s"
+         " and not keyless")
+PARK = ("insert into outbox.parked (queue, key, event_id, attempts, next_at, last_error)"
+        " values ('orders', '7', 12, 3, %s, 'refused')")
+LATER = "2099-01-01 00:00:00+00"
+BELOW_ALL = -2**63
+
+
+NAMES = {"state": "outbox", "table": "outbox.events", "id": "id", "key": "e.aggregateid", "key_type": "text", "where": "true",
+         "keyless": "false", "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text",
+         "closed": "p.key = $2::text and not p.keyless", "key_is": "e.aggregateid = $2::text",
+         "columns": "id, aggregateid, event_id, created_at", "fields": "r.id, r.aggregateid, gen_random_uuid(), now()"}
+
+
+@pytest.fixture
+def sql(db):
+    """sql(path, values): runs a statement of ours for outbox.events."""
+    connection = db.connect()
+
+    def run(path, *values):
+        with open(os.path.join(REPO, "sql", path)) as file:
+            text = "\n".join(line for line in file.read().splitlines() if not line.startswith("--"))
+        text = re.sub(r"::|:([a-z_]+)", lambda found: NAMES[found.group(1)] if found.group(1) else "::", text)
+        with connection.cursor() as cursor:
+            cursor.execute("prepare s as " + text)
+            cursor.execute(f"execute s({', '.join(['%s'] * len(values))}); deallocate s", values)
+
+    yield run
+    connection.close()
+
+
+def entry(db):
+    rows = db.query("set timezone = 'UTC'; " + ENTRY, ("7",))
+    return rows[0] if rows else None
+
+
+def test_a_queue_is_paused_once_and_resumed_once(db):
+    assert db.value("select outbox.is_paused('orders')") is False
+    assert db.value("select outbox.pause('orders', reason => 'the shop moves')") is True
+    assert db.value("select outbox.pause('orders')") is False
+    assert db.query("select queue, key, by = session_user, reason from outbox.paused") == [("orders", None, True, "the shop moves")]
+    assert [db.value(f"select outbox.is_paused('{queue}')") for queue in ("orders", "mails")] == [True, False]
+    assert db.value("select outbox.resume('orders', '7')") is False
+    assert db.value("select outbox.resume('orders')") is True
+    assert db.value("select outbox.resume('orders')") is False
+    assert db.value("select count(*) from outbox.paused") == 0
+
+
+@pytest.mark.parametrize("call", ["pause(null)", "pause('')", "pause('two words')", "pause('1st', '7')", "resume(repeat('q', 64))",
+                                  "pause('orders', reason => repeat('x', 1001))"])
+def test_bad_input_is_refused_with_a_hint_and_changes_nothing(db, call):
+    with pytest.raises(psycopg2.DataError) as refused:
+        db.query(f"select outbox.{call}")
+    assert refused.value.diag.sqlstate in ("22023", "22001") and refused.value.diag.message_hint
+    assert db.value("select count(*) from outbox.paused") == 0
+
+
+def test_a_key_that_did_not_wait_is_held_back_from_its_first_event_on(db):
+    assert db.query("select outbox.pause('orders', '7')") == [(True,)]
+    head, attempts, next_at, resume_at = entry(db)
+    assert (head, attempts, next_at) == (BELOW_ALL, 0, FOREVER) and resume_at != FOREVER
+    assert db.query("select outbox.pause('orders', '7'), outbox.is_paused('orders')") == [(False, False)]
+    db.query("select outbox.resume('orders', '7')")
+    assert entry(db)[2:] == (resume_at, None)
+
+
+@pytest.mark.parametrize("next_at", [LATER, FOREVER])
+def test_a_key_that_waited_goes_on_waiting_when_it_is_resumed(db, next_at):
+    db.query(PARK, (next_at,))
+    db.query("select outbox.pause('orders', '7')")
+    assert entry(db) == (12, 3, FOREVER, next_at)
+    db.query("select outbox.resume('orders', '7')")
+    assert entry(db) == (12, 3, next_at, None)
+
+
+def test_a_paused_key_stays_so_whatever_becomes_of_its_events(db, sql):
+    db.query("insert into outbox.events (id, aggregateid) overriding system value values (20, '7'), (21, '7')")
+    db.query("select outbox.pause('orders', '7')")
+    sql("settle/settle_park.sql", "orders", "{20}", "{7}", "{1}", "{-1}", "{refused}")
+    assert entry(db) == (20, 1, FOREVER, FOREVER)
+    sql("settle/settle_park.sql", "orders", "{20}", "{7}", "{2}", "{3600000000}", "{refused}")
+    assert entry(db)[:3] == (20, 2, FOREVER) and entry(db)[3] not in (None, FOREVER)
+    db.query("delete from outbox.events where id = 20")
+    sql("settle/settle_unpark.sql", "orders", "{7}", "{}")
+    assert entry(db)[:3] == (21, 0, FOREVER)
+    db.query("delete from outbox.events where id = 21")
+    sql("settle/settle_unpark.sql", "orders", "{7}", "{}")
+    assert entry(db)[:3] == (21, 0, FOREVER) and entry(db)[3] not in (None, FOREVER)
+    db.query("select outbox.resume('orders', '7')")
+    sql("settle/settle_unpark.sql", "orders", "{7}", "{}")
+    assert entry(db) is None
+
+
+def test_a_closed_key_that_is_opened_while_it_is_paused_waits_for_its_resumption(db, sql):
+    db.query("insert into outbox.events (id, aggregateid) overriding system value values (12, '7'), (13, '7')")
+    db.query(PARK, (FOREVER,))
+    db.query("select outbox.pause('orders', '7')")
+    sql("dead/closed_retry.sql", "orders", "7", None)
+    head, attempts, next_at, resume_at = entry(db)
+    assert (head, attempts, next_at) == (12, 0, FOREVER) and resume_at != FOREVER
+    sql("dead/closed_retry.sql", "orders", "7", None)
+    sql("dead/closed_drop.sql", "orders", "7", None)
+    assert entry(db) == (head, attempts, next_at, resume_at), "it is not closed any more"
+    db.query("update outbox.parked set resume_at = 'infinity'")
+    for rest in ([13], []):
+        sql("dead/closed_drop.sql", "orders", "7", None)
+        assert [row[0] for row in db.query("select id from outbox.events")] == rest
+        assert entry(db)[:3] == (13, 0, FOREVER)
+        db.query("update outbox.parked set resume_at = 'infinity'")
+
+
+def test_an_event_that_is_put_back_does_not_resume_its_key(db, sql):
+    db.query("select outbox.pause('orders', '7')")
+    db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
+             " values ('orders', 3, '7', 'no', 1, 'outbox.events', '{\"id\": 3, \"aggregateid\": \"7\"}')")
+    sql("dead/dead_retry.sql", "orders", "7", None)
+    assert db.query("select id from outbox.events") == [(3,)]
+    assert entry(db)[:3] == (BELOW_ALL, 0, FOREVER) and entry(db)[3] != FOREVER
