@@ -19,7 +19,7 @@ INSERT = "insert into public.events (order_id) values ('{key}') returning id"
 BY_TRIGGER = "create table public.events (id bigserial primary key, order_id text); " \
              "select outbox.install_ordering('public.events', 'order_id')"
 
-# Takes the lock in a trigger and keeps the id that the default drew before: what order_by_key() must not be.
+# Takes the lock in a trigger and keeps the id that the default drew before: what the ordering trigger must not do.
 LOCK_ONLY = """
 create table public.events (id bigserial primary key, order_id text);
 create function public.lock_only() returns trigger language plpgsql as
@@ -153,6 +153,40 @@ def test_the_trigger_works_on_odd_names_and_loose_sequences(db):
     assert [(row[0], bytes(row[1]), row[2]) for row in db.query(insert)] == [(2, b"\x00\xff", '{"a" :1}')]
     db.query("""select outbox.uninstall_ordering('"S p"."T""t"'); select outbox.uninstall_ordering('"S p"."T""t"')""")
     assert db.query(insert)[0][0] == 3
+
+
+@pytest.mark.parametrize("name", ['q"', "q'", "q\\", "$$ $body$", "%s %I %1$L", "-- /*", "select", "é" * 31])
+def test_whatever_is_in_a_name_is_a_name_in_the_triggers_function(db, name):
+    quoted, literal = '"' + name.replace('"', '""') + '"', "'" + name.replace("'", "''") + "'"
+    db.query(f"create schema {quoted}; create table {quoted}.{quoted} (id bigint generated always as identity, {quoted} text)")
+    db.query(f"select outbox.install_ordering(format('%I.%I', {literal}, {literal}), {literal})")
+    insert = f"insert into {quoted}.{quoted} ({quoted}) values ('7') returning id"
+    last_of_a, of_b = second_waits_while_first_inserts_again(db, insert.replace("{", "{{").replace("}", "}}"))
+    assert of_b > last_of_a
+
+
+ORDERERS = "select count(*) from pg_proc where proname like 'order_by_key%' and pronamespace = 'outbox'::regnamespace"
+# The function of another table, restored from a dump of a database where that one had the number of this one.
+RESTORED = """do $do$ begin
+execute format('create function outbox.order_by_key_%s() returns trigger language plpgsql as $$ begin new.id := -1; return new; end $$',
+               'public.events'::regclass::oid);
+execute format('create table public.other (id int); create trigger t before insert on public.other for each row'
+               ' execute function outbox.order_by_key_%s()', 'public.events'::regclass::oid);
+end $do$"""
+
+
+def test_each_table_has_a_function_of_its_own_as_long_as_it_has_the_trigger(db):
+    db.query("create table public.events (no bigserial, at uuid default gen_random_uuid(), name text); " + RESTORED)
+    for key in ("at", "name", "name"):
+        db.query(f"select outbox.install_ordering('public.events', '{key}', 'no')")
+        assert db.value(ORDERERS) == 2
+    db.query("select outbox.install_ordering('outbox.events', 'aggregateid')")
+    assert db.value("insert into public.other values (1) returning id") == -1
+    assert db.value("insert into public.events (name) values ('k') returning no") == 2
+    db.query("select outbox.uninstall_ordering('public.events'); select outbox.uninstall_ordering('public.events')")
+    db.query("select outbox.uninstall_ordering('outbox.events')")
+    assert db.value(ORDERERS) == 1
+    assert db.value("insert into public.events (name) values ('k') returning no") == 3
 
 
 @pytest.mark.parametrize("arguments, error", [

@@ -25,7 +25,7 @@ FUNCTIONS = [("pg_try_advisory_xact_lock", "int, int", "bool"), ("pg_advisory_xa
              ("set_config", "text, text, bool", "text"), ("current_setting", "text", "text"), ("hashint8", "bigint", "int"),
              ("hashtext", "text", "int"), ("statement_timestamp", "", "timestamptz"), ("clock_timestamp", "", "timestamptz"),
              ("now", "", "timestamptz"), ("row_to_json", "record", "json"), ("format", "text, variadic text[]", "text"),
-             ("lower", "text", "text"), ("pg_is_in_recovery", "", "bool"), ("current_schemas", "bool", "name[]")]
+             ("current_setting", "text, bool", "text"), ("nextval", "regclass", "bigint"), ("lower", "text", "text"), ("pg_is_in_recovery", "", "bool"), ("current_schemas", "bool", "name[]")]
 OPERATORS = [("=", "text"), ("=", "bigint"), ("=", "oid"), (">", "bigint"), (">=", "bigint"), ("<=", "bigint"), ("<=", "timestamptz"),
              (">=", "text"), ("<=", "text"), ("=", "timestamptz"), ("~", "text"), ("-", "bigint"), ("*", "bigint"), (">", "int")]
 
@@ -85,6 +85,19 @@ def test_behind_a_pooler_such_a_path_is_refused_and_left_to_the_others(db, pg, h
         path.write_text(CONFIG.format(dsn=pooler.dsn(db.name, "lured"), out=tmp_path / "out"))
         done = run_command("run", "--until-empty", "-c", str(path))
         assert done.returncode == 0, done.stderr
+
+
+def test_such_a_path_takes_nothing_over_from_producers(db, pg, hostile):
+    """publish() and the ordering trigger run once an event and set no path of their own."""
+    db.query("select outbox.install_ordering('public.t', 'k')")
+    with psycopg2.connect(hostile) as connection, connection.cursor() as cursor:
+        cursor.execute("select outbox.publish('x', 'a', '{}')")
+        cursor.execute("insert into public.t (k, status) values ('x', 'a') returning id")
+        assert cursor.fetchone() == (2,)
+        cursor.execute("select count(*) from pg_catalog.pg_locks where locktype operator(pg_catalog.=) 'advisory'::pg_catalog.text"
+                       " and classid operator(pg_catalog.=) 525316013::pg_catalog.oid")
+        assert cursor.fetchone() == (1,)
+    connection.close()
 
 
 @pytest.mark.superuser("it migrates, as the owner does, and a pooler does not pass on who logs in")
