@@ -69,6 +69,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_TRACEPARENT:
         given->traceparent = arg;
         return 0;
+    case ARGP_KEY_END:
+        if (!given->key && !given->type && !given->payload)
+            argp_error(state, "give the event's payload with --payload JSON, or --payload - for standard input");
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }

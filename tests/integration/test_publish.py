@@ -261,6 +261,7 @@ def test_standard_input_that_is_no_payload_is_refused(db, tmp_path, content, mes
 @pytest.mark.parametrize("arguments, message", [
     (["--payload", "{a}"], "invalid input syntax for type json"),
     (["--header", "novalue"], "--header novalue: write NAME=VALUE"),
+    ([], "give the event's payload with --payload JSON, or --payload - for standard input\n"),
     (["extra"], "Too many arguments")])
 def test_wrong_arguments_are_refused(db, arguments, message):
     done = run_command("publish", "-d", db.producer_dsn, *arguments)
