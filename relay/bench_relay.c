@@ -76,6 +76,14 @@ static bool open_run(struct run *run, struct bench *bench, bool until_empty, str
     return true;
 }
 
+bool bench_relay_check(struct bench *bench, struct error *err)
+{
+    struct run run;
+    bool ok = open_run(&run, bench, true, err);
+    relay_close(run.relay);
+    return ok;
+}
+
 /* The time goes from the first claim, when all is connected, to the last settlement. */
 static bool until_empty(struct run *run, double *ret_per_second, struct error *err)
 {

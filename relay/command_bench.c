@@ -192,8 +192,10 @@ static bool measure_and_drop(struct bench *bench, bool real, struct bench_result
 {
     if (!bench_schema_open(bench, err))
         return false;
-    announce(bench, real);
-    bool ok = measure(bench, result, err);
+    bool ok = bench_relay_check(bench, err);
+    if (ok)
+        announce(bench, real);
+    ok = ok && measure(bench, result, err);
     struct error left;
     if (bench_schema_close(bench, &left))
         return ok;

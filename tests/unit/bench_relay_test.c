@@ -180,7 +180,9 @@ static bool latency(void)
 
 START_TEST(relay_that_does_not_open_is_an_error)
 {
+    ck_assert(bench_relay_check(&bench, &err));
     opens = false;
+    assert_fails(bench_relay_check(&bench, &err), ERROR_UNREACHABLE, "not there");
     assert_fails(drain(), ERROR_UNREACHABLE, "not there");
     assert_fails(latency(), ERROR_UNREACHABLE, "not there");
 }
