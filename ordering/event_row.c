@@ -31,7 +31,7 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
                           .attempt = 1,
                           .created_at_us = EVENT_NO_TIME,
                           .columns = extra};
-    int64_t head;
+    int64_t head = 0;
     bool waited = result_bigint(res, row, EVENT_HEAD, &head);
     if (waited && PQgetisnull(res, row, EVENT_ID)) {
         intake->gone(intake->to, result_span(res, row, EVENT_GONE), head);
