@@ -2,6 +2,7 @@
 -- in settle_delete.sql.
 --
 -- :table :id :key   the queue's table (as e), its order column and its key
+-- :state            as in per_key_lock.sql
 -- :table_name       the table's name as a literal
 -- $1 bigint[]  ids
 -- $2 text      queue
@@ -21,7 +22,7 @@ with blind as materialized (
     where :id = any (case when not exists (select from blind) then $1::bigint[] end)
     returning :id as id, (:key)::text as key, pg_catalog.row_to_json(e.*) as original
 )
-insert into outbox.archive (queue, event_id, key, original)
+insert into :state.archive (queue, event_id, key, original)
 select $2::text, id, key, original from placed
 union all
 select $2::text, id, key, original from listed
