@@ -24,8 +24,10 @@ struct status {
     int64_t waiting;
     bool estimated;
     double oldest_s; /* negative: nothing waits, or no created_at is mapped */
-    int64_t parked, closed, dead;
+    PGresult *state; /* sql/status/status_state.sql */
 };
+
+enum { STATE_PARKED, STATE_CLOSED, STATE_DEAD, STATE_PAUSED, STATE_SINCE, STATE_BY, STATE_REASON };
 
 static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration", 0},
                                              {"json", 'j', NULL, 0, "a JSON document, for programs", 0},
@@ -55,8 +57,10 @@ static const struct argp argp = {
     .parser = parse,
     .doc =
         "Prints for each queue how many events wait, the age of the oldest that will be delivered, how many keys are "
-        "parked (a retry comes by itself) and how many closed (until somebody resumes them: their events wait, and are "
-        "not in that age), and how many events are dead. Above " COUNT_LIMIT " waiting events the number is an "
+        "parked (a retry comes by itself), how many closed after failures or paused (until somebody opens or resumes "
+        "them: "
+        "their events wait, and are not in that age), and how many events are dead; and whether the queue is paused. "
+        "Above " COUNT_LIMIT " waiting events the number is an "
         "estimate, marked with ~.",
 };
 
@@ -97,14 +101,8 @@ static bool ask_table(PGconn *conn, const struct table *table, const struct sql_
 
 static bool ask_state(PGconn *conn, struct status *ret, struct error *err)
 {
-    PGresult *result = query(conn, "outbox.status_parked", sql_status_state, 1, &ret->queue, err);
-    if (!result)
-        return false;
-    ret->parked = query_int(result, 0, 0);
-    ret->closed = query_int(result, 0, 1);
-    ret->dead = query_int(result, 0, 2);
-    PQclear(result);
-    return true;
+    ret->state = query(conn, "outbox.status_parked", sql_status_state, 1, &ret->queue, err);
+    return ret->state != NULL;
 }
 
 static void print_age(double seconds)
@@ -125,16 +123,28 @@ static void print_line(const struct status *status)
     snprintf(waiting, sizeof waiting, "%s%" PRId64, status->estimated ? "~" : "", status->waiting);
     printf("%-20s %10s ", status->queue, waiting);
     print_age(status->oldest_s);
-    printf(" %8" PRId64 " %8" PRId64 " %8" PRId64 "\n", status->parked, status->closed, status->dead);
+    const char *since = query_text(status->state, 0, STATE_SINCE);
+    printf(" %8s %8s %8s %8s%s%s%s%s%s%s\n", query_text(status->state, 0, STATE_PARKED),
+           query_text(status->state, 0, STATE_CLOSED), query_text(status->state, 0, STATE_PAUSED),
+           query_text(status->state, 0, STATE_DEAD), since ? "  paused since " : "", since ? since : "",
+           since ? " by " : "", since ? query_text(status->state, 0, STATE_BY) : "", since ? ": " : "",
+           since ? query_text(status->state, 0, STATE_REASON) : "");
 }
 
 static json_t *to_json(const struct status *status)
 {
-    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:I, s:I, s:I}", "queue", status->queue, "table", status->table,
-                     "waiting", (json_int_t)status->waiting, "estimated", (int)status->estimated, "oldest_age_s",
-                     status->oldest_s < 0 ? json_null() : json_real(status->oldest_s), "parked",
-                     (json_int_t)status->parked, "closed", (json_int_t)status->closed, "dead",
-                     (json_int_t)status->dead);
+    const PGresult *state = status->state;
+    json_t *paused = query_text(state, 0, STATE_SINCE)
+                         ? json_pack("{s:s, s:s, s:s}", "since", query_text(state, 0, STATE_SINCE), "by",
+                                     query_text(state, 0, STATE_BY), "reason", query_text(state, 0, STATE_REASON))
+                         : json_null();
+    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:I, s:I, s:I, s:I, s:o}", "queue", status->queue, "table",
+                     status->table, "waiting", (json_int_t)status->waiting, "estimated", (int)status->estimated,
+                     "oldest_age_s", status->oldest_s < 0 ? json_null() : json_real(status->oldest_s), "parked",
+                     (json_int_t)query_int(state, 0, STATE_PARKED), "closed",
+                     (json_int_t)query_int(state, 0, STATE_CLOSED), "paused_keys",
+                     (json_int_t)query_int(state, 0, STATE_PAUSED), "dead", (json_int_t)query_int(state, 0, STATE_DEAD),
+                     "paused", paused);
 }
 
 static bool show_queue(PGconn *conn, const struct queue_config *queue, bool first, json_t *ret_list, struct error *err)
@@ -149,11 +159,12 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
     if (!ok)
         privilege_explain(conn, table->oid, "{status}", err);
     if (ok && first && !ret_list)
-        printf("%-20s %10s %10s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "dead");
+        printf("%-20s %10s %10s %8s %8s %8s %8s\n", "queue", "waiting", "oldest", "parked", "closed", "paused", "dead");
     if (ok && ret_list)
         json_array_append_new(ret_list, to_json(&status));
     else if (ok)
         print_line(&status);
+    PQclear(status.state);
     arena_free(arena);
     table_free(table);
     return ok;

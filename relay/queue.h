@@ -107,7 +107,7 @@ struct claim {
     unsigned failures;
 };
 
-enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_PREPARING };
+enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_UPKEEP };
 
 /* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
 struct side {
@@ -115,11 +115,19 @@ struct side {
     enum side_state state;
     struct round round;
     instant_us probe_at, retry_at;
-    instant_us prepare_at; /* the archive's partitions */
     int64_t probe_interval_us;
     unsigned failures;
     bool probed;             /* once at least */
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
+};
+
+enum upkeep_task { UPKEEP_LOOK, UPKEEP_DAYS, UPKEEP_TASKS };
+
+/* See upkeep.h. */
+struct upkeep {
+    instant_us due_at[UPKEEP_TASKS];
+    enum upkeep_task task; /* under way */
+    bool looked;           /* whether the queue is paused is known */
 };
 
 struct queue {
@@ -136,6 +144,7 @@ struct queue {
     struct claim *claims;
     size_t claim_count;
     struct side side;
+    struct upkeep upkeep;
     struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
     struct batch *orphans;     /* their claim is lost */
     struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
@@ -148,6 +157,7 @@ struct queue {
     bool work_known;  /* the last claim found something */
     uint64_t trouble; /* see report_unreachable() */
     bool stopping;
+    bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
     int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
     int64_t keys_found; /* by the last claim that found any */
     struct metrics metrics;

@@ -7,6 +7,7 @@
 #include "relay/listen.h"
 #include "relay/report.h"
 #include "relay/side.h"
+#include "relay/upkeep.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -183,6 +184,7 @@ static void move_events(struct relay *relay, instant_us now)
         listener_ready(relay->listeners[i], relay->ps, now);
         claim_ready(relay->queues[i], relay->ps, now);
         queue_route_claimed(relay->queues[i]);
+        upkeep_hold(relay->queues[i], now);
     }
     for (size_t i = 0; i < config->sink_count; i++) {
         if (relay->stop_by != INSTANT_NEVER)
@@ -203,7 +205,8 @@ static bool all_quiet(const struct relay *relay)
     return true;
 }
 
-/* --until-empty: ask each quiet queue's table; stop when all answers are "nothing left". */
+/* --until-empty: ask each quiet queue's table; stop when all answers are "nothing left". A paused queue has nothing for
+ * us. */
 static void check_empty(struct relay *relay, instant_us now)
 {
     if (!relay->options.until_empty || now < relay->check_at)
@@ -213,7 +216,7 @@ static void check_empty(struct relay *relay, instant_us now)
     for (size_t i = 0; i < relay->options.config->queue_count; i++) {
         struct queue *queue = relay->queues[i];
         bool quiet = queue_is_quiet(queue);
-        empty = empty && quiet && queue->side.empty;
+        empty = empty && quiet && (queue->side.empty || queue->paused);
         queue->side.empty = false;
         queue->side.check_empty = quiet;
     }

@@ -107,6 +107,23 @@ void report_lost(const struct queue *queue, size_t events, size_t in_flight)
         log_int("in_flight", (int64_t)in_flight));
 }
 
+void report_paused(const struct queue *queue, struct span by, struct span reason)
+{
+    LOG(queue->log, LOG_INFO, "queue.paused", log_text("queue", queue->config->name), log_span("by", by),
+        log_span("reason", reason));
+}
+
+void report_resumed(const struct queue *queue)
+{
+    LOG(queue->log, LOG_INFO, "queue.resumed", log_text("queue", queue->config->name));
+}
+
+void report_upkeep_failed(const struct queue *queue, const char *task, const struct error *err)
+{
+    LOG(queue->log, LOG_WARN, "upkeep.failed", log_text("queue", queue->config->name), log_text("task", task),
+        log_text("kind", error_kind_name(err->kind)), log_text("cause", err->text));
+}
+
 void report_stats(const struct queue *queue, double seconds)
 {
     const struct metrics *m = &queue->metrics;
@@ -114,7 +131,7 @@ void report_stats(const struct queue *queue, double seconds)
         log_int("delivered", (int64_t)m->delivered), log_real("per_second", (double)m->delivered / seconds),
         log_int("retried", (int64_t)m->retried), log_int("dead", (int64_t)m->buried),
         log_int("closed", (int64_t)m->parked), log_int("released", (int64_t)m->released),
-        log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late),
+        log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late), log_int("paused", queue->paused),
         log_int("claims", (int64_t)m->claims), log_int("empty_claims", (int64_t)m->empty_claims),
         log_real("lag_p50_ms", (double)histogram_quantile(&m->lag_us, 0.5) / 1000),
         log_real("lag_p99_ms", (double)histogram_quantile(&m->lag_us, 0.99) / 1000),

@@ -17,6 +17,9 @@ void report_disconnected(const struct queue *queue, const char *connection, cons
 /* A connection does not come up. Once for each cause: *told remembers the last, until the caller sets it to 0. */
 void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told);
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
+void report_paused(const struct queue *queue, struct span by, struct span reason);
+void report_resumed(const struct queue *queue);
+void report_upkeep_failed(const struct queue *queue, const char *task, const struct error *err);
 void report_stats(const struct queue *queue, double seconds);
 
 #endif

@@ -7,11 +7,11 @@
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "relay/upkeep.h"
 #include "sql_text.h"
 
 #define PROBE_MIN_US (20 * MS_US)
 #define PROBE_MAX_US (1 * SECOND_US)
-#define PREPARE_US (3600 * SECOND_US)
 
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
@@ -26,6 +26,7 @@ void side_open(struct queue *queue)
         .seed = rng_next(&queue->rng),
     };
     queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
+    upkeep_open(queue);
 }
 
 void side_close(struct queue *queue)
@@ -89,13 +90,14 @@ static void start_check(struct queue *queue)
     send(side, SIDE_CHECKING, ok, &err);
 }
 
-static void start_prepare(struct queue *queue, instant_us now)
+static void start_upkeep(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     struct error err;
     round_begin(&side->round);
-    side->prepare_at = now + PREPARE_US;
-    send(side, SIDE_PREPARING, db_send_sql(side->db, sql_archive_prepare, &err), &err);
+    struct statement st = upkeep_begin(queue, side->round.arena, now);
+    bool ok = db_send(side->db, &st, &err);
+    send(side, SIDE_UPKEEP, ok, &err);
 }
 
 /* Finished lanes of claims that go on for the sake of others, and of claims that were lost. */
@@ -122,21 +124,27 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 static void start(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
-    if (side->state != SIDE_IDLE || !db_is_idle(side->db) || now < side->retry_at)
+    if (side->state != SIDE_IDLE || !db_is_idle(side->db))
+        return;
+    if (upkeep_next(queue, true, now)) {
+        start_upkeep(queue, now);
+        return;
+    }
+    if (now < side->retry_at)
         return;
     struct settle_job *job = urgent_job(queue, now);
     settle_free_orphans(queue);
     if (job)
         start_settlement(queue, job);
-    else if (now >= side->probe_at)
+    else if (now >= side->probe_at && queue->upkeep.looked) /* claims wait for the first probe */
         start_probe(queue, now);
-    else if (queue->config->after == AFTER_ARCHIVE && now >= side->prepare_at)
-        start_prepare(queue, now);
+    else if (upkeep_next(queue, false, now))
+        start_upkeep(queue, now);
     else if (side->check_empty)
         start_check(queue);
 }
 
-static void take_result(struct queue *queue, const struct db_result *result)
+static void take_result(struct queue *queue, const struct db_result *result, instant_us now)
 {
     struct side *side = &queue->side;
     if (!round_take(&side->round, result->index, result->res) || side->round.failed)
@@ -150,11 +158,26 @@ static void take_result(struct queue *queue, const struct db_result *result)
         queue->ordering->type->probed(queue->ordering, result->index, result->res);
     else if (side->state == SIDE_CHECKING)
         side->empty = PQntuples(result->res) == 0;
+    else if (side->state == SIDE_UPKEEP)
+        upkeep_take(queue, result->res, now);
+}
+
+static void mend_connection(struct queue *queue)
+{
+    struct side *side = &queue->side;
+    enum db_remedy remedy = side->round.rule->remedy;
+    if (remedy == DB_RECONNECT || remedy == DB_UNPREPARED)
+        db_drop(side->db, remedy == DB_UNPREPARED, side->round.error.text);
 }
 
 static void round_failed(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
+    if (side->state == SIDE_UPKEEP) {
+        upkeep_end(queue, &side->round.error, now);
+        mend_connection(queue);
+        return;
+    }
     if (round_was_refused(&side->round)) {
         if (refusal_take(queue, side->round.job, &side->round.error, now))
             return;
@@ -167,9 +190,7 @@ static void round_failed(struct queue *queue, instant_us now)
     }
     side->failures++;
     side->retry_at = now + backoff_delay_us(&side_backoff, side->failures, &queue->rng);
-    const struct sqlstate_rule *rule = side->round.rule;
-    if (rule->remedy == DB_RECONNECT || rule->remedy == DB_UNPREPARED)
-        db_drop(side->db, rule->remedy == DB_UNPREPARED, side->round.error.text);
+    mend_connection(queue);
 }
 
 static void round_succeeded(struct queue *queue, instant_us now)
@@ -227,7 +248,7 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             side->state = SIDE_IDLE;
             break;
         case DB_RESULT:
-            take_result(queue, &result);
+            take_result(queue, &result, now);
             PQclear(result.res);
             break;
         case DB_ROUND_END:
@@ -251,14 +272,18 @@ void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
     start(queue, now);
 }
 
+/* What is due already waits for something else than time. */
+static instant_us later(instant_us at, instant_us now)
+{
+    return at > now ? at : INSTANT_NEVER;
+}
+
 void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
     struct side *side = &queue->side;
     db_prepare(side->db, ps);
     if (side->state != SIDE_IDLE)
         return;
-    if (side->retry_at > now)
-        pollset_deadline(ps, side->retry_at);
-    else if (side->probe_at > now)
-        pollset_deadline(ps, side->probe_at);
+    pollset_deadline(ps, later(upkeep_due_at(queue), now));
+    pollset_deadline(ps, side->retry_at > now ? side->retry_at : later(side->probe_at, now));
 }

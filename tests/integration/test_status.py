@@ -61,7 +61,7 @@ def test_ages_are_for_people(db, status, tmp_path, hours, age):
     done = run_command("status", "-c", str(tmp_path / "pgcourier.yaml"))
     assert done.returncode == 0, done.stderr
     heads, row = done.stdout.splitlines()
-    assert heads.split() == ["queue", "waiting", "oldest", "parked", "closed", "dead"]
+    assert heads.split() == ["queue", "waiting", "oldest", "parked", "closed", "paused", "dead"]
     name, waiting, number, unit, *rest = row.split()
-    assert (name, waiting, unit, rest) == ("orders", "1", age.split()[1], ["0", "0", "0"])
+    assert (name, waiting, unit, rest) == ("orders", "1", age.split()[1], ["0", "0", "0", "0"])
     assert float(age.split()[0]) <= float(number) < float(age.split()[0]) + 60

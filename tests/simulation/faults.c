@@ -9,7 +9,7 @@
 #define FAULTS_MAX 16
 #define OPEN_AGAIN_US (500 * MS_US)
 
-enum fault { FAULT_KILL, FAULT_FREEZE, FAULT_STOP, FAULT_RESTART, FAULT_OUTAGE, PUT_BACK, OPEN_KEYS };
+enum fault { FAULT_KILL, FAULT_FREEZE, FAULT_STOP, FAULT_RESTART, FAULT_OUTAGE, PUT_BACK, PAUSE, OPEN_KEYS };
 
 static struct {
     struct {
@@ -39,6 +39,7 @@ void faults_clear(void)
     add(FAULT_RESTART, counts->restarts);
     add(FAULT_OUTAGE, counts->outages);
     add(PUT_BACK, counts->put_backs);
+    add(PAUSE, counts->pauses);
     if (sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK ||
         sim.plan.stuck + sim.plan.stays + sim.plan.rates.sql_error > 0) {
         faults.due[faults.count].at = sim.plan.calm_at + OPEN_AGAIN_US;
@@ -149,6 +150,9 @@ void faults_step(void)
         break;
     case PUT_BACK:
         put_back_some();
+        break;
+    case PAUSE:
+        sim.paused_until = sim.now + sim_draw(100, 2000) * MS_US;
         break;
     case OPEN_KEYS:
         open_closed_keys();

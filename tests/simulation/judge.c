@@ -13,6 +13,7 @@
 #define HISTORY_MAX 60 /* lines; the last ones */
 #define LATENCY_MAX_US (1500 * MS_US)
 #define EMPTY_CHECK_US (1500 * MS_US) /* from what --until-empty saw last to its end, at most */
+#define RESUME_HEARD_US (3 * SECOND_US)
 
 /* What has become of an event so far. */
 struct fate {
@@ -423,6 +424,8 @@ static bool is_closed(const struct row *row)
 
 void judge_empty(int process)
 {
+    if (sim.now < sim.paused_until + RESUME_HEARD_US)
+        return; /* there is nothing to do in a queue that is paused */
     for (size_t i = 0; i < sim.store.row_count; i++) {
         const struct row *row = &sim.store.rows[i];
         const struct fate *fate = &judge.fates[i];

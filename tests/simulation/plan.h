@@ -17,7 +17,7 @@ struct plan_rates {
 
 /* How often something happens in a run. */
 struct plan_counts {
-    unsigned kills, freezes, stops, restarts, outages, put_backs;
+    unsigned kills, freezes, stops, restarts, outages, put_backs, pauses;
 };
 
 struct plan {

@@ -148,6 +148,16 @@ static void run_empty(struct backend *backend)
     server_reply(backend, result_new(PGRES_TUPLES_OK, waiting, 1));
 }
 
+/* The queue; or a key that was paused lately and may be resumed by now, which is no reason to lose anything. */
+static void run_paused(struct backend *backend)
+{
+    bool queue = sim.now<sim.paused_until, key = sim.plan.counts.pauses> 0 && sim_fails(100);
+    PGresult *res = result_new(PGRES_TUPLES_OK, queue + key, 3);
+    if (key)
+        result_key(res, queue, 0, sim_draw(0, sim.plan.keys - 1));
+    server_reply(backend, res);
+}
+
 bool query_run(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
@@ -169,6 +179,9 @@ bool query_run(struct backend *backend, const struct call *call)
         return true;
     case QUERY_EMPTY:
         run_empty(backend);
+        return true;
+    case QUERY_PAUSED:
+        run_paused(backend);
         return true;
     case QUERY_NOTHING:
     case QUERY_LISTEN:

@@ -36,7 +36,8 @@ enum query {
     QUERY_SEEN,
     QUERY_HOLDERS,
     QUERY_FLOOR,
-    QUERY_EMPTY
+    QUERY_EMPTY,
+    QUERY_PAUSED
 };
 
 struct list {

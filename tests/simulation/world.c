@@ -156,6 +156,7 @@ static void set_up(uint64_t seed, bool trace)
     sim.now = PLAN_START;
     sim.trace = trace;
     sim.failed = sim.ending = false;
+    sim.paused_until = 0;
     sim.steps = sim.turns = 0;
     sim.arena = arena_new();
     sim.log = (struct log){.level = trace ? LOG_DEBUG : LOG_ERROR, .fd = trace ? STDOUT_FILENO : -1};

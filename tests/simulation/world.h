@@ -35,8 +35,9 @@ struct world {
     struct rng rng;
     instant_us now;
     bool trace;
-    bool failed; /* the judge has found a violation: the run ends */
-    bool ending; /* everything is delivered */
+    bool failed;             /* the judge has found a violation: the run ends */
+    bool ending;             /* everything is delivered */
+    instant_us paused_until; /* the queue */
     struct arena *arena;
     struct log log;
     struct plan plan;

@@ -49,6 +49,9 @@ static void set_up(void)
     side = &stage.queue.side;
     side->state = SIDE_IDLE;
     side->probe_at = INSTANT_NEVER;
+    for (size_t i = 0; i < UPKEEP_TASKS; i++)
+        stage.queue.upkeep.due_at[i] = INSTANT_NEVER;
+    stage.queue.upkeep.looked = true;
     script_reset();
 }
 

@@ -1,0 +1,133 @@
+#include "relay/upkeep.h"
+
+#include "ordering/result.h"
+#include "relay/deliver.h"
+#include "relay/report.h"
+#include "sql_text.h"
+
+#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second */
+#define HOURLY_US (3600 * SECOND_US)
+#define FAILED_US (60 * SECOND_US)
+
+/* ---- pauses ---- */
+
+static void bind_queue(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    (void)arena;
+    statement_add_text(ret, queue->config->name);
+}
+
+static void stop_key(struct queue *queue, struct span key, instant_us now)
+{
+    uint64_t hash = span_hash(key);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+                if (lane->state == LANE_OPEN && lane->hash == hash && lane->key.data && span_equal(lane->key, key))
+                    deliver_stop(lane, 0, now);
+}
+
+void upkeep_hold(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; queue->paused && i < queue->claim_count; i++)
+        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+                if (lane->state == LANE_OPEN)
+                    deliver_stop(lane, 0, now);
+}
+
+static void take_paused(struct queue *queue, const PGresult *res, instant_us now)
+{
+    bool paused = false;
+    for (int row = 0; row < PQntuples(res); row++) {
+        struct span key = result_span(res, row, 0);
+        if (key.data) {
+            stop_key(queue, key, now);
+            continue;
+        }
+        paused = true;
+        if (!queue->paused)
+            report_paused(queue, result_span(res, row, 1), result_span(res, row, 2));
+    }
+    if (queue->paused && !paused) {
+        report_resumed(queue);
+        queue->poll_at = now;
+    }
+    queue->paused = paused;
+    queue->upkeep.looked = true;
+}
+
+/* ---- the tasks ---- */
+
+static bool every_queue(const struct queue_config *config)
+{
+    return !config->state; /* without the schema outbox there is nobody who could pause it */
+}
+
+static bool archives(const struct queue_config *config)
+{
+    return config->after == AFTER_ARCHIVE;
+}
+
+/* In the order of enum upkeep_task. */
+static const struct {
+    const char *name, *sql;
+    bool before_all; /* does not wait for settlements */
+    int64_t every_us, failed_us;
+    bool (*is_wanted)(const struct queue_config *config);
+    void (*bind)(const struct queue *queue, struct arena *arena, struct statement *ret); /* or NULL */
+    void (*take)(struct queue *queue, const PGresult *res, instant_us now);              /* or NULL */
+} tasks[UPKEEP_TASKS] = {
+    [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
+    [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOURLY_US, FAILED_US, archives, NULL, NULL},
+};
+
+void upkeep_open(struct queue *queue)
+{
+    struct upkeep *upkeep = &queue->upkeep;
+    *upkeep = (struct upkeep){.looked = !every_queue(queue->config)};
+    for (size_t i = 0; i < UPKEEP_TASKS; i++)
+        upkeep->due_at[i] = tasks[i].is_wanted(queue->config) ? 0 : INSTANT_NEVER;
+}
+
+bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
+{
+    struct upkeep *upkeep = &queue->upkeep;
+    for (upkeep->task = 0; upkeep->task < UPKEEP_TASKS; upkeep->task++)
+        if (now >= upkeep->due_at[upkeep->task] && tasks[upkeep->task].before_all == before_all)
+            return true;
+    return false;
+}
+
+struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now)
+{
+    struct upkeep *upkeep = &queue->upkeep;
+    upkeep->due_at[upkeep->task] = now + tasks[upkeep->task].every_us;
+    struct statement st = statement_of(tasks[upkeep->task].sql);
+    if (tasks[upkeep->task].bind)
+        tasks[upkeep->task].bind(queue, arena, &st);
+    return st;
+}
+
+void upkeep_take(struct queue *queue, const PGresult *res, instant_us now)
+{
+    if (tasks[queue->upkeep.task].take)
+        tasks[queue->upkeep.task].take(queue, res, now);
+}
+
+void upkeep_end(struct queue *queue, const struct error *failure, instant_us now)
+{
+    struct upkeep *upkeep = &queue->upkeep;
+    if (!failure)
+        return;
+    upkeep->due_at[upkeep->task] = now + tasks[upkeep->task].failed_us;
+    report_upkeep_failed(queue, tasks[upkeep->task].name, failure);
+}
+
+instant_us upkeep_due_at(const struct queue *queue)
+{
+    instant_us at = INSTANT_NEVER;
+    for (size_t i = 0; i < UPKEEP_TASKS; i++)
+        at = instant_min(at, queue->upkeep.due_at[i]);
+    return at;
+}

@@ -1,0 +1,32 @@
+/* relay/upkeep.h -- what a queue's side connection does now and then beside settling: it looks whether somebody has
+ * paused the queue or a key, and keeps the archive in order.
+ *
+ *   upkeep_open -> (upkeep_next -> upkeep_begin -> send -> upkeep_take -> upkeep_end)*
+ *   and for every turn: upkeep_hold
+ *
+ * One task at a time, of one statement each. A task that fails is tried again later and delays nothing else. */
+#ifndef RELAY_UPKEEP_H
+#define RELAY_UPKEEP_H
+
+#include "relay/queue.h"
+
+void upkeep_open(struct queue *queue);
+
+/* Chooses the task that is due; false: none is. `before_all`: of those that do not wait for settlements, or the others.
+ */
+bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
+
+/* Its statement, with parameters in `arena`. */
+struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now);
+void upkeep_take(struct queue *queue, const PGresult *res, instant_us now);
+
+/* `failure` NULL: it went well. */
+void upkeep_end(struct queue *queue, const struct error *failure, instant_us now);
+
+instant_us upkeep_due_at(const struct queue *queue);
+
+/* While the queue is paused: gives back what is not on its way. Call it for every turn, as claims that were under way
+ * may still arrive. */
+void upkeep_hold(struct queue *queue, instant_us now);
+
+#endif

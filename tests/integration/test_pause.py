@@ -1,0 +1,151 @@
+"""A queue or a key that is paused stands still within a second, for every relay, and goes on in order."""
+
+import itertools
+import json
+import threading
+import time
+
+import pytest
+
+from tests.support.servers import Reply, wait_until
+
+CONFIG = """
+database: "{dsn}"
+sinks:
+  log: {{ type: file, path: "{out}" }}
+queues:
+  orders: {{ table: public.events, columns: {{ key: order_id }}, sink: log, destination: "orders"{more} }}
+"""
+TABLE = ("create table public.events (id bigserial primary key, order_id bigint); create index on public.events (order_id, id)")
+OBEYED_S = 1.0
+KEYS = 5
+
+
+class Lines:
+    """What has been delivered, read on and on."""
+
+    def __init__(self, *paths):
+        self.paths = paths
+
+    def ids(self, key=None):
+        found = []
+        for path in self.paths:
+            for line in path.read_text().splitlines() if path.exists() else []:
+                event = json.loads(line)
+                if key is None or event["key"] == str(key):
+                    found.append(event["id"])
+        return found
+
+
+@pytest.fixture
+def producers(db):
+    """A thread that inserts events of KEYS keys in turn, all the time."""
+    stop = threading.Event()
+
+    def insert():
+        connection = db.connect()
+        with connection.cursor() as cursor:
+            for n in itertools.count():
+                if stop.wait(0.002):
+                    break
+                cursor.execute("insert into public.events (order_id) values (%s)", (n % KEYS,))
+        connection.close()
+
+    db.psql(TABLE)
+    db.let_relay_in("public.events")
+    thread = threading.Thread(target=insert)
+    thread.start()
+    yield stop
+    stop.set()
+    thread.join()
+
+
+@pytest.fixture
+def two_relays(db, relay, producers, tmp_path):
+    lines = Lines(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    relays = [relay(CONFIG.format(dsn=db.dsn, out=path, more="")) for path in lines.paths]
+    wait_until(lambda: len(lines.ids()) > 200, what="both to be at work")
+    return lines, relays
+
+
+def stands_still_after(lines, key=None):
+    """Nothing more is delivered a second from now on, while others insert."""
+    time.sleep(OBEYED_S)
+    before = lines.ids(key)
+    time.sleep(OBEYED_S)
+    return lines.ids(key) == before
+
+
+def drained(db, relays, producers, lines):
+    producers.set()
+    wait_until(lambda: db.value("select not exists (select from public.events)"), 60, "everything to be delivered")
+    assert [one.stop() for one in relays] == [0, 0]
+    ids = lines.ids()
+    assert len(ids) == len(set(ids)) == db.value("select last_value from public.events_id_seq")
+
+
+def test_a_paused_queue_stands_still_within_a_second_and_goes_on_within_one(db, two_relays, producers):
+    lines, relays = two_relays
+    db.query("select outbox.pause('orders', reason => 'the receiver moves')")
+    assert stands_still_after(lines)
+    assert db.value("select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2") == 0, "nothing is held"
+    assert [len(one.logged('msg=queue.paused queue=orders by=postgres reason="the receiver moves"')) for one in relays] == [1, 1]
+    count = len(lines.ids())
+    db.query("select outbox.resume('orders')")
+    wait_until(lambda: len(lines.ids()) > count, OBEYED_S, "the queue to go on")
+    drained(db, relays, producers, lines)
+    assert [len(one.logged("queue.resumed")) for one in relays] == [1, 1]
+
+
+def test_a_paused_key_stands_still_within_a_second_and_keeps_its_order(db, two_relays, producers):
+    lines, relays = two_relays
+    db.query("select outbox.pause('orders', '3')")
+    assert stands_still_after(lines, key=3)
+    count = len(lines.ids())
+    wait_until(lambda: len(lines.ids()) > count + 100, what="the other keys to go on")
+    assert db.query("select keys, closed, paused from outbox.status_parked") == [(1, 0, 1)]
+    db.query("select outbox.resume('orders', '3')")
+    drained(db, relays, producers, lines)
+    assert db.value("select count(*) from outbox.parked") == 0
+    for path in lines.paths:
+        for key in range(KEYS):
+            ids = Lines(path).ids(key)
+            assert ids == sorted(ids)
+
+
+def sent(http, key):
+    return [event["id"] for event in (request.json() for request in http.requests) if event["order_id"] == key]
+
+
+def test_what_is_claimed_and_not_sent_is_given_back_when_its_queue_is_paused(db, relay, http):
+    """One slow delivery after the other, 64 of a key in one claim: only the one under way may end."""
+    db.psql(TABLE)
+    db.let_relay_in("public.events")
+    http.respond = lambda request: Reply(200, delay_s=0.3)
+    config = CONFIG.replace('type: file, path: "{out}"', 'type: http, url: "{out}"')
+    one = relay(config.format(dsn=db.dsn, out=http.url, more=""))
+    db.query("insert into public.events (order_id) select 1 + n % 2 from generate_series(1, 40) n")
+    wait_until(lambda: len(http.requests) >= 4, what="deliveries")
+    db.query("select outbox.pause('orders', '1')")
+    time.sleep(OBEYED_S + 0.5)
+    of_key_1 = sent(http, key=1)
+    others = len(http.requests)
+    wait_until(lambda: len(http.requests) > others + 2, what="the other key to go on")
+    assert sent(http, key=1) == of_key_1
+    db.query("select outbox.pause('orders')")
+    time.sleep(OBEYED_S + 0.5)
+    count = len(http.requests)
+    assert db.value("select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2") == 0
+    assert db.value("select count(*) from public.events") == 40 - count
+    assert one.stop() == 0 and len(http.requests) == count
+
+
+def test_a_relay_that_starts_on_a_paused_queue_claims_nothing(db, relay, tmp_path):
+    db.psql(TABLE)
+    db.let_relay_in("public.events")
+    db.query("select outbox.pause('orders'); insert into public.events (order_id) values (1)")
+    out = tmp_path / "out.jsonl"
+    one = relay(CONFIG.format(dsn=db.dsn, out=out, more=""), until_empty=True)
+    assert one.wait() == 0, "a paused queue has nothing to do"
+    assert Lines(out).ids() == []
+    assert one.logged("queue.stats.* claims=0 ")

@@ -1,0 +1,87 @@
+"""pgcourier pause, resume and drain."""
+
+import json
+import re
+
+import pytest
+
+from tests.support.servers import HANG, Reply, run_command, wait_until
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ web: {{ type: http, url: "{url}" }} }}
+queues:
+  orders: {{ table: public.events, columns: {{ key: order_id }}, sink: web }}
+"""
+
+
+@pytest.fixture
+def shop(db, http, tmp_path):
+    """shop(words...) runs a command on the queue orders."""
+    db.psql("create table public.events (id bigserial primary key, order_id bigint); create index on public.events (order_id, id)")
+    db.let_relay_in("public.events")
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=db.dsn, url=http.url))
+
+    def run(*words, code=0):
+        done = run_command(*words, "-c", str(path))
+        assert done.returncode == code, done.stderr + done.stdout
+        return done.stdout if code == 0 else done.stderr
+
+    run.path = path
+    return run
+
+
+def test_a_queue_is_paused_and_goes_on(db, shop):
+    assert shop("pause", "orders", "--reason", "the receiver moves") == "orders is paused\n"
+    assert shop("pause", "orders") == "orders was paused already\n"
+    _, line = shop("status").splitlines()
+    assert re.search(r" paused since 20\S+Z by \S+: the receiver moves$", line)
+    (queue,) = json.loads(shop("status", "--json"))["queues"]
+    assert queue["paused"]["reason"] == "the receiver moves" and queue["paused_keys"] == 0
+    assert shop("resume", "orders") == "orders goes on\n"
+    assert shop("resume", "orders") == "orders was not paused\n"
+    assert "paused since" not in shop("status")
+    assert json.loads(shop("status", "--json"))["queues"][0]["paused"] is None
+
+
+def test_a_key_is_paused_by_the_name_that_its_events_have(db, shop):
+    assert shop("pause", "orders", "--key", "7") == "orders, key 7 is paused\n"
+    assert db.query("select queue, key, next_at = 'infinity' from outbox.parked") == [("orders", "7", True)]
+    assert json.loads(shop("status", "--json"))["queues"][0]["paused_keys"] == 1
+    assert shop("resume", "orders", "--key", "7") == "orders, key 7 goes on\n"
+    text = shop("pause", "orders", "--key", "007", code=64)
+    assert text == ('pgcourier: queue orders: "007" is no key of public.events: write it as the column "order_id" shows it\n')
+    assert db.value("select count(*) from outbox.paused") == 0
+
+
+@pytest.mark.parametrize("words, code, text", [
+    (["pause"], 64, "say which queue"),
+    (["pause", "a", "b"], 64, "one queue at a time"),
+    (["pause", "order"], 78, 'has no queue "order"; did you mean "orders"?'),
+    (["drain", "orders", "--timeout", "soon"], 64, "--timeout: "),
+    (["pause", "orders", "--reason", "x" * 1001], 64, "the reason has 1001 characters"),
+])
+def test_what_cannot_be_paused_is_said(shop, words, code, text):
+    assert text in shop(*words, code=code)
+
+
+def test_a_queue_without_keys_has_none_to_pause(db, shop):
+    shop.path.write_text(shop.path.read_text().replace("columns: { key: order_id }, ", ""))
+    assert "has no key column" in shop("pause", "orders", "--key", "7", code=64)
+
+
+def test_drain_waits_for_what_is_on_its_way(db, relay, http, shop):
+    http.rule(lambda request: request.json()["order_id"] == 1, Reply(action=HANG), times=1)
+    one = relay(shop.path.read_text())
+    db.query("insert into public.events (order_id) select n % 2 from generate_series(1, 10) n")
+    wait_until(lambda: len(http.requests) == 6, what="all of key 0, and the first of key 1")
+    text = shop("drain", "orders", "--timeout", "1s", code=75)
+    assert re.search("after 1 s a relay still holds [12] keys? of orders; it stays paused\n$", text)
+    http.release()
+    assert shop("drain", "orders", "--key", "1") == "orders, key 1 is paused and nothing of it is on its way\n"
+    assert shop("drain", "orders") == "orders is paused and nothing of it is on its way\n"
+    assert [row[0] for row in db.query("select order_id from public.events")] == [1] * 4, "the one under way was settled"
+    assert shop("resume", "orders") and shop("resume", "orders", "--key", "1")
+    wait_until(lambda: db.value("select count(*) from public.events") == 0)
+    assert one.stop() == 0 and len(http.requests) == 10

@@ -1,0 +1,204 @@
+/* What is due when on a queue's other connection, and what becomes of lanes whose queue or key is paused. */
+#include "relay/upkeep.h"
+
+#include "relay/side.h"
+#include "sql_text.h"
+#include "tests/support/run_suite.h"
+#include "tests/unit/hand_made.h"
+#include "tests/unit/scripted_db.h"
+
+#define NOW (10 * SECOND_US)
+
+static struct stage stage;
+static struct queue *queue;
+static struct arena *arena;
+static struct lane *first, *second, *alone;
+
+static void set_up(void)
+{
+    static struct outlet outlet;
+    stage_init(&stage, "there");
+    queue = &stage.queue;
+    queue->outlet = &outlet;
+    arena = arena_new();
+    struct batch *batch = stage_batch(&stage);
+    queue->arrived = NULL;
+    first = stage_lane_of_three(batch, 1, "a");
+    second = stage_lane_of_three(batch, 4, "b");
+    alone = stage_event(batch, 7, NULL)->lane;
+    upkeep_open(queue);
+}
+
+static void tear_down(void)
+{
+    arena_free(arena);
+    stage_done(&stage);
+}
+
+static void add_text(PGresult *res, int row, int column, const char *text)
+{
+    static char buffer[64];
+    snprintf(buffer, sizeof buffer, "%s", text ? text : "");
+    ck_assert(PQsetvalue(res, row, column, text ? buffer : NULL, text ? (int)strlen(text) : -1));
+}
+
+/* A look that finds these, with NULL for the queue itself. */
+static void look(const char *const *keys, int count)
+{
+    static char names[3][8] = {"key", "by", "reason"};
+    PGresAttDesc columns[3] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 3, columns));
+    for (int row = 0; row < count; row++) {
+        add_text(res, row, 0, keys[row]);
+        add_text(res, row, 1, "ops");
+        add_text(res, row, 2, "why");
+    }
+    queue->upkeep.task = UPKEEP_LOOK;
+    upkeep_take(queue, res, NOW);
+    upkeep_end(queue, NULL, NOW);
+    PQclear(res);
+}
+
+START_TEST(paused_queue_gives_back_what_is_not_on_its_way)
+{
+    first->in_flight = 1;
+    look((const char *const[]){NULL}, 1);
+    ck_assert(queue->paused && queue->upkeep.looked);
+    ck_assert_int_eq(first->state, LANE_OPEN);
+    upkeep_hold(queue, NOW);
+    ck_assert_int_eq(first->state, LANE_STOPPED);
+    ck_assert_int_eq(second->state, LANE_FINISHED);
+    ck_assert_int_eq(alone->state, LANE_FINISHED);
+    ck_assert_int_eq(second->outcome, LANE_RELEASED);
+    first->in_flight = 0;
+}
+END_TEST
+
+START_TEST(queue_that_is_resumed_is_looked_at_at_once)
+{
+    look((const char *const[]){NULL}, 1);
+    queue->poll_at = NOW + SECOND_US;
+    look((const char *const[]){NULL}, 1);
+    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    look(NULL, 0);
+    ck_assert(!queue->paused);
+    ck_assert_int_eq(queue->poll_at, NOW);
+    upkeep_hold(queue, NOW);
+    ck_assert_int_eq(first->state, LANE_OPEN);
+}
+END_TEST
+
+START_TEST(paused_key_is_given_back_and_no_other)
+{
+    look((const char *const[]){"b", "nobody"}, 2);
+    ck_assert(!queue->paused);
+    ck_assert_int_eq(first->state, LANE_OPEN);
+    ck_assert_int_eq(second->state, LANE_FINISHED);
+    ck_assert_int_eq(alone->state, LANE_OPEN);
+    look((const char *const[]){"b"}, 1); /* again: its lane is no longer open */
+    ck_assert_int_eq(second->state, LANE_FINISHED);
+}
+END_TEST
+
+START_TEST(look_comes_first_and_twice_a_second)
+{
+    stage.config.after = AFTER_ARCHIVE;
+    upkeep_open(queue);
+    ck_assert(!queue->upkeep.looked);
+    ck_assert_int_eq(upkeep_due_at(queue), 0);
+    ck_assert(upkeep_next(queue, true, NOW));
+    struct statement st = upkeep_begin(queue, arena, NOW);
+    ck_assert_ptr_eq(st.sql, sql_paused_look);
+    ck_assert_str_eq(st.values[0], "orders");
+    ck_assert(!upkeep_next(queue, true, NOW));
+    ck_assert(upkeep_next(queue, false, NOW));
+    st = upkeep_begin(queue, arena, NOW);
+    ck_assert_ptr_eq(st.sql, sql_archive_prepare);
+    upkeep_take(queue, NULL, NOW); /* its answer says nothing */
+    ck_assert(!upkeep_next(queue, false, NOW));
+    ck_assert_int_eq(upkeep_due_at(queue), NOW + 500 * MS_US);
+}
+END_TEST
+
+START_TEST(task_that_fails_is_tried_again_after_a_while)
+{
+    struct error err;
+    error_set(&err, ERROR_PERMISSION, "no");
+    ck_assert(upkeep_next(queue, true, NOW));
+    upkeep_begin(queue, arena, NOW);
+    upkeep_end(queue, &err, NOW);
+    ck_assert_int_eq(upkeep_due_at(queue), NOW + SECOND_US);
+    ck_assert(!queue->upkeep.looked);
+}
+END_TEST
+
+START_TEST(queue_of_another_schema_is_never_paused)
+{
+    stage.config.state = "bench";
+    upkeep_open(queue);
+    ck_assert(queue->upkeep.looked);
+    ck_assert_int_eq(upkeep_due_at(queue), INSTANT_NEVER);
+}
+END_TEST
+
+/* ---- on the connection ---- */
+
+static void up(void)
+{
+    static struct config process;
+    queue->process = &process;
+    side_open(queue);
+    queue->side.state = SIDE_IDLE;
+    script_reset();
+}
+
+START_TEST(first_look_comes_before_the_first_probe)
+{
+    up();
+    side_ready(queue, NULL, NOW);
+    ck_assert_int_eq(queue->side.state, SIDE_UPKEEP);
+    ck_assert_str_eq(script.sent[0], sql_paused_look);
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    side_ready(queue, NULL, NOW);
+    ck_assert_int_eq(queue->side.state, SIDE_IDLE); /* and no probe: nothing is to be claimed before */
+    ck_assert_uint_eq(queue->side.failures, 0);
+    ck_assert_int_eq(upkeep_due_at(queue), NOW + SECOND_US);
+    script_done();
+    side_close(queue);
+}
+END_TEST
+
+START_TEST(look_does_not_wait_until_settling_is_tried_again)
+{
+    up();
+    queue->side.retry_at = NOW + 5 * SECOND_US;
+    side_ready(queue, NULL, NOW);
+    ck_assert_int_eq(queue->side.state, SIDE_UPKEEP);
+    script_brings_result(0, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    side_ready(queue, NULL, NOW);
+    ck_assert(queue->upkeep.looked);
+    ck_assert_int_eq(queue->side.state, SIDE_IDLE);
+    script_done();
+    side_close(queue);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("upkeep");
+    TCase *tcase = tcase_create("upkeep");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, paused_queue_gives_back_what_is_not_on_its_way);
+    tcase_add_test(tcase, queue_that_is_resumed_is_looked_at_at_once);
+    tcase_add_test(tcase, paused_key_is_given_back_and_no_other);
+    tcase_add_test(tcase, look_comes_first_and_twice_a_second);
+    tcase_add_test(tcase, task_that_fails_is_tried_again_after_a_while);
+    tcase_add_test(tcase, queue_of_another_schema_is_never_paused);
+    tcase_add_test(tcase, first_look_comes_before_the_first_probe);
+    tcase_add_test(tcase, look_does_not_wait_until_settling_is_tried_again);
+    return run_suite(suite);
+}
