@@ -326,10 +326,16 @@ static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, s
     }
 }
 
+static size_t most_in_flight(const struct outlet *outlet)
+{
+    size_t configured = (size_t)outlet->config->max_in_flight, wanted = outlet->sink->in_flight_max;
+    return wanted && wanted < configured ? wanted : configured;
+}
+
 static void submit(struct outlet *outlet, instant_us now)
 {
     struct delivery *ds[SUBMIT_MAX];
-    size_t max = (size_t)outlet->config->max_in_flight;
+    size_t max = most_in_flight(outlet);
     while (outlet->ready && outlet->sink->in_flight < max) {
         size_t room = max - outlet->sink->in_flight;
         size_t n = gather(outlet, ds, room < SUBMIT_MAX ? room : SUBMIT_MAX, now);

@@ -1,12 +1,13 @@
 /* One POST an event, many at a time, through libcurl's multi interface.
  *
  * DESIGN. http_url.c says where to, http_headers.c with what header, http_request.c carries one event on a reused
- * handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2). What is here is the sink contract:
- * which requests exist, and the events that cannot become one. */
+ * handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2), http_window.c says how many are worth
+ * having in flight. What is here is the sink contract: which requests exist, and the events that cannot become one. */
 #include "relay/base/fault_point.h"
 #include "sinks/http_headers.h"
 #include "sinks/http_loop.h"
 #include "sinks/http_request.h"
+#include "sinks/http_window.h"
 #include "sinks/sink.h"
 
 #include <errno.h>
@@ -98,9 +99,10 @@ struct http {
     struct http_request **requests; /* all, made as needed, `connections` at most */
     size_t request_count, request_max;
     struct http_request *idle;
-    struct delivery *unsent; /* failed in submit(); their verdict is in sink_data */
-    CURL *probe;             /* NULL: none under way */
-    enum reach reach;        /* what the last probe found, until somebody asks */
+    struct http_window window; /* of requests in flight */
+    struct delivery *unsent;   /* failed in submit(); their verdict is in sink_data */
+    CURL *probe;               /* NULL: none under way */
+    enum reach reach;          /* what the last probe found, until somebody asks */
 };
 
 /* A verdict that submit() found and must not give. */
@@ -186,6 +188,8 @@ static struct sink *http_open(const char *name, const void *settings, struct err
     http->settings = settings;
     http->request_max = (size_t)http->settings->connections;
     http->requests = memory_array(http->request_max, sizeof(struct http_request *));
+    http_window_init(&http->window, http->request_max);
+    http->sink.in_flight_max = http->window.limit;
     if (http_start(http, err))
         return &http->sink;
     http_free(http);
@@ -230,10 +234,11 @@ static size_t http_submit(struct sink *sink, struct delivery *const ds[], size_t
 
 static void http_prepare(struct sink *sink, struct pollset *ps)
 {
-    const struct http *http = (const struct http *)sink;
+    struct http *http = (struct http *)sink;
     if (http->unsent)
         pollset_deadline(ps, 0);
     http_loop_prepare(http->loop, ps);
+    pollset_deadline(ps, http_window_wait(&http->window, sink->in_flight));
 }
 
 static void resolve_unsent(struct http *http)
@@ -259,6 +264,7 @@ static void http_progress(struct sink *sink, const struct pollset *ps, instant_u
     resolve_unsent(http);
     FAULT_POINT("http.progress");
     http_loop_progress(http->loop, ps, now);
+    size_t before = sink->in_flight;
     CURLcode code;
     CURL *easy;
     while ((easy = http_loop_next(http->loop, &code))) {
@@ -273,6 +279,8 @@ static void http_progress(struct sink *sink, const struct pollset *ps, instant_u
         http_request_finish(request, code, &http->url, wall_s());
         request_give_back(http, request);
     }
+    http_window_turn(&http->window, before - sink->in_flight, pollset_waited_us(ps), now);
+    sink->in_flight_max = http->window.limit;
 }
 
 static enum reach http_probe(struct sink *sink, struct span destination, instant_us now)

@@ -85,8 +85,9 @@ struct sink_type {
 struct sink {
     const struct sink_type *type;
     const char *name;
-    unsigned traits;  /* enum sink_trait bits; may depend on the settings, and change in progress() */
-    size_t in_flight; /* taken, no verdict yet; kept by sink_submit() and delivery_resolve() */
+    unsigned traits;      /* enum sink_trait bits; may depend on the settings, and change in progress() */
+    size_t in_flight_max; /* more would do no good at present; 0: no such bound; may change in progress() */
+    size_t in_flight;     /* taken, no verdict yet; kept by sink_submit() and delivery_resolve() */
     struct delivery *resolved, **resolved_end; /* verdicts the engine has not looked at; in order of arrival */
 };
 

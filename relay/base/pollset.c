@@ -11,6 +11,7 @@ struct pollset {
     int *slot_of; /* descriptor -> index + 1 in fds, 0 = not in the set */
     size_t slots;
     instant_us deadline;
+    int64_t waited_us;
 };
 
 struct pollset *pollset_new(void)
@@ -80,11 +81,19 @@ bool pollset_wait(struct pollset *ps, instant_us now, struct error *err)
     }
     for (size_t i = 0; i < ps->count; i++)
         ps->fds[i].revents = 0;
-    if (ppoll(ps->fds, (nfds_t)ps->count, timeout, NULL) >= 0)
+    instant_us begun = clock_now();
+    int found = ppoll(ps->fds, (nfds_t)ps->count, timeout, NULL), cause = errno;
+    ps->waited_us = clock_now() - begun;
+    if (found >= 0)
         return true;
     for (size_t i = 0; i < ps->count; i++)
         ps->fds[i].revents = 0;
-    return errno == EINTR || error_set(err, ERROR_RESOURCE, "poll: %s", strerror(errno));
+    return cause == EINTR || error_set(err, ERROR_RESOURCE, "poll: %s", strerror(cause));
+}
+
+int64_t pollset_waited_us(const struct pollset *ps)
+{
+    return ps->waited_us;
 }
 
 short pollset_revents(const struct pollset *ps, int fd)

@@ -24,6 +24,9 @@ instant_us pollset_next_deadline(const struct pollset *ps);     /* INSTANT_NEVER
 /* Waits for a descriptor, the nearest deadline or a signal. True also on EINTR. */
 bool pollset_wait(struct pollset *ps, instant_us now, struct error *err) MUST_CHECK;
 
+/* How long the last wait was: next to nothing when something had come before it. */
+int64_t pollset_waited_us(const struct pollset *ps);
+
 /* What poll(2) reported for `fd`: 0 if nothing or not in the set. */
 short pollset_revents(const struct pollset *ps, int fd);
 

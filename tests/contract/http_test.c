@@ -200,6 +200,23 @@ START_TEST(requests_of_different_keys_run_in_parallel)
 }
 END_TEST
 
+START_TEST(receiver_that_makes_it_wait_gets_all_requests_that_are_allowed)
+{
+    http.settings.connections = 40;
+    http_server_script(http.server, (struct http_script){.hold = true});
+    struct contract *c = contract_open(&http_setup);
+    for (int i = 0; i < 40; i++)
+        contract_add(c, NULL, span_of("{}"));
+    ck_assert_uint_eq(contract_submit(c), 40);
+    for (int i = 0; i < 20; i++)
+        contract_turn(c, 5);
+    ck_assert_uint_eq(c->sink->in_flight_max, 40);
+    http_server_release(http.server);
+    ck_assert(contract_drain(c, 20000));
+    contract_end(c);
+}
+END_TEST
+
 START_TEST(close_gives_up_what_is_unanswered)
 {
     http_server_script(http.server, (struct http_script){.hold = true});
@@ -305,6 +322,7 @@ static TCase *own_tcase(void)
     tcase_add_test(tcase, connection_is_kept_for_the_next_event);
     tcase_add_test(tcase, connection_closed_by_the_server_meanwhile_does_no_harm);
     tcase_add_test(tcase, requests_of_different_keys_run_in_parallel);
+    tcase_add_test(tcase, receiver_that_makes_it_wait_gets_all_requests_that_are_allowed);
     tcase_add_test(tcase, close_gives_up_what_is_unanswered);
     tcase_add_test(tcase, probe_finds_out_without_sending);
     tcase_add_test(tcase, proxies_of_the_environment_are_ignored);

@@ -133,6 +133,28 @@ START_TEST(no_more_than_max_in_flight_are_in_flight)
 }
 END_TEST
 
+START_TEST(no_more_than_the_sink_has_use_for_are_in_flight)
+{
+    fake->sink.in_flight_max = 2;
+    for (int64_t id = 1; id <= 5; id++)
+        stage_event(batch, id, NULL);
+    turn();
+    assert_sent(1, 2);
+    fake->sink.in_flight_max = 3;
+    turn();
+    assert_sent(1, 2, 3);
+    fake->sink.in_flight_max = 1;
+    ack(1);
+    ack(2);
+    turn();
+    assert_sent(1, 2, 3);
+    fake->sink.in_flight_max = 100;
+    sink_config.max_in_flight = 2;
+    turn();
+    assert_sent(1, 2, 3, 4);
+}
+END_TEST
+
 START_TEST(attempts_end_in_the_queues_policy)
 {
     struct lane *dead = stage_event(batch, 1, "a")->lane, *again = stage_event(batch, 2, "b")->lane;
@@ -269,6 +291,7 @@ int main(void)
     tcase_add_test(tcase, ack_behind_a_failure_is_not_counted);
     tcase_add_test(tcase, what_a_full_sink_did_not_take_is_sent_once_and_in_order);
     tcase_add_test(tcase, no_more_than_max_in_flight_are_in_flight);
+    tcase_add_test(tcase, no_more_than_the_sink_has_use_for_are_in_flight);
     tcase_add_test(tcase, attempts_end_in_the_queues_policy);
     tcase_add_test(tcase, oversize_event_is_refused_once_everything_before_it_is_acked);
     tcase_add_test(tcase, oversize_event_is_not_refused_when_the_one_before_it_fails);

@@ -121,6 +121,22 @@ START_TEST(closed_peer_is_reported_without_asking)
 }
 END_TEST
 
+START_TEST(wait_is_measured)
+{
+    struct error err;
+    pollset_add(ps, ends[0], POLLIN);
+    pollset_deadline(ps, 5 * MS_US);
+    ck_assert(pollset_wait(ps, 0, &err));
+    ck_assert_int_ge(pollset_waited_us(ps), 5 * MS_US);
+    ck_assert_int_eq(write(ends[1], "x", 1), 1);
+    pollset_clear(ps);
+    pollset_add(ps, ends[0], POLLIN);
+    pollset_deadline(ps, 3600 * SECOND_US);
+    ck_assert(pollset_wait(ps, 0, &err));
+    ck_assert_int_lt(pollset_waited_us(ps), 1800 * SECOND_US);
+}
+END_TEST
+
 static void do_nothing(int number)
 {
     (void)number;
@@ -183,6 +199,7 @@ int main(void)
     tcase_add_test(tcase, nearest_deadline_wins);
     tcase_add_test(tcase, many_descriptors_keep_their_own_events);
     tcase_add_test(tcase, closed_peer_is_reported_without_asking);
+    tcase_add_test(tcase, wait_is_measured);
     tcase_add_test(tcase, signal_ends_the_wait_as_a_success);
 #ifndef PGCOURIER_VALGRIND /* which keeps RLIMIT_NOFILE to itself */
     tcase_add_test(tcase, wait_that_cannot_be_is_an_error);
