@@ -85,11 +85,31 @@ static bool read_map(const struct config_place *place, const struct yaml_node *n
     return true;
 }
 
+static bool read_list(const struct config_place *place, const struct yaml_node *node, const struct setting *setting,
+                      void *values, struct error *err)
+{
+    if (node->kind != YAML_LIST)
+        return config_error(place, err, "%s stands here; write a list: [one, another]", yaml_kind_name(node->kind));
+    if (node->count == 0)
+        return config_error(place, err, "the list is empty; write at least one value");
+    for (size_t i = 0; i < node->count; i++) {
+        struct config_place at = config_place_of(place, node, node->pairs[i].name);
+        char *text = read_text(&at, node->pairs[i].value, err);
+        if (!text)
+            return false;
+        setting_list_add(setting, text, values);
+        wipe(text);
+    }
+    return true;
+}
+
 bool config_read_setting(const struct config_place *place, const struct yaml_node *node, const struct setting *setting,
                          void *values, struct error *err)
 {
     if (setting->kind == SETTING_MAP)
         return read_map(place, node, setting, values, err);
+    if (setting->kind == SETTING_LIST)
+        return read_list(place, node, setting, values, err);
     char *text = read_text(place, node, err);
     if (!text)
         return false;

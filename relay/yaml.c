@@ -146,6 +146,21 @@ static bool read_map(struct reader *r, struct fy_node *node, struct yaml_node *r
     return merge_pairs(r, ret);
 }
 
+static bool read_list(struct reader *r, struct fy_node *node, struct yaml_node *ret, int depth)
+{
+    void *iterator = NULL;
+    struct fy_node *item;
+    ret->kind = YAML_LIST;
+    while ((item = fy_node_sequence_iterate(node, &iterator))) {
+        const struct yaml_node *value = read_node(r, item, (struct place){ret->line, ret->column}, depth + 1);
+        if (!value)
+            return false;
+        const char *number = arena_printf(r->arena, "%zu", ret->count);
+        add_pair(r, ret, (struct yaml_pair){number, value->line, value->column, value});
+    }
+    return true;
+}
+
 /* NULL after filling r->err. To libfyaml a node that is NULL is a plain scalar without text. */
 static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struct place place, int depth)
 {
@@ -168,7 +183,7 @@ static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struc
     if (fy_node_is_mapping(node))
         good = read_map(r, node, ret, depth);
     else if (fy_node_is_sequence(node))
-        ret->kind = YAML_LIST; /* no setting takes one, so what is in it does not matter */
+        good = read_list(r, node, ret, depth);
     else
         good = read_scalar(r, node, ret);
     return good ? ret : NULL;

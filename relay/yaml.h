@@ -15,7 +15,7 @@ enum yaml_kind {
     YAML_SCALAR,
     YAML_NULL, /* nothing after the colon, ~ or null; quoted they are scalars */
     YAML_MAP,
-    YAML_LIST
+    YAML_LIST /* its items are named by their number, from 0 */
 };
 
 struct yaml_node;
@@ -30,7 +30,7 @@ struct yaml_node {
     enum yaml_kind kind;
     int line, column;        /* counted from 1; a map's, list's or null's are those of its name */
     const char *text;        /* YAML_SCALAR; never NULL there, holds no NUL byte */
-    struct yaml_pair *pairs; /* YAML_MAP, in the order of the file */
+    struct yaml_pair *pairs; /* YAML_MAP and YAML_LIST, in the order of the file */
     size_t count;            /* of pairs */
 };
 

@@ -252,6 +252,12 @@ static bool parse_map(const struct setting *setting, const char *text, void *val
     return error_set(err, ERROR_CONFIG, "a single value cannot stand here; write { name: value, ... }");
 }
 
+static bool parse_list(const struct setting *setting, const char *text, void *values, struct error *err)
+{
+    (void)setting, (void)text, (void)values;
+    return error_set(err, ERROR_CONFIG, "a single value cannot stand here; write a list: [one, another]");
+}
+
 static void free_text(const struct setting *setting, void *values)
 {
     char **value = value_of(setting, values);
@@ -270,6 +276,15 @@ static void free_map(const struct setting *setting, void *values)
     *map = (struct setting_map){0};
 }
 
+static void free_list(const struct setting *setting, void *values)
+{
+    struct setting_list *list = value_of(setting, values);
+    for (size_t i = 0; i < list->count; i++)
+        wipe(list->texts[i]);
+    free(list->texts);
+    *list = (struct setting_list){0};
+}
+
 static const struct kind_row {
     bool (*parse)(const struct setting *setting, const char *text, void *values, struct error *err);
     void (*free)(const struct setting *setting, void *values); /* NULL: owns nothing */
@@ -284,6 +299,7 @@ static const struct kind_row {
     [SETTING_CHOICE] = {parse_choice, NULL, NULL},
     [SETTING_URL] = {parse_url, free_text, NULL},
     [SETTING_MAP] = {parse_map, free_map, "names with values"},
+    [SETTING_LIST] = {parse_list, free_list, "a list of texts"},
 };
 
 bool setting_parse(const struct setting *setting, const char *text, void *values, struct error *err)
@@ -296,6 +312,14 @@ void setting_map_put(const struct setting *setting, const char *name, const char
     struct setting_map *map = value_of(setting, values);
     map->pairs = memory_resize(map->pairs, map->count + 1, sizeof *map->pairs);
     map->pairs[map->count++] = (struct setting_pair){memory_text(name), memory_text(text)};
+}
+
+void setting_list_add(const struct setting *setting, const char *text, void *values)
+{
+    struct setting_list *list = value_of(setting, values);
+    list->texts = memory_resize(list->texts, list->count + 2, sizeof *list->texts);
+    list->texts[list->count++] = memory_text(text);
+    list->texts[list->count] = NULL;
 }
 
 void setting_defaults(const struct setting *table, void *values)

@@ -1,6 +1,6 @@
 /* relay/base/setting.h -- one row a configuration key.
  *
- *   setting_defaults -> setting_parse (or setting_map_put) for each key that is given -> setting_free
+ *   setting_defaults -> setting_parse (or setting_map_put, setting_list_add) for each key that is given -> setting_free
  *
  * The same rows feed the parser, check-config, docs/configuration.md and the sinks: a module lists its keys in a
  * table, says where in its own struct each value goes, and never sees YAML. */
@@ -22,7 +22,8 @@ enum setting_kind {
     SETTING_CHOICE,   /* int               one of `choices`, stored as its index */
     SETTING_URL,      /* char *            starts with one of `choices`, the allowed schemes; may carry a password,
                        *                   so it is shown without its userinfo */
-    SETTING_MAP       /* struct setting_map  text to text, keys as they come (dots allowed) */
+    SETTING_MAP,      /* struct setting_map  text to text, keys as they come (dots allowed) */
+    SETTING_LIST      /* struct setting_list texts, at least one; they may be empty */
 };
 
 struct setting_pair {
@@ -31,6 +32,11 @@ struct setting_pair {
 
 struct setting_map {
     struct setting_pair *pairs;
+    size_t count;
+};
+
+struct setting_list {
+    char **texts; /* NULL after the last */
     size_t count;
 };
 
@@ -52,11 +58,14 @@ void setting_defaults(const struct setting *table, void *values);
 
 /* Checks `text` and stores what it means, copied, in place of the old value. On false `values` is untouched and *err
  * (ERROR_CONFIG) says what is wrong and what to write instead, without naming the key; it never shows a secret. Not for
- * SETTING_MAP. */
+ * SETTING_MAP and SETTING_LIST. */
 bool setting_parse(const struct setting *setting, const char *text, void *values, struct error *err) MUST_CHECK;
 
 /* Adds one pair, copied, to a SETTING_MAP. */
 void setting_map_put(const struct setting *setting, const char *name, const char *text, void *values);
+
+/* Adds one text, copied, to a SETTING_LIST. */
+void setting_list_add(const struct setting *setting, const char *text, void *values);
 
 /* Frees what the rows own and makes it absent; secrets, URLs and maps are overwritten first. */
 void setting_free(const struct setting *table, void *values);

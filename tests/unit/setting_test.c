@@ -15,6 +15,7 @@ struct values {
     int choice;
     int64_t count, any_count, size, duration, any_duration;
     struct setting_map map;
+    struct setting_list list;
 };
 
 static const char *const colours[] = {"red", "green", "blue", NULL};
@@ -40,6 +41,7 @@ static const struct setting table[] = {
      .max = INT64_C(3600000000)},
     {.name = "any_duration", .kind = SETTING_DURATION, .offset = AT(any_duration)},
     {.name = "map", .kind = SETTING_MAP, .offset = AT(map)},
+    {.name = "list", .kind = SETTING_LIST, .offset = AT(list)},
     {.name = NULL},
 };
 
@@ -162,6 +164,7 @@ static const struct {
     {"url", "http://", "\"http://\" names no host; write e.g. http://127.0.0.1"},
     {"url", "http://me:pw@db/a b", "\"http://db/a b\" has a space or control character in it; write it as %20"},
     {"map", "x", "a single value cannot stand here; write { name: value, ... }"},
+    {"list", "x", "a single value cannot stand here; write a list: [one, another]"},
 };
 
 START_TEST(wrong_value_is_named_with_what_is_allowed)
@@ -220,14 +223,28 @@ START_TEST(map_keeps_pairs_in_order)
 }
 END_TEST
 
+START_TEST(list_keeps_texts_in_order_and_ends_with_null)
+{
+    setting_list_add(setting_find(table, "list"), "/bin/sh", &values);
+    setting_list_add(setting_find(table, "list"), "", &values);
+    ck_assert_uint_eq(values.list.count, 2);
+    ck_assert_str_eq(values.list.texts[0], "/bin/sh");
+    ck_assert_str_eq(values.list.texts[1], "");
+    ck_assert_ptr_null(values.list.texts[2]);
+}
+END_TEST
+
 START_TEST(freed_values_are_absent)
 {
+    setting_list_add(setting_find(table, "list"), "a", &values);
     setting_map_put(setting_find(table, "map"), "a", "b", &values);
     setting_free(table, &values);
     ck_assert_ptr_null(values.text);
     ck_assert_ptr_null(values.secret);
     ck_assert_ptr_null(values.map.pairs);
     ck_assert_uint_eq(values.map.count, 0);
+    ck_assert_ptr_null(values.list.texts);
+    ck_assert_uint_eq(values.list.count, 0);
 }
 END_TEST
 
@@ -270,6 +287,7 @@ static const struct {
     {"any_count", "a whole number, 0 or more"},
     {"duration", "a duration, 100us to 1h"},
     {"map", "names with values"},
+    {"list", "a list of texts"},
 };
 
 START_TEST(what_may_be_written_is_described)
@@ -363,6 +381,7 @@ int main(void)
     tcase_add_test(tcase, bools_have_three_spellings);
     tcase_add_test(tcase, long_value_is_cut_between_characters);
     tcase_add_test(tcase, map_keeps_pairs_in_order);
+    tcase_add_test(tcase, list_keeps_texts_in_order_and_ends_with_null);
     tcase_add_test(tcase, freed_values_are_absent);
     tcase_add_loop_test(tcase, url_is_shown_without_userinfo_and_query, 0, COUNT(urls));
     tcase_add_loop_test(tcase, what_may_be_written_is_described, 0, COUNT(descriptions));

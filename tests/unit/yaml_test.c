@@ -115,6 +115,19 @@ START_TEST(names_may_hold_dots_and_keep_their_order)
 }
 END_TEST
 
+START_TEST(items_of_a_list_are_named_by_their_number)
+{
+    const struct yaml_node *list = value(parse("command:\n  - /bin/sh\n  - [a, { b: c }]\n  - \n"), "command");
+    ck_assert_int_eq(list->kind, YAML_LIST);
+    ck_assert_uint_eq(list->count, 3);
+    ck_assert_str_eq(value(list, "0")->text, "/bin/sh");
+    ck_assert_int_eq(value(list, "0")->line, 2);
+    ck_assert_int_eq(value(list, "0")->column, 5);
+    ck_assert_str_eq(value(value(value(list, "1"), "1"), "b")->text, "c");
+    ck_assert_int_eq(value(list, "2")->kind, YAML_NULL);
+}
+END_TEST
+
 START_TEST(places_count_lines_and_columns_from_one)
 {
     const struct yaml_node *root = parse("# c\na:\n  b: 1\n  c: { d: 2 }\n  e:\n");
@@ -227,6 +240,7 @@ int main(void)
     tcase_add_test(tcase, nothing_and_null_are_not_text_unless_quoted);
     tcase_add_test(tcase, value_that_the_library_leaves_out_is_nothing);
     tcase_add_test(tcase, names_may_hold_dots_and_keep_their_order);
+    tcase_add_test(tcase, items_of_a_list_are_named_by_their_number);
     tcase_add_test(tcase, places_count_lines_and_columns_from_one);
     tcase_add_test(tcase, empty_document_is_a_map_without_pairs);
     tcase_add_test(tcase, alias_and_merge_stand_for_their_anchor);
