@@ -137,6 +137,7 @@ static void lose_batches(struct claim *claim, instant_us now)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
             events += lane->state < LANE_SETTLED ? lane->count : 0;
             in_flight += lane->in_flight;
+            deliver_cancel(lane);
             if (lane->state < LANE_FINISHED)
                 deliver_stop(lane, 0, now);
         }

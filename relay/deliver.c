@@ -120,6 +120,12 @@ void deliver_stop(struct lane *lane, int64_t release_us, instant_us now)
     finish_if_done(lane, now);
 }
 
+void deliver_cancel(const struct lane *lane)
+{
+    for (struct item *item = lane->in_flight > 0 ? lane->first : NULL; item; item = item->next)
+        sink_cancel(&item->delivery);
+}
+
 static int64_t retry_delay_us(struct queue *queue, const struct item *item)
 {
     struct backoff backoff = {queue->config->retry_base_us, queue->config->retry_max_us};
@@ -397,7 +403,7 @@ int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, ins
     if (circuit_turn(circuit, now) == CIRCUIT_CLOSED && only)
         circuit = &only->circuit;
     if (circuit_turn(circuit, now) == CIRCUIT_CLOSED)
-        return INT64_MAX;
+        return outlet->sink->keys_max > 0 ? (int64_t)outlet->sink->keys_max : INT64_MAX;
     bool room = !outlet->ready && outlet->sink->in_flight < (size_t)outlet->config->max_in_flight;
     return circuit_lets_go(circuit) && (circuit != &outlet->circuit || room) ? 1 : 0;
 }

@@ -22,6 +22,9 @@ void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us n
 /* Sends nothing more of this lane; what is in flight still gets its verdict. */
 void deliver_stop(struct lane *lane, int64_t release_us, instant_us now);
 
+/* The lane's lock is gone: what is in flight is stopped where its sink can do that, and still gets its verdict. */
+void deliver_cancel(const struct lane *lane);
+
 /* The relay is stopping: gives back what waits; from now on a lane ends with what it has in flight. Call it for every
  * turn, as claims that were under way may still arrive. */
 void deliver_stop_all(struct outlet *outlet, instant_us now);

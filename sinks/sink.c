@@ -64,6 +64,12 @@ enum reach sink_probe(struct sink *sink, struct span destination, instant_us now
     return sink->type->probe ? sink->type->probe(sink, destination, now) : REACH_YES;
 }
 
+void sink_cancel(struct delivery *d)
+{
+    if (d->sink && d->sink->type->cancel && d->verdict == VERDICT_NONE)
+        d->sink->type->cancel(d->sink, d);
+}
+
 bool sink_reopen(struct sink *sink, struct error *err)
 {
     return !sink->type->reopen || sink->type->reopen(sink, err);

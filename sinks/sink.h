@@ -74,6 +74,10 @@ struct sink_type {
      * else. */
     enum reach (*probe)(struct sink *sink, struct span destination, instant_us now);
 
+    /* The claim of `d`, which has no verdict yet, is lost: its key may be delivered by another relay at any moment.
+     * What can be stopped is stopped; the verdict is given as ever. NULL: what is under way cannot be called back. */
+    void (*cancel)(struct sink *sink, struct delivery *d);
+
     /* What open() would say of these settings, without any effect: nothing is created and nobody is called. NULL:
      * open() has no effect either, so opening and closing is the check. */
     bool (*check)(const char *name, const void *settings, struct error *err);
@@ -87,6 +91,7 @@ struct sink {
     const char *name;
     unsigned traits;      /* enum sink_trait bits; may depend on the settings, and change in progress() */
     size_t in_flight_max; /* more would do no good at present; 0: no such bound; may change in progress() */
+    size_t keys_max;      /* for one claim, where deliveries are few and long; 0: any number */
     size_t in_flight;     /* taken, no verdict yet; kept by sink_submit() and delivery_resolve() */
     struct delivery *resolved, **resolved_end; /* verdicts the engine has not looked at; in order of arrival */
 };
@@ -104,6 +109,7 @@ size_t sink_submit(struct sink *sink, struct delivery *const ds[], size_t n, ins
 void sink_prepare(struct sink *sink, struct pollset *ps);
 void sink_progress(struct sink *sink, const struct pollset *ps, instant_us now);
 enum reach sink_probe(struct sink *sink, struct span destination, instant_us now);
+void sink_cancel(struct delivery *d); /* a no-op unless a sink has it and owes it a verdict */
 bool sink_reopen(struct sink *sink, struct error *err) MUST_CHECK;
 void sink_close(struct sink *sink); /* NULL is a no-op */
 

@@ -14,6 +14,8 @@ START_TEST(unreachable_destination_opens_the_circuit_and_costs_no_attempt)
     turn();
     fails(1, VERDICT_RETRY, ERROR_UNREACHABLE);
     ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), INT64_MAX);
+    fake->sink.keys_max = 8; /* what is claimed beyond that only waits */
+    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 8);
     turn();
     ck_assert_int_eq(first->outcome, LANE_RELEASED);
     ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);

@@ -240,6 +240,42 @@ START_TEST(lost_batch_sends_nothing_more_and_leaves_no_trace)
 }
 END_TEST
 
+static const struct delivery *cancelled[TAKEN_MAX];
+static size_t cancelled_count;
+
+static void note_cancelled(struct sink *sink, struct delivery *d)
+{
+    ck_assert_ptr_eq(sink, &fake->sink);
+    cancelled[cancelled_count++] = d;
+}
+
+START_TEST(what_is_in_flight_of_a_lost_lane_is_called_back_where_its_sink_can)
+{
+    struct sink_type type = fake_type;
+    type.cancel = note_cancelled;
+    fake->sink.traits = SINK_KEEPS_KEY_ORDER;
+    sink_config.max_in_flight = 3;
+    struct lane *lane = stage_event(batch, 1, "a")->lane;
+    for (int64_t id = 2; id <= 4; id++)
+        stage_event(batch, id, "a");
+    const struct lane *idle = stage_event(batch, 5, "b")->lane;
+    turn();
+    assert_sent(1, 2, 3);
+    ack(1);
+    fake->room = 0;
+    turn();
+    deliver_cancel(lane); /* the sink cannot */
+    fake->sink.type = &type;
+    cancelled_count = 0;
+    deliver_cancel(lane);
+    deliver_cancel(idle);
+    fake->sink.type = &fake_type;
+    ck_assert_uint_eq(cancelled_count, 2);
+    ck_assert_int_eq(cancelled[0]->event->id, 2);
+    ck_assert_int_eq(cancelled[1]->event->id, 3);
+}
+END_TEST
+
 START_TEST(failed_lane_is_not_in_the_ready_list)
 {
     fake->sink.traits = SINK_KEEPS_KEY_ORDER;
@@ -297,6 +333,7 @@ int main(void)
     tcase_add_test(tcase, oversize_event_is_not_refused_when_the_one_before_it_fails);
     tcase_add_test(tcase, event_without_what_its_destination_names_is_dead);
     tcase_add_test(tcase, lost_batch_sends_nothing_more_and_leaves_no_trace);
+    tcase_add_test(tcase, what_is_in_flight_of_a_lost_lane_is_called_back_where_its_sink_can);
     tcase_add_test(tcase, failed_lane_is_not_in_the_ready_list);
     tcase_add_test(tcase, stopping_relay_ends_each_lane_with_what_is_in_flight);
     return run_suite(suite);
