@@ -83,6 +83,8 @@ int main(int argc, char **argv)
      * process. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    /* Whoever starts us may ignore it, and then nobody could ask how a child ended. */
+    signal(SIGCHLD, SIG_DFL);
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

@@ -175,9 +175,11 @@ def http():
 
 @pytest.fixture
 def target(request, tmp_path):
-    """Where relays deliver to, by name: parametrize it indirectly with file, redis, http or kafka."""
+    """Where relays deliver to, by name: parametrize it indirectly with file, exec, redis, http or kafka."""
     if request.param == "file":
         return targets.FileTarget(tmp_path / "events.jsonl")
+    if request.param == "exec":
+        return targets.ExecTarget(tmp_path / "events.jsonl", batch=50)
     if request.param == "redis":
         return targets.RedisTarget(request.getfixturevalue("redis"))
     if request.param == "http":

@@ -32,6 +32,8 @@ struct contract_setup {
     void (*start)(struct contract_setup *setup); /* before each test: start the server, fill in the fields above */
     void (*stop)(struct contract_setup *setup);  /* after each test */
 
+    int many; /* events of the test that sends more than fit; 0: 3000 */
+
     /* For SINK_KEEPS_KEY_ORDER: a payload that the destination refuses, so that the ones behind it must fail. */
     const char *poison;
 };

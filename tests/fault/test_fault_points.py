@@ -112,6 +112,8 @@ def target_of(point, request, tmp_path):
     sink = point.split(".")[0]
     if sink == "file":
         return targets.FileTarget(tmp_path / "events.jsonl")
+    if sink == "exec":
+        return targets.ExecTarget(tmp_path / "events.jsonl")
     if sink == "redis":
         return targets.RedisTarget(request.getfixturevalue("redis"))
     if sink == "kafka":

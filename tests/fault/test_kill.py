@@ -83,7 +83,7 @@ class Killer:
         self.faults.append(Fault("SIGKILL", in_flight, relay=name, receipts=receipts, at=at))
 
 
-@pytest.mark.parametrize("target", ["file", "redis", "http", "kafka"], indirect=True)
+@pytest.mark.parametrize("target", ["file", "exec", "redis", "http", "kafka"], indirect=True)
 def test_kills_lose_nothing_and_repeat_no_more_than_was_in_flight(db, relay, target):
     seed = int(os.environ.get("PGCOURIER_SEED", random.SystemRandom().randrange(1_000_000)))
     print(f"PGCOURIER_SEED={seed}")

@@ -12,7 +12,7 @@ EVENTS = 50_000
 RELAYS = 4
 
 
-@pytest.mark.parametrize("target", ["file", "redis", "http", "kafka"], indirect=True)
+@pytest.mark.parametrize("target", ["file", "exec", "redis", "http", "kafka"], indirect=True)
 def test_four_relays_deliver_everything_exactly_once_and_in_order(db, relay, target):
     shop = Shop(db, orders=5000)
 

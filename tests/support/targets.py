@@ -1,4 +1,4 @@
-"""The four destinations that the proofs deliver to, each with the same face:
+"""The five destinations that the proofs deliver to, each with the same face:
 
     target.sink           its sink, as the inside of a YAML mapping; `options` are more settings of it
     target.queue          settings that the queue needs for it
@@ -60,6 +60,15 @@ def _payload_of(line):
     if "payload_base64" in line:
         return base64.b64decode(line["payload_base64"])
     return None if line["payload"] is None else line["payload"].encode()
+
+
+class ExecTarget(FileTarget):
+    """One file that commands append to, `batch` events each at most. A cat writes all of a batch at once, as others must
+    that share the file."""
+
+    def sink(self, relay=None, **options):
+        command = ["sh", "-c", 'exec cat >> "$$1"', "sh", self.path]
+        return _settings({"type": "exec", "command": command, **self.options, **options})
 
 
 class RedisTarget:

@@ -128,6 +128,8 @@ static void use_sink(const char *type_name, const char *const settings[][2])
         const struct setting *setting = setting_find(type->settings, settings[i][0]);
         if (setting->kind == SETTING_MAP)
             setting_map_put(setting, "bootstrap.servers", settings[i][1], values);
+        else if (setting->kind == SETTING_LIST)
+            setting_list_add(setting, settings[i][1], values);
         else
             ck_assert_msg(setting_parse(setting, settings[i][1], values, &err), "%s", err.text);
     }
@@ -165,6 +167,12 @@ static void use_redis(void)
 {
     use_sink("redis", (const char *const[][2]){
                           {"url", "redis://127.0.0.1:1"}, {"username", "u"}, {"password", "p"}, {NULL, NULL}});
+}
+
+static void use_exec(void)
+{
+    use_sink("exec", (const char *const[][2]){
+                         {"command", "sh"}, {"command", "-c"}, {"command", "exit 0"}, {"batch", "2"}, {NULL, NULL}});
 }
 
 static void use_kafka(void)
@@ -233,6 +241,7 @@ static const struct scene scenes[] = {
     {"http sink", use_http},
     {"redis sink", use_redis},
     {"kafka sink", use_kafka},
+    {"exec sink", use_exec},
     {"a line of JSON", write_line},
     {"a statement", render},
     {"LISTEN", listen_to_nobody},

@@ -1,0 +1,156 @@
+"""The exec sink in a whole relay: what a command says is kept, and a command never outlives its claim or its relay."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from tests.support.relay import run_command
+from tests.support.servers import wait_until
+from tests.support.shop import Shop
+from tests.support.targets import ExecTarget
+
+SOON_S = 10
+
+
+@pytest.fixture
+def shop(db):
+    return Shop(db)
+
+
+def script(folder, text, **settings):
+    """A sink that runs a script, with the folder as its working directory."""
+    path = folder / "task"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    settings = {"type": "exec", "command": [str(path)], "directory": str(folder), **settings}
+    return ", ".join(f"{name}: {json.dumps(value)}" for name, value in settings.items())
+
+
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def pids_in(path):
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+# Runs until `go` is there; notes itself and what it has started.
+LONG = "sleep 60 & echo $! >> children; echo $$ >> selves; until [ -e go ]; do sleep 0.01; done; cat >> done"
+
+
+def running(folder):
+    wait_until(lambda: pids_in(folder / "selves"), 30, "the command to run")
+    return [*pids_in(folder / "selves"), *pids_in(folder / "children")]
+
+
+def test_what_a_command_says_of_an_event_that_it_refuses_is_kept(relay, shop, tmp_path):
+    shop.add(1, 1)
+    one = relay(shop.config(script(tmp_path, "echo 'no such order' >&2; exit 3")), until_empty=True)
+    assert one.wait(60) == 0
+    reason = f"{tmp_path}/task: exit code 3: no such order"
+    assert shop.db.query("select reason from outbox.dead") == [(reason,)]
+    assert one.logged("delivery.dead.*exit code 3: no such order")
+
+
+def test_a_command_gets_what_is_left_of_the_relays_time(relay, shop, tmp_path):
+    shop.add(1, 1)
+    one = relay(shop.config(script(tmp_path, LONG)))
+    running(tmp_path)
+    one.send(signal.SIGTERM)
+    wait_until(lambda: one.logged("relay.stop"))
+    (tmp_path / "go").touch()
+    assert one.wait(60) == 0
+    assert shop.left() == 0
+    assert len((tmp_path / "done").read_text().splitlines()) == 1
+
+
+def test_a_command_that_takes_longer_is_ended_with_all_it_has_started(relay, shop, tmp_path):
+    shop.add(1, 1)
+    one = relay(shop.config(script(tmp_path, LONG), top="shutdown_timeout: 100ms"))
+    commands = running(tmp_path)
+    one.send(signal.SIGTERM)
+    assert one.wait(60) == 75
+    assert shop.left() == 1
+    wait_until(lambda: not any(map(lives, commands)), SOON_S)
+
+
+def test_nothing_of_a_command_outlives_a_relay_that_is_killed(relay, shop, tmp_path):
+    shop.add(1, 1)
+    one = relay(shop.config(script(tmp_path, LONG)))
+    commands = running(tmp_path)
+    os.kill(one.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(lives, commands)), SOON_S)
+
+
+def test_a_command_whose_claim_is_lost_is_killed(relay, shop, tmp_path):
+    """Another relay may run the event at once: here it is the same one."""
+    shop.add(1, 1)
+    one = relay(shop.config(script(tmp_path, f"trap '' TERM; {LONG}")))
+    commands = running(tmp_path)
+    shop.db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
+                  " and datname = current_database()")
+    wait_until(lambda: not any(map(lives, commands)), SOON_S)
+    wait_until(lambda: len(pids_in(tmp_path / "selves")) == 2, 30, "the event to be run again")
+    (tmp_path / "go").touch()
+    wait_until(lambda: shop.left() == 0)
+    assert one.stop() == 0
+    assert len((tmp_path / "done").read_text().splitlines()) == 1
+    assert shop.attempts() == 0
+
+
+def test_a_program_that_is_away_costs_no_attempts(relay, shop, tmp_path):
+    sink = script(tmp_path, "cat >> done")
+    one = relay(shop.config(sink))
+    shop.add(10, 10)
+    wait_until(lambda: shop.left() == 0)
+    (tmp_path / "task").rename(tmp_path / "moved")
+    shop.add(10, 10)
+    wait_until(lambda: one.logged("sink.down"), 30)
+    (tmp_path / "moved").rename(tmp_path / "task")
+    wait_until(lambda: shop.left() == 0)
+    assert one.stop() == 0
+    assert shop.attempts() == 0
+    assert len((tmp_path / "done").read_text().splitlines()) == 20
+
+
+def test_a_poisonous_event_of_a_batch_does_not_count_against_its_neighbours(relay, shop, tmp_path):
+    events = shop.add(200, 50)
+    poisonous = events[100].id
+    text = f'cat > in.$$; if grep -q \'^{{"id":{poisonous},\' in.$$; then exit 1; fi; cat in.$$ >> done; rm in.$$'
+    one = relay(shop.config(script(tmp_path, text, batch=20)), until_empty=True)
+    assert one.wait(60) == 0
+    assert shop.db.query("select event_id, attempts from outbox.dead") == [(poisonous, 1)]
+    ids = [json.loads(line)["id"] for line in (tmp_path / "done").read_text().splitlines()]
+    assert sorted(ids) == [event.id for event in events if event.id != poisonous]
+
+
+def test_a_busy_key_goes_in_batches_and_in_order(relay, shop, tmp_path):
+    events = shop.add(1000, 1)
+    target = ExecTarget(tmp_path / "events.jsonl", batch=100)
+    started = time.monotonic()
+    one = relay(shop.config(target.sink()), until_empty=True)
+    assert one.wait(60) == 0
+    print(f"{time.monotonic() - started:.1f} s")
+    assert [receipt.id for receipt in target.receipts()] == [event.id for event in events]
+    shop.check(target.receipts())
+
+
+@pytest.mark.parametrize("command, said", [
+    ('[/no/such/task, "7"]', "3:3: sinks.out: command: cannot run /no/such/task: No such file or directory"),
+    ("task", "3:31: sinks.out.command: a single value stands here; write a list"),
+    ("[]", "3:22: sinks.out.command: the list is empty"),
+    ("[sh, { a: b }]", "3:22: sinks.out.command.1: a mapping stands here"),
+])
+def test_a_command_that_cannot_be_run_is_found_by_check_config(tmp_path, command, said):
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(f"database: postgresql:///x\nsinks:\n  out: {{ type: exec, command: {command} }}\nqueues: {{ q: {{ sink: out }} }}\n")
+    result = run_command("check-config", "-c", str(path))
+    assert result.returncode == 78
+    assert said in result.stderr
