@@ -61,6 +61,8 @@ struct refusal {
     instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
     instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
     instant_us trial_at;    /* no key is claimed to find out before */
+    int64_t blamed_id;      /* the event whose row was blamed last, */
+    bool blamed;            /* if one was */
 };
 
 /* One round of statements on one connection and how it went. */

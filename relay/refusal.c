@@ -34,8 +34,10 @@ static void move_to_end(struct lane *lane)
     batch->lanes_end = lane;
 }
 
-static void blame_row(const struct queue *queue, struct item *item, const struct error *cause)
+static void blame_row(struct queue *queue, struct item *item, const struct error *cause)
 {
+    queue->refusal.blamed = true;
+    queue->refusal.blamed_id = item->event.id;
     struct error *why = arena_alloc(item->lane->batch->arena, sizeof *why);
     error_set(why, ERROR_REFUSED, "its row cannot be taken out of %s: mend what refuses it, or delete it by hand: %.*s",
               queue->config->table, (int)utf8_fit(span_of(cause->text), CAUSE_MAX), cause->text);
@@ -44,10 +46,16 @@ static void blame_row(const struct queue *queue, struct item *item, const struct
         item->lane->refused = item;
 }
 
+/* Of the one thing of the lane that was to be settled; NULL: that is only an entry in parked. */
+static struct item *item_of_thing(const struct lane *lane)
+{
+    return lane->acked > 0 ? lane->first : lane->failed;
+}
+
 /* The lane goes on without the one thing of it that was to be settled. */
 static void leave_out(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
 {
-    struct item *item = lane->acked > 0 ? lane->first : lane->failed;
+    struct item *item = item_of_thing(lane);
     if (lane->acked > 0) {
         lane->first = item->next;
         lane->acked--;
@@ -64,11 +72,18 @@ static void leave_out(struct queue *queue, struct lane *lane, const struct error
         blame_row(queue, item, cause);
 }
 
+/* A relay that takes a kept row for one that was deleted ends its wait, and its failures so far are forgotten. */
+static bool was_blamed(const struct queue *queue, const struct lane *lane)
+{
+    const struct item *item = item_of_thing(lane);
+    return item && queue->refusal.blamed && queue->refusal.blamed_id == item->event.id;
+}
+
 /* The only one of a claim is blamed at once where nothing else is in doubt: it must not hold up what comes next. */
 static bool is_to_blame(const struct queue *queue, const struct lane *lane, instant_us now)
 {
     const struct batch *batch = lane->batch;
-    bool known = lane->waited && lane->first && lane->first->event.attempt > 1;
+    bool known = was_blamed(queue, lane) || (lane->waited && lane->first && lane->first->event.attempt > 1);
     bool first = batch->unsettled == 1 && batch->refused_at == queue->refusal.doubt_at;
     return now < queue->refusal.blame_until || known || first;
 }

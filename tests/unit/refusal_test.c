@@ -196,6 +196,20 @@ START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
 }
 END_TEST
 
+START_TEST(row_that_was_blamed_is_blamed_again_when_its_wait_is_forgotten)
+{
+    for (int i = 0; i < 2; i++) {
+        struct lane *lane = stage_lane_of_three(batch, 1, "a");
+        stage_finish(lane, 1, LANE_RELEASED);
+        ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
+        ck_assert_ptr_nonnull(lane->refused);
+        settle_commit(&stage.queue, collect(false), stage_now);
+        stage_now += SECOND_US;
+        batch = stage_batch(&stage);
+    }
+}
+END_TEST
+
 START_TEST(dead_letter_that_cannot_be_made_waits)
 {
     stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_DEAD);
@@ -250,6 +264,7 @@ int main(void)
     tcase_add_test(tcase, what_was_sent_before_the_doubt_does_not_end_it);
     tcase_add_test(tcase, rows_that_were_gone_say_nothing_about_others);
     tcase_add_test(tcase, only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not);
+    tcase_add_test(tcase, row_that_was_blamed_is_blamed_again_when_its_wait_is_forgotten);
     tcase_add_test(tcase, dead_letter_that_cannot_be_made_waits);
     tcase_add_test(tcase, wait_that_cannot_be_written_is_kept_in_mind);
     tcase_add_test(tcase, lost_claim_writes_nothing_about_a_row_and_gives_it_back);
