@@ -30,11 +30,17 @@ create table :state.parked (
     first_failed_at timestamptz not null default pg_catalog.now(),
     updated_at      timestamptz not null default pg_catalog.now(),
     head            jsonb,
-    resume_at       timestamptz
+    resume_at       timestamptz,
+    token           uuid,
+    worker          text,
+    taken_id        bigint,
+    taken_at        timestamptz,
+    lease           interval
 );
 create unique index parked_key on :state.parked (queue, key) where not keyless;
 create unique index parked_event on :state.parked (queue, event_id) where keyless;
 create index parked_next on :state.parked (queue, next_at);
+create unique index parked_token on :state.parked (token) where token is not null;
 alter table :state.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
 create table :state.dead (
     dead_id      bigint generated always as identity primary key,

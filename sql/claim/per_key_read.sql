@@ -12,7 +12,7 @@
 -- $4 bigint    events at most
 --
 -- One row an event, events of one key together and in id order:
--- attempts int      failures so far, of event `head`
+-- attempts int      failures so far, of event `head`; a worker's lease that ran out is one
 -- head bigint       the event the key waited for; null: it did not wait
 -- gone text         the key, when it waited and has no event any more; everything below is null then
 -- id bigint         null as well: an event without a key that waited and is gone
@@ -25,7 +25,7 @@
 select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.claim')::text[]) as k (name)
 left join lateral (
-    select w.attempts, w.event_id, w.next_at from :state.parked w
+    select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
     order by w.key offset 0
 ) as p on true
@@ -39,7 +39,7 @@ union all
 select p.attempts, p.event_id, null, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
 left join lateral (
-    select w.attempts, w.event_id, w.next_at from :state.parked w
+    select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id
     order by w.event_id offset 0
 ) as p on true

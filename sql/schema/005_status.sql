@@ -8,6 +8,7 @@ create view outbox.status_parked as
            max(attempts)                                                      as most_attempts,
            min(first_failed_at) filter (where last_error <> '')               as oldest_failure
       from outbox.parked
+     where token is null or resume_at is not null -- what a worker has does not wait: see status_leases
      group by queue;
 
 -- What stands still until somebody opens or resumes it: a key, or with keyless one event.

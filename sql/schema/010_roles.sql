@@ -1,10 +1,11 @@
--- 010_roles: three group roles, each with what it needs and no more. Grant them to login roles:
+-- 010_roles: four group roles, each with what it needs and no more. Grant them to login roles:
 --   grant outbox_writer to shop;  grant outbox_relay to pgcourier;  grant outbox_monitor to grafana;
 --
 --   outbox_writer   inserts events
 --   outbox_relay    reads and deletes events, keeps parked, dead and archive, pauses and resumes. `dead retry` puts an
 --                   event back, so whoever runs that is a member of outbox_writer too (for another table: has INSERT
 --                   on it).
+--   outbox_worker   takes events from every queue in outbox.queue and says what became of them, by functions alone
 --   outbox_monitor  reads the status views and what is paused
 
 -- Roles belong to the whole server: another database, or another migration at this moment, may have made them already.
@@ -16,7 +17,7 @@ declare
     role    name;
     missing text[] := '{}';
 begin
-    foreach role in array array['outbox_writer', 'outbox_relay', 'outbox_monitor']::name[] loop
+    foreach role in array array['outbox_writer', 'outbox_relay', 'outbox_worker', 'outbox_monitor']::name[] loop
         continue when exists (select from pg_roles r where r.rolname = role);
         begin
             execute format('create role %I nologin', role);
@@ -56,16 +57,21 @@ begin
         grant select, insert, update, delete on outbox.parked to outbox_relay;
         grant select, insert, delete on outbox.dead to outbox_relay;
         grant insert on outbox.archive to outbox_relay;
-        grant select on outbox.schema_version, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
+        grant select on outbox.schema_version, outbox.queue, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
             to outbox_relay;
         grant execute on function outbox.archive_prepare(int) to outbox_relay;
         grant select on outbox.paused to outbox_relay;
         grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text) to outbox_relay;
     end if;
+    if to_regrole('outbox_worker') is not null then
+        grant usage on schema outbox to outbox_worker;
+        grant execute on function outbox.take(text, int, text, interval), outbox.done(uuid), outbox.done_all(uuid[]),
+            outbox.fail(uuid, text, boolean), outbox.extend(uuid, interval), outbox.release(uuid) to outbox_worker;
+    end if;
     if to_regrole('outbox_monitor') is not null then
         grant usage on schema outbox to outbox_monitor;
-        grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events, outbox.paused
-            to outbox_monitor;
+        grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events, outbox.status_leases,
+            outbox.status_late_verdicts, outbox.paused to outbox_monitor;
     end if;
 end
 $$;

@@ -1,4 +1,5 @@
--- Makes keys wait: their head was not delivered. One that somebody has paused meanwhile waits for both.
+-- Makes keys wait: their head was not delivered. One that somebody has paused meanwhile waits for both. A worker whose lease
+-- had run out has lost it now: its token is gone.
 --
 -- :state       as in per_key_lock.sql
 -- $1 text      queue
@@ -21,10 +22,10 @@ with head as (
     set event_id = excluded.event_id, attempts = excluded.attempts,
         next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
         resume_at = case when p.resume_at is not null then excluded.next_at end,
-        last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp()
+        last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp(), token = null
 )
 insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
 select $1::text, '', id, true, attempts, next_at, why from head where key is null
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
-    updated_at = pg_catalog.clock_timestamp()
+    updated_at = pg_catalog.clock_timestamp(), token = null

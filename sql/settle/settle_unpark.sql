@@ -28,7 +28,7 @@ with next as materialized (
     update :state.parked p
     set event_id = coalesce(n.id, p.event_id), attempts = 0, last_error = '', updated_at = pg_catalog.clock_timestamp(),
         next_at = case when p.resume_at is null then pg_catalog.clock_timestamp() else p.next_at end,
-        resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end
+        resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end, token = null
     from entry n
     where p.ctid = n.place and (n.id is not null or p.resume_at is not null)
 )

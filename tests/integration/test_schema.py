@@ -95,7 +95,7 @@ def test_a_role_without_rights_is_told_so(own_pg):
 
 INSERT = "insert into outbox.events (aggregateid) values ('k')"
 MATRIX = [
-    # statement, who may: w(riter), r(elay), m(onitor)
+    # statement, who may: w(riter), r(elay), k: worker, m(onitor)
     ("select outbox.publish('k', 't', '{}')", "w"),
     (INSERT, "w"),
     (INSERT + " returning id", "w"),
@@ -128,6 +128,20 @@ MATRIX = [
     ("select * from outbox.status_closed", "rm"),
     ("select * from outbox.status_dead", "rm"),
     ("select * from outbox.status_events", "rm"),
+    ("select * from outbox.status_leases", "m"),
+    ("select * from outbox.status_late_verdicts", "m"),
+    ("select outbox.queue_set('tasks')", ""),
+    ("select outbox.queue_drop('tasks')", ""),
+    ("select * from outbox.queue", "r"),
+    ("delete from outbox.queue", ""),
+    ("select * from outbox.take('there')", "k"),
+    ("select outbox.done(gen_random_uuid())", "k"),
+    ("select outbox.done_all('{}')", "k"),
+    ("select outbox.fail(gen_random_uuid(), 'no')", "k"),
+    ("select outbox.extend(gen_random_uuid())", "k"),
+    ("select outbox.release(gen_random_uuid())", "k"),
+    ("select outbox.end_leases('done', '{}')", ""),
+    ("select * from outbox.queue_1_lease('{}', '{}', 'w', '1 s')", ""),
     ("select outbox.install_ordering('outbox.events', 'aggregateid')", ""),
     ("select outbox.grant_roles()", ""),
     ("insert into outbox.schema_version values (9, 'x')", ""),
@@ -137,7 +151,8 @@ MATRIX = [
 
 @pytest.mark.parametrize("statement, allowed", MATRIX, ids=[row[0][:60] for row in MATRIX])
 def test_each_role_may_do_its_work_and_no_more(db, statement, allowed):
-    roles = {"w": "outbox_writer", "r": "outbox_relay", "m": "outbox_monitor", "": "pg_monitor"}
+    db.query("select outbox.queue_set('there')")
+    roles = {"w": "outbox_writer", "r": "outbox_relay", "k": "outbox_worker", "m": "outbox_monitor", "": "pg_monitor"}
     found = ""
     for letter, role in roles.items():
         connection = db.connect(autocommit=False)

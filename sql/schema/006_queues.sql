@@ -1,0 +1,197 @@
+-- 006_queues: what SQL knows of a queue, which a relay reads from its configuration: its table, its columns, its rules.
+--
+--   select outbox.queue_set('tasks');                                                over outbox.events
+--   select outbox.queue_set('orders', 'public.events', key_column => 'order_id', ...); over a table of your own
+
+-- What workers may pull from. Only the owner of this schema writes here (queue_set), because the functions below run with
+-- the owner's rights, and so does `condition`.
+create table outbox.queue (
+    name               text primary key check (name <> ''), -- what a relay's configuration calls it, too
+    tbl                regclass not null,
+    id_column          name not null,
+    key_column         name,
+    type_column        name,
+    payload_column     name,
+    headers_column     name,
+    traceparent_column name,
+    created_at_column  name,
+    condition          text,
+    lock_class         int not null,
+    max_attempts       int not null check (max_attempts > 0),
+    retry_base         interval not null check (retry_base between '1 ms' and '1 day'),
+    retry_max          interval not null check (retry_max between retry_base and '30 days'),
+    on_exhausted       text not null check (on_exhausted in ('dead_letter', 'park')),
+    after              text not null check (after in ('delete', 'archive')),
+    key_type           text not null check (key_type in ('none', 'bigint', 'text', 'uuid')),
+    key_index          boolean not null, -- there is an index on (key, id)
+    number             int generated always as identity -- in the names of its functions: queue_build()
+);
+
+-- FNV-1a, as in lock_class_of() of relay/table.c.
+create function outbox.lock_class_of(tbl regclass) returns int
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    plain bytea := (select convert_to('pgcourier:' || n.nspname || '.' || c.relname, 'UTF8')
+                      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = tbl);
+    hash  bigint := 2166136261;
+begin
+    for i in 0 .. length(plain) - 1 loop
+        hash := ((hash # get_byte(plain, i)) * 16777619) & 4294967295;
+    end loop;
+    return (hash::bit(32))::int;
+end
+$$;
+
+-- The advisory lock's second half, as in table_lock_hash() of relay/table.c.
+create function outbox.lock_hash(key_type text, key text, id bigint) returns int
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when key is null then hashint8(id) when key_type = 'bigint' then hashint8(key::bigint) else hashtext(key) end
+$$;
+
+-- What a key column is to us, as in type_rules[] of relay/table.c; null: it cannot serve. A domain counts as its base type.
+create function outbox.key_type_of(tbl regclass, key_column name) returns text
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when key_column is null then 'none' else (
+        with recursive base (oid) as (
+            select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = key_column and not a.attisdropped
+            union all
+            select t.typbasetype from base b join pg_type t on t.oid = b.oid where t.typbasetype <> 0
+        )
+        select min(case when b.oid in ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype) then 'bigint'
+                        when b.oid in ('text'::regtype, 'varchar'::regtype) then 'text'
+                        when b.oid = 'uuid'::regtype then 'uuid' end) from base b) end
+$$;
+
+-- Refuses what cannot be a queue. `pgcourier check-config --database` looks at a table more closely.
+create function outbox.check_queue_table(name text, tbl regclass, id_column name, key_column name, others name[], condition text)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    owner regrole := (select n.nspowner from pg_namespace n where n.nspname = 'outbox');
+    wrong text;
+begin
+    if name is null or name = '' or tbl is null or id_column is null then
+        raise exception 'queue_set: a queue has a name, a table and an id column' using errcode = 'null_value_not_allowed';
+    end if;
+    select string_agg(quote_ident(c), ', ') into wrong from unnest(array[id_column, key_column] || others) c
+     where c is not null and not exists (select from pg_attribute a where a.attrelid = tbl and a.attname = c and a.attnum > 0 and not a.attisdropped);
+    if wrong is not null then
+        raise exception 'queue_set: % has no column %', tbl, wrong using errcode = 'undefined_column', hint = 'Give the names of columns exactly.';
+    end if;
+    if outbox.key_type_of(tbl, id_column) <> 'bigint' or outbox.key_type_of(tbl, key_column) is null then
+        raise exception 'queue_set: an id is a bigint or integer, a key that, a text, varchar or uuid' using errcode = 'datatype_mismatch';
+    end if;
+    if exists (select from pg_attribute a join pg_collation c on c.oid = a.attcollation
+                where a.attrelid = tbl and a.attname = key_column and not c.collisdeterministic) then
+        raise exception 'queue_set: the collation of % takes texts of different bytes for equal', quote_ident(key_column)
+            using errcode = 'datatype_mismatch', hint = 'They would be different keys here.';
+    end if;
+    if (select c.relkind not in ('r', 'p') from pg_class c where c.oid = tbl) then
+        raise exception 'queue_set: % is no table', tbl
+            using errcode = 'wrong_object_type', hint = 'Events are deleted by id: give the table behind the view.';
+    end if;
+    if not exists (select from pg_index i join pg_attribute a on a.attrelid = tbl and a.attname = id_column
+                    where i.indrelid = tbl and i.indisunique and i.indisvalid and i.indpred is null and i.indkey[0] = a.attnum
+                      and (i.indnkeyatts = 1 or (select c.relkind = 'p' from pg_class c where c.oid = tbl))) then
+        raise exception 'queue_set: the id % of % is not unique', quote_ident(id_column), tbl
+            using errcode = 'object_not_in_prerequisite_state', hint = format('create unique index concurrently on %s (%I);', tbl, id_column);
+    end if;
+    if not has_table_privilege(owner, tbl, 'select') or not has_table_privilege(owner, tbl, 'delete') then
+        raise exception 'queue_set: take() and done() have the rights of %, who may not select and delete in %', owner, tbl
+            using errcode = 'insufficient_privilege', hint = format('grant select, delete on %s to %s;', tbl, owner);
+    end if;
+    -- Names in it mean what they mean to take(), which has no other schema than pg_catalog in its search_path.
+    execute format('select from %s e where (%s) limit 0', tbl, coalesce(nullif(btrim(condition), ''), 'true'));
+end
+$$;
+
+-- Makes a queue known, or known anew; names of columns are exact. Over outbox.events all its columns are mapped.
+create function outbox.queue_set(
+    name text, tbl regclass default 'outbox.events', id_column name default 'id', key_column name default null,
+    type_column name default null, payload_column name default null, headers_column name default null,
+    traceparent_column name default null, created_at_column name default null, condition text default null,
+    lock_class int default null, max_attempts int default 12, retry_base interval default '1 s', retry_max interval default '5 min',
+    on_exhausted text default 'dead_letter', after text default 'delete')
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    q      outbox.queue;
+    old    outbox.queue;
+    other  outbox.queue;
+    busy   timestamptz;
+begin
+    if tbl = 'outbox.events'::regclass and coalesce(key_column, type_column, payload_column, headers_column, traceparent_column, created_at_column) is null then
+        key_column := 'aggregateid'; type_column := 'type'; payload_column := 'payload'; headers_column := 'headers';
+        traceparent_column := 'traceparent'; created_at_column := 'created_at';
+    end if;
+    perform outbox.check_queue_table(queue_set.name, tbl, id_column, key_column,
+        array[type_column, payload_column, headers_column, traceparent_column, created_at_column], condition);
+    q := (queue_set.name, tbl, id_column, key_column, type_column, payload_column, headers_column, traceparent_column,
+          created_at_column, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
+          retry_max, on_exhausted, after, outbox.key_type_of(tbl, key_column), false, null);
+    q.key_index := exists (
+        select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
+         where i.indrelid = tbl and i.indisvalid and i.indpred is null and m.amname = 'btree'
+           and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = key_column)
+           and i.indkey[1] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = id_column));
+    if key_column is not null and not q.key_index then
+        raise notice 'queue_set: % has no index on (%, %): a key with many events is slow', tbl, quote_ident(key_column), quote_ident(id_column)
+            using hint = format('create index concurrently on %s (%I, %I); then queue_set() again', tbl, key_column, id_column);
+    end if;
+    lock table outbox.queue in share row exclusive mode;
+    select x.* into other from outbox.queue x
+     where x.name <> q.name
+       and coalesce(pg_partition_root(x.tbl), x.tbl) = coalesce(pg_partition_root(q.tbl), q.tbl)
+       and (x.condition is null or q.condition is null or x.condition = q.condition or x.lock_class <> q.lock_class)
+     limit 1;
+    if found then
+        raise exception 'queue_set: % is the table of queue %, too', q.tbl, quote_ident(other.name)
+            using errcode = 'object_not_in_prerequisite_state',
+                  hint = 'Give each of the two a condition that leaves the other''s rows alone, and both the same lock_class.';
+    end if;
+    select x.* into old from outbox.queue x where x.name = q.name;
+    select max(p.next_at) into busy from outbox.parked p where p.queue = q.name and p.token is not null;
+    if old.name is not null and busy > clock_timestamp() and (old.tbl, old.id_column, old.key_type, old.key_column is not distinct from q.key_column, old.lock_class)
+        is distinct from (q.tbl, q.id_column, q.key_type, true, q.lock_class) then
+        raise exception 'queue_set: workers have events of queue % until %', quote_ident(q.name), busy
+            using errcode = 'object_in_use', hint = 'Its table, its key and its locks may change when none has. See outbox.status_leases.';
+    end if;
+    if old.name is not null then
+        perform outbox.queue_drop(q.name);
+    end if;
+    q.number := nextval(pg_get_serial_sequence('outbox.queue', 'number'));
+    insert into outbox.queue overriding system value select q.*;
+    perform outbox.queue_build(q);
+end
+$$;
+
+-- Forgets a queue. What waits, what workers have, and dead letters stay; a verdict comes too late until it is known again.
+create function outbox.queue_drop(name text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    number int;
+    made   regprocedure;
+begin
+    delete from outbox.queue q where q.name = queue_drop.name returning q.number into number;
+    for made in select p.oid from pg_proc p where p.pronamespace = 'outbox'::regnamespace and p.proname ~ format('^queue_%s_', number) loop
+        execute format('drop function %s', made);
+    end loop;
+    if number is null then
+        raise exception 'queue_drop: there is no queue %', coalesce(quote_ident(queue_drop.name), 'null') using errcode = 'undefined_object';
+    end if;
+end
+$$;
+
+revoke all on all functions in schema outbox from public;

@@ -1,0 +1,520 @@
+-- 008_workers: workers that pull, in SQL and so in any language. docs/workers.md shows how.
+--
+-- DESIGN. A lease is a key that waits: the entry in outbox.parked that a failure leaves, with a token on it, and next_at for
+-- the end of the term. Relays and take() leave a waiting key alone and come back when its time is over, so leases need no
+-- other rule: events of a key come in order, whoever delivers them, and what a dead worker had is taken over.
+--
+-- take() is a claim like a relay's, in two statements: one takes the advisory locks of some keys, the next one, whose
+-- snapshot is younger than the locks, reads their heads and writes the entries. The commit lets the locks go and leaves
+-- the entries. A verdict counts while the entry has its token. Whoever takes the key over needs the advisory lock and a
+-- term that is over by the database's clock: so while the term lasts the entry's row lock is all that a verdict needs, and
+-- when it is over, the advisory lock too.
+--
+-- An entry is not removed while its key has more events, but moved to the next of them: relays may have passed it.
+
+-- Where take() begins to look: hints, so that it does not walk over the dead index entries of what is done. A late id, a row
+-- put back, a mark that is wrong: a slow sweep below `low` finds what is there. See lock_keys(). The newest row of a queue
+-- counts, and none is updated: a take() in a long transaction is in nobody's way, nor is an old snapshot.
+create table outbox.take_mark (
+    queue      text not null references outbox.queue (name) on delete cascade,
+    moved_at   timestamptz not null,
+    low        bigint not null,      -- events below it wait, and are found in parked
+    next_low   bigint not null,      -- what low will be when the next move agrees
+    swept      bigint,               -- the sweep goes on after this id,
+    sweep_span bigint not null,      -- by so many at a time
+    waits_from timestamptz not null, -- what waits, waits for a later time
+    due_at     timestamptz not null, -- when to move all this again
+    primary key (queue, moved_at)
+) with (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+-- Verdicts that came too late and changed nothing. A sequence counts without a lock, and what is rolled back too.
+create sequence outbox.late_verdicts minvalue 0;
+
+-- The oldest event of one key, as SQL: `columns` of e. The key and the id to start at are SQL, too. Spelled so that the
+-- index on (key, id) serves it by itself, and where there is none, so that nobody walks the whole table by id.
+create function outbox.head_sql(q outbox.queue, columns text, key text, id text, more text default 'true') returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case
+        when q.key_type = 'none' then format('select %s from %s e where false', columns, q.tbl)
+        when q.key_index then
+            format('select %1$s from %2$s e where (e.%3$I, e.%4$I) >= (%5$s::%7$s, %6$s) and (e.%3$I, e.%4$I) <= (%5$s::%7$s, 9223372036854775807)'
+                   ' and (%8$s) and (%9$s) order by e.%3$I, e.%4$I limit 1',
+                   columns, q.tbl, q.key_column, q.id_column, key, id, q.key_type, coalesce(q.condition, 'true'), more)
+        else
+            format('select %1$s from %2$s e where e.%3$I = %5$s::%7$s and e.%4$I >= %6$s and (%8$s) and (%9$s) order by e.%4$I + 0 limit 1',
+                   columns, q.tbl, q.key_column, q.id_column, key, id, q.key_type, coalesce(q.condition, 'true'), more)
+        end
+$$;
+
+-- A column of e as SQL, or a null.
+create function outbox.column_sql(column_name name, type text) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select case when column_name is null then format('null::%s', type) else format('e.%I::%s', column_name, type) end
+$$;
+
+-- Makes the three functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
+-- kept, and chosen when the queue may be empty: so each look-up says by its range and its order which index it is to use, as
+-- in sql/claim/per_key_lock.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
+create function outbox.queue_build(q outbox.queue) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $build$
+declare
+    id         text := format('e.%I::bigint', q.id_column);
+    key        text := outbox.column_sql(q.key_column, 'text');
+    type       text := outbox.column_sql(q.type_column, 'text');
+    created_at text := outbox.column_sql(q.created_at_column, 'timestamptz');
+    condition  text := coalesce(q.condition, 'true');
+    is_key     text := case q.key_type -- what is remembered of a key may be older than its column's type
+        when 'bigint' then 'case when p.key ~ ''^-?[0-9]{1,19}$'' then p.key::numeric between -9223372036854775808'
+                           ' and 9223372036854775807 end'
+        when 'uuid' then 'p.key ~ ''^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$''' else 'true' end;
+    event      text := format('%s as id, %s as type, %s as payload, %s as headers, %s as traceparent, %s as created_at', id, type,
+        case when q.payload_column is null then 'row_to_json(e.*)::text' else outbox.column_sql(q.payload_column, 'text') end,
+        outbox.column_sql(q.headers_column, 'text'), outbox.column_sql(q.traceparent_column, 'text'), created_at);
+    made       record;
+begin
+    -- One look at what may be taken, oldest event first, and the locks of its keys: at most `most`, among `waits` waits that
+    -- are over, `rows` events from from_id on, and `sweep_rows` from sweep_from to sweep_to. Keys in `keys` and `solos` are
+    -- left out. left_from: from this id on there was no need to try a lock; null: all were tried.
+    execute format($function$
+create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
+    sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[],
+    out found_keys text[], out found_solos bigint[], out expired boolean, out oldest_wait timestamptz,
+    out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out left_from bigint)
+    language plpgsql
+as $$
+begin
+    -- Keys are chosen behind materialized fences; the lock function runs row by row until there are enough.
+    with due as materialized (
+        select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at
+        from outbox.parked p
+        where p.queue = %7$L and p.next_at between waits_from and clock_timestamp() and (p.keyless or %5$s)
+        order by p.next_at limit waits
+    ), page as materialized (
+        select %2$s as id, %3$s as key from %1$s e where e.%10$I >= from_id and (%4$s) order by e.%10$I limit rows
+    ), sweep as materialized (
+        select %2$s as id, %3$s as key from %1$s e where e.%10$I between sweep_from and sweep_to and (%4$s) order by e.%10$I limit sweep_rows
+    ), ready as materialized (
+        select f.key, min(f.id) as id
+        from (select * from page union all select * from sweep) f
+        where case when f.key is null then f.id <> all (solos) and not exists (
+                       select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between f.id and f.id
+                       order by p.event_id offset 0)
+                   else f.key <> all (keys) and not exists (
+                       select from outbox.parked p where p.queue = %7$L and not p.keyless
+                       and p.key between (f.key collate "default") and (f.key collate "default")
+                       order by p.key offset 0) end
+        group by f.key, case when f.key is null then f.id end
+    ), candidate as materialized (
+        select d.key, d.id, d.expired from due d union all select r.key, r.id, false from ready r order by id
+    ), locked as materialized (
+        select c.key, c.id, c.expired from candidate c
+        where pg_try_advisory_xact_lock(%9$s, outbox.lock_hash(%6$L, c.key, c.id)) limit most
+    )
+    select coalesce((select array_agg(l.key) from locked l where l.key is not null), '{}'),
+           coalesce((select array_agg(l.id) from locked l where l.key is null), '{}'),
+           coalesce((select bool_or(l.expired) from locked l), false),
+           (select min(d.next_at) from due d),
+           (select count(*) from page), (select max(p.id) from page p),
+           (select count(*) from sweep), (select max(s.id) from sweep s),
+           (select min(r.id) from ready r where (select count(*) from locked) = most and r.id > (select max(l.id) from locked l))
+    into found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, left_from;
+end
+$$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column);
+
+    -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each.
+    execute format($function$
+create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval)
+    returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
+                   created_at timestamptz, attempt int, expires_at timestamptz)
+    language plpgsql
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with head as materialized (
+        select k.key, p.place, p.failures * (p.event_id = h.id)::int as failures, gen_random_uuid() as token,
+               clock_timestamp() + $4 as expires_at, h.*
+        from unnest($1) k (key)
+        left join lateral (
+            select w.ctid as place, w.event_id, w.next_at, w.attempts + (w.token is not null)::int as failures from outbox.parked w
+            where w.queue = %2$L and not w.keyless and w.key between k.key and k.key order by w.key offset 0) p on true
+        left join lateral (%3$s) h on true
+        where p.place is null or p.next_at <= clock_timestamp()
+        union all
+        select null, p.place, p.failures, gen_random_uuid(), clock_timestamp() + $4, h.*
+        from unnest($2) k (id)
+        left join lateral (
+            select w.ctid as place, w.event_id, w.next_at, w.attempts + (w.token is not null)::int as failures from outbox.parked w
+            where w.queue = %2$L and w.keyless and w.event_id between k.id and k.id order by w.event_id offset 0) p on true
+        left join lateral (
+            select %4$s from %5$s e where e.%6$I between k.id and k.id and %7$s is null and (%8$s) order by e.%6$I offset 0) h on true
+        where p.place is null or p.next_at <= clock_timestamp()
+    ), leased as (
+        insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
+        select %2$L, h.key, h.id, false, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
+        from head h where h.id is not null and h.key is not null
+        on conflict (queue, key) where not keyless do update
+        set event_id = excluded.event_id, attempts = excluded.attempts, -- paused meanwhile? then it is both
+            next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
+            resume_at = case when p.resume_at is not null then excluded.next_at end, token = excluded.token, worker = excluded.worker,
+            taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
+            updated_at = excluded.updated_at
+    ), leased_solo as (
+        insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
+        select %2$L, '', h.id, true, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
+        from head h where h.id is not null and h.key is null
+        on conflict (queue, event_id) where keyless do update
+        set attempts = excluded.attempts, next_at = excluded.next_at, token = excluded.token,
+            worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
+            updated_at = excluded.updated_at
+    ), gone as (
+        delete from outbox.parked p using head h where p.ctid = h.place and h.id is null
+    )
+    select h.token, h.id, h.key, h.type, h.payload, h.headers, h.traceparent, h.created_at, coalesce(h.failures, 0) + 1, h.expires_at
+    from head h where h.id is not null order by h.id;
+end
+$$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', 'coalesce(p.event_id, -9223372036854775808)'), event, q.tbl,
+        q.id_column, key, condition);
+
+    -- Takes leased events out of the table, into the archive or, with a reason, to the dead letters; their entries go on to
+    -- the next events of their keys, or go. Returns how many events were there.
+    execute format($function$
+create function outbox.queue_%1$s_remove(tokens uuid[], ids bigint[], reason text) returns bigint
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    gone bigint;
+begin
+    with lease as materialized (
+        select p.ctid as place, case when not p.keyless then p.key end as key, p.event_id, p.taken_id, p.attempts
+        from outbox.parked p where p.token = any (tokens)
+    ), event as materialized (
+        select h.place, h.part from unnest(ids) i (id)
+        cross join lateral (select e.ctid as place, e.tableoid as part from %2$s e where e.%3$I between i.id and i.id order by e.%3$I offset 0) h
+    ), gone as (
+        delete from %2$s e using event v where e.ctid = v.place and e.tableoid = v.part
+        returning %4$s as id, %5$s as key, %6$s as type, %7$s as created_at, %10$s as original
+    ), dead as (
+        insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
+        select %8$L, g.id, g.key, g.type, $3, l.attempts + 1, %9$L, g.original, g.created_at
+        from gone g join lease l on l.taken_id = g.id where $3 is not null
+    ), %11$s, next as materialized (
+        select l.place, h.id from lease l left join lateral (%12$s) h on true
+    ), moved as (
+        update outbox.parked p
+        set event_id = coalesce(n.id, p.event_id), attempts = 0, last_error = '', updated_at = clock_timestamp(), token = null,
+            next_at = case when p.resume_at is null then clock_timestamp() else p.next_at end,
+            resume_at = case when p.resume_at is not null then clock_timestamp() end
+        from next n where p.ctid = n.place and (n.id is not null or p.resume_at is not null)
+    ), removed as (
+        delete from outbox.parked p using next n where p.ctid = n.place and n.id is null and p.resume_at is null
+    )
+    select count(*) into gone from gone;
+    return gone;
+end
+$$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
+        (select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = q.tbl),
+        'row_to_json(e.*)',
+        case when q.after = 'archive' then
+                 format('kept as (insert into outbox.archive (queue, event_id, key, original)'
+                        ' select %L, id, key, original from gone where $3 is null)', q.name)
+             else 'kept as (select)' end,
+        outbox.head_sql(q, format('%s as id', id), 'l.key', 'l.event_id', format('e.%I <> l.taken_id', q.id_column)));
+
+    -- For take() and the verdicts alone, which have the rights of the schema's owner. A superuser may be who calls this.
+    for made in select p.oid::regprocedure as name from pg_proc p
+                 where p.pronamespace = 'outbox'::regnamespace and p.proname ~ format('^queue_%s_', q.number) loop
+        execute format('revoke all on function %s from public', made.name);
+        execute format('alter function %s owner to %s', made.name,
+                       (select n.nspowner::regrole from pg_namespace n where n.nspname = 'outbox'));
+    end loop;
+end
+$build$;
+
+-- Locks the keys of at most n events, the oldest that nobody has and that wait for nothing.
+--
+-- A call looks from `low` on. Below it are keys that wait, or whose lock somebody had. Some five times a second, and for a
+-- twentieth of the time at most, a call moves the marks: it looks at all waits, and at the next stretch of ids below
+-- `low`. A mark is used when the next move agrees with it: what got an id before another event and is committed a little after
+-- it is not passed.
+create function outbox.lock_keys(q outbox.queue, n int, out keys text[], out solos bigint[], out expired boolean)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    id_min    constant bigint := -9223372036854775807;
+    began     timestamptz := clock_timestamp();
+    m         outbox.take_mark;
+    moves     boolean;
+    rows      int := 16 + 2 * n;
+    from_id   bigint;
+    sweep_to  bigint;
+    left_from bigint;
+    took      interval;
+    look      record;
+begin
+    keys := '{}'; solos := '{}'; expired := false;
+    select * into m from outbox.take_mark t where t.queue = q.name order by t.moved_at desc limit 1;
+    if not found then
+        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', '-infinity');
+    end if;
+    moves := m.due_at <= began and (random() < 0.25 or m.due_at < began - interval '1 s'); -- not all at once
+    if moves then
+        sweep_to := least(coalesce(m.swept, 0) + m.sweep_span, m.low - 1);
+        m.waits_from := '-infinity';
+    end if;
+    from_id := m.low;
+    for pass in 1..6 loop
+        execute format('select * from outbox.queue_%s_lock($1, $2, $3, $4, $5, 1000, $6, $7, $8, $9)', q.number)
+            using n - cardinality(keys) - cardinality(solos), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, from_id,
+                  case when moves and pass = 1 then coalesce(m.swept, id_min) + 1 end, sweep_to, keys, solos
+            into look;
+        keys := keys || look.found_keys;
+        solos := solos || look.found_solos;
+        expired := expired or look.expired;
+        left_from := least(left_from, look.left_from);
+        if moves and pass = 1 then
+            m.waits_from := coalesce(look.oldest_wait, began) - interval '2 s';
+            m.swept := case when look.swept = 1000 then look.swept_to when sweep_to < m.low - 1 then sweep_to end;
+            took := clock_timestamp() - began;
+        end if;
+        from_id := coalesce(look.seen_to + 1, from_id);
+        exit when look.seen < rows or cardinality(keys) + cardinality(solos) >= n;
+        rows := rows * 2;
+    end loop;
+    if not moves then
+        return;
+    end if;
+    left_from := least(left_from, from_id);
+    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_at)
+    values (q.name, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept,
+            case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
+                 when took < interval '5 ms' then least(m.sweep_span * 2, 1000000000000) else m.sweep_span end,
+            m.waits_from, clock_timestamp() + greatest(interval '200 ms', 20 * took))
+    on conflict do nothing;
+    delete from outbox.take_mark t
+     where t.queue = q.name and t.moved_at between m.moved_at - interval '1 min' and began - interval '10 s';
+end
+$$;
+
+-- Refuses what cannot work, before anything is done.
+create function outbox.check_worker_call() returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'workers need transactions of isolation level read committed, and this one is %',
+                        current_setting('transaction_isolation')
+            using errcode = 'invalid_transaction_state',
+                  hint = 'A snapshot from before the locks would show events that are done. begin isolation level read committed;';
+    end if;
+end
+$$;
+
+-- What became of leased events is written down: they leave their table.
+create function outbox.remove_leased(q outbox.queue, tokens uuid[], reason text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    ids  bigint[] := (select array_agg(p.taken_id) from outbox.parked p where p.token = any (tokens));
+    gone bigint;
+    kept bigint;
+begin
+    execute format('select outbox.queue_%s_remove($1, $2, $3)', q.number) using tokens, ids, reason into gone;
+    if gone < cardinality(ids) then
+        execute format('select e.%1$I from %2$s e where e.%1$I = any ($1) and (%3$s) limit 1', q.id_column, q.tbl,
+                       coalesce(q.condition, 'true')) using ids into kept;
+        if kept is not null then
+            raise exception 'event % is still in % after DELETE: a trigger or policy keeps it, or it was updated just now', kept, q.tbl
+                using errcode = 'object_not_in_prerequisite_state', hint = 'Nothing was changed; try once more.';
+        end if;
+    end if;
+end
+$$;
+
+-- Ends leases by one verdict and returns how many of them were still there: the others change nothing.
+create function outbox.end_leases(verdict text, tokens uuid[], error text default null, fatal boolean default false,
+    term interval default null) returns int
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    held  uuid[];
+    ended int := 0;
+    q     outbox.queue;
+    mine  uuid[];
+    last  uuid[];
+begin
+    perform outbox.check_worker_call();
+    if tokens is null or array_position(tokens, null) is not null then
+        raise exception '%: a token is null', verdict
+            using errcode = 'null_value_not_allowed', hint = 'Give what take() returned as token.';
+    end if;
+    -- While a term lasts nobody takes the key over, and its lock may be with a relay that found it busy. When it is over,
+    -- whoever has the lock may be delivering the event.
+    select array_agg(p.token) into held
+      from (select w.token, coalesce(w.resume_at, w.next_at) as over_at,
+                   pg_try_advisory_xact_lock(x.lock_class, outbox.lock_hash(x.key_type, case when not w.keyless then w.key end, w.event_id)) as got
+              from outbox.parked w join outbox.queue x on x.name = w.queue
+             where w.token = any (tokens) offset 0) p
+     where p.got or p.over_at > clock_timestamp();
+    perform from outbox.parked p where p.token = any (held) order by p.token for update;
+    for q in select x.* from outbox.queue x where x.name in (select p.queue from outbox.parked p where p.token = any (held)) loop
+        select array_agg(p.token),
+               array_agg(p.token) filter (where verdict = 'done' or verdict = 'fail' and (fatal or p.attempts + 1 >= q.max_attempts))
+          into mine, last
+          from outbox.parked p where p.token = any (held) and p.queue = q.name;
+        ended := ended + cardinality(mine);
+        if last is not null and (verdict = 'done' or q.on_exhausted = 'dead_letter') then
+            perform outbox.remove_leased(q, last, case when verdict = 'fail' then coalesce(error, 'failed') end);
+        end if;
+        update outbox.parked p
+           set next_at = case when p.resume_at is null then w.until else p.next_at end, -- a pause stays one
+               resume_at = case when p.resume_at is not null then w.until end,
+               attempts = p.attempts + (verdict = 'fail')::int,
+               event_id = case when verdict = 'fail' and p.token = any (last) then p.taken_id else p.event_id end,
+               first_failed_at = case when verdict = 'fail' and p.attempts = 0 then clock_timestamp() else p.first_failed_at end,
+               last_error = case when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,
+               token = case when verdict = 'extend' then p.token end,
+               updated_at = clock_timestamp()
+          from (select t.token, case when verdict = 'extend' then clock_timestamp() + coalesce(term, t.lease)
+                                     when verdict = 'release' then clock_timestamp()
+                                     when t.token = any (last) then 'infinity'
+                                     else clock_timestamp() + interval '1 ms' + random() * greatest(interval '0',
+                                         least(q.retry_base * power(2, least(t.attempts, 30)), q.retry_max) - interval '1 ms') end as until
+                  from outbox.parked t where t.token = any (mine)) w
+         where p.token = w.token;
+    end loop;
+    perform nextval('outbox.late_verdicts') from generate_series(1, (select count(distinct t) from unnest(tokens) t) - ended);
+    return ended;
+end
+$$;
+
+-- Up to n events, each of another key, for `worker` until the lease is over. Commit before you work on them.
+create function outbox.take(queue text, n int default 1, worker text default null, lease interval default '1 minute')
+    returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
+                   created_at timestamptz, attempt int, expires_at timestamptz)
+    language plpgsql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
+as $$
+declare
+    q      outbox.queue;
+    locked record;
+    lost   record;
+begin
+    perform outbox.check_worker_call();
+    if n is null or n not between 1 and 1000 then
+        raise exception 'take: n must be between 1 and 1000, not %', coalesce(n::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Every event takes a slot in the lock table of the server until you commit.';
+    end if;
+    if lease is null or lease not between '100 ms' and '30 days' then
+        raise exception 'take: the lease must be between 100 ms and 30 days, not %', coalesce(lease::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''1 minute''; extend() makes it longer.';
+    end if;
+    select * into q from outbox.queue x where x.name = take.queue;
+    if not found then
+        raise exception 'take: there is no queue %', coalesce(quote_ident(take.queue), 'null')
+            using errcode = 'undefined_object',
+                  hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
+                                  'Its owner makes one with outbox.queue_set().');
+    end if;
+    if outbox.is_paused(q.name) then
+        return;
+    end if;
+    locked := outbox.lock_keys(q, n);
+    if locked.expired then
+        -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token.
+        for lost in
+            select p.token, coalesce(p.worker, '') as worker, p.attempts from outbox.parked p
+             where p.queue = q.name and p.token is not null and p.next_at <= clock_timestamp()
+               and (p.keyless and p.event_id = any (locked.solos) or not p.keyless and p.key = any (locked.keys))
+             order by p.token for update
+        loop
+            if lost.attempts + 1 >= q.max_attempts then
+                perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
+            end if;
+        end loop;
+    end if;
+    return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4)', q.number)
+        using locked.keys, locked.solos,
+              left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease;
+end
+$$;
+
+-- The verdicts. Each is true when it counted, and false when the lease was over and the event is somebody else's.
+
+create function outbox.done(token uuid) returns boolean
+    language sql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
+as $$ select outbox.end_leases('done', array[token]) = 1 $$;
+
+-- For many at once; how many counted.
+create function outbox.done_all(tokens uuid[]) returns int
+    language sql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
+as $$ select outbox.end_leases('done', tokens) $$;
+
+-- It is tried again after a wait; after the last attempt, or when it is fatal, it is given up as the queue says.
+create function outbox.fail(token uuid, error text, fatal boolean default false) returns boolean
+    language sql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
+as $$ select outbox.end_leases('fail', array[token], left(coalesce(error, 'failed'), 1000), coalesce(fatal, false)) = 1 $$;
+
+-- The term begins anew; by default it is as long as it was.
+create function outbox.extend(token uuid, lease interval default null) returns boolean
+    language plpgsql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
+as $$
+begin
+    if lease not between '100 ms' and '30 days' then
+        raise exception 'extend: the lease must be between 100 ms and 30 days, not %', lease
+            using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''1 minute''.';
+    end if;
+    return outbox.end_leases('extend', array[token], term => lease) = 1;
+end
+$$;
+
+-- Gives it back untouched: no attempt is counted.
+create function outbox.release(token uuid) returns boolean
+    language sql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
+as $$ select outbox.end_leases('release', array[token]) = 1 $$;
+
+-- Who has what, since when and for how long; those with `over` were not taken over yet.
+create view outbox.status_leases as
+    select queue, case when not keyless then key end as key, taken_id as event_id, worker, taken_at, next_at as expires_at,
+           next_at <= clock_timestamp() as over, attempts + 1 as attempt
+      from outbox.parked
+     where token is not null;
+
+create view outbox.status_late_verdicts as
+    select last_value + is_called::int as verdicts from outbox.late_verdicts;
+
+revoke all on all functions in schema outbox from public;

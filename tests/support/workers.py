@@ -1,0 +1,48 @@
+"""A worker that pulls: it takes events by SQL, delivers them to a list of receipts, and says what became of them.
+
+    worker = Worker(db, "shop")
+    taken = worker.take(10)             # rows as Taken
+    worker.done(taken[0].token)         # and fail, extend, release: True when the verdict counted
+"""
+
+from collections import namedtuple
+
+from tests.support.postgres import WORKER_ROLE
+
+Taken = namedtuple("Taken", "token id key type payload headers traceparent created_at attempt expires_at")
+
+
+class Worker:
+    """With the rights of outbox_worker and no more; every call is a transaction of its own."""
+
+    def __init__(self, db, queue, name="worker"):
+        self.queue, self.name = queue, name
+        self.connection = db.connect(user=WORKER_ROLE)
+
+    def _value(self, sql, *parameters):
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            return cursor.fetchone()[0]
+
+    def take(self, count=1, lease="1 minute"):
+        with self.connection.cursor() as cursor:
+            cursor.execute("select * from outbox.take(%s, %s, %s, %s::interval)", (self.queue, count, self.name, lease))
+            return [Taken(*row) for row in cursor.fetchall()]
+
+    def done(self, token):
+        return self._value("select outbox.done(%s)", token)
+
+    def done_all(self, tokens):
+        return self._value("select outbox.done_all(%s::uuid[])", list(tokens))
+
+    def fail(self, token, error="no", fatal=False):
+        return self._value("select outbox.fail(%s, %s, %s)", token, error, fatal)
+
+    def extend(self, token, lease=None):
+        return self._value("select outbox.extend(%s, %s::interval)", token, lease)
+
+    def release(self, token):
+        return self._value("select outbox.release(%s)", token)
+
+    def close(self):
+        self.connection.close()
