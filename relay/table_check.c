@@ -318,6 +318,24 @@ bool table_check_shared(PGconn *conn, const struct queue_config *queue, const st
                      queue->place, other->name, rows_of, table->plain_name);
 }
 
+/* Nothing is asked that an earlier finding says cannot be answered. */
+static bool check_workers(struct check *check, struct error *err)
+{
+    if (check->queue->state || check->findings->errors > 0)
+        return true;
+    char lock_class[16];
+    snprintf(lock_class, sizeof lock_class, "%d", (int)check->table->lock_class);
+    const char *params[] = {check->queue->name, check->oid,          check->id_attnum,
+                            check->key_attnum,  check->queue->where, lock_class};
+    PGresult *result = ask(check, sql_table_queue, 6, params, err);
+    if (!result)
+        return false;
+    for (int row = 0; row < PQntuples(result); row++)
+        mend(find(check, FINDING_ERROR, "%s", query_text(result, row, 0)), "%s", query_text(result, row, 1));
+    PQclear(result);
+    return true;
+}
+
 enum error_kind findings_kind(const struct findings *findings)
 {
     return findings->denied == findings->errors ? ERROR_PERMISSION : ERROR_CONFIG;
@@ -332,5 +350,6 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.id_attnum, sizeof check.id_attnum, "%d", table->id_attnum);
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
-           check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err);
+           check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err) &&
+           check_workers(&check, err);
 }

@@ -10,7 +10,7 @@ with work (name, role) as (
            ('resume', 'outbox_relay'), ('publish', 'outbox_writer')
 ), need (work, name, rights) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
-           ('run', 'paused', 'SELECT'),
+           ('run', 'paused', 'SELECT'), ('run', 'queue', 'SELECT'),
            ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
            ('status', '*', 'SELECT'), ('status', 'status_parked', 'SELECT'), ('status', 'status_closed', 'SELECT'),
            ('status', 'status_dead', 'SELECT'), ('status', 'paused', 'SELECT'),

@@ -287,3 +287,26 @@ def test_a_partition_is_also_read_through_its_table(durable, check, tmp_path):
     assert code == 78 and 'queue "q0" reads rows of public.one with another lock class' in text
     assert run(*(half + ", lock_class: 7" for half in halves))[0] == 0
     assert run("table: one", "table: two")[0] == 0
+
+
+@pytest.mark.parametrize("queue, finding", [
+    ("'orders', 'public.events', key_column => 'order_id'", None),
+    ("'other', 'public.events', key_column => 'order_id'",
+     "error: workers take events of this table as queue other, and relays as queue orders: they would deliver the same events; use one"
+     " name, or give each a condition that leaves the other's rows alone  fix: select outbox.queue_drop('other');"),
+    ("'orders', 'public.events', key_column => 'order_id', lock_class => 5",
+     "error: workers take events of queue orders with another lock_class (outbox.queue): they and relays would deliver the same key at once"
+     "  fix: select outbox.queue_drop('orders');"),
+    ("'orders', 'public.events'",
+     "error: workers take events of queue orders with another key (outbox.queue): they and relays would deliver the same key at once"
+     "  fix: select outbox.queue_drop('orders');"),
+    ("'orders', 'public.events', key_column => 'order_id', condition => 'id > 5'",
+     "error: workers take events of queue orders with another condition (outbox.queue): they and relays would deliver the same key at once"
+     "  fix: select outbox.queue_drop('orders');"),
+], ids=["agreed", "name", "lock_class", "key", "condition"])
+def test_workers_and_relays_of_a_queue_agree_on_it(check, queue, finding):
+    check(GOOD)
+    check.database.query("grant select, delete on public.events to shop_owner")
+    check.database.query(f"select outbox.queue_set({queue})")
+    code, findings = check()
+    assert (code, findings) == ((0, []) if finding is None else (78, [finding]))

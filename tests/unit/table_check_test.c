@@ -8,10 +8,11 @@
 
 #define COLUMNS 8 /* as many as any answer has */
 
-enum { SERVER, PRIVILEGES, FACTS, INDEXES, DELETES, SEQUENCE, FILTER };
+enum { SERVER, PRIVILEGES, FACTS, INDEXES, DELETES, SEQUENCE, FILTER, WORKERS };
 
 static int asked, unanswered; /* questions; the one that fails */
 static ConnStatusType status;
+static bool forgiving; /* what was found so far is no error */
 static const char *answers[COLUMNS];
 static char name[] = "public.t", column[] = "id", where[] = "id > 0";
 static struct table table;
@@ -34,6 +35,8 @@ ConnStatusType __wrap_PQstatus(const PGconn *conn)
 static PGresult *answer(const char *what, struct error *err)
 {
     static char text[] = "text";
+    if (forgiving)
+        findings.errors = 0;
     if (asked++ == unanswered) {
         error_set(err, ERROR_UNREACHABLE, "%s: no answer", what);
         return NULL;
@@ -72,6 +75,7 @@ static void set_up(void)
         .name = name, .place = "FILE:1:1", .where = where, .keys_per_claim = 16, .connections = 1};
     asked = 0;
     unanswered = -1;
+    forgiving = false;
     status = CONNECTION_OK;
     for (int i = 0; i < COLUMNS; i++)
         answers[i] = "t";
@@ -95,6 +99,19 @@ START_TEST(condition_that_is_not_understood_is_a_finding_unless_the_connection_i
     ck_assert_ptr_nonnull(strstr(findings.list[findings.count - 1].text, "the condition cannot be used"));
     asked = 0;
     status = CONNECTION_BAD;
+    ck_assert(!table_check(NULL, &queue, &table, &findings, &err));
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
+START_TEST(what_workers_are_told_is_asked_last_and_only_when_nothing_is_wrong)
+{
+    struct error err;
+    unanswered = WORKERS;
+    ck_assert(table_check(NULL, &queue, &table, &findings, &err));
+    ck_assert_int_eq(asked, WORKERS);
+    asked = 0;
+    forgiving = true;
     ck_assert(!table_check(NULL, &queue, &table, &findings, &err));
     ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
 }
@@ -128,6 +145,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, NULL);
     tcase_add_loop_test(tcase, question_without_an_answer_ends_the_check, SERVER, FILTER);
     tcase_add_test(tcase, condition_that_is_not_understood_is_a_finding_unless_the_connection_is_gone);
+    tcase_add_test(tcase, what_workers_are_told_is_asked_last_and_only_when_nothing_is_wrong);
     tcase_add_test(tcase, queues_that_share_rows_need_the_same_locks);
     return run_suite(suite);
 }

@@ -1,0 +1,24 @@
+-- What workers that pull are told about the same rows (outbox.queue) and a relay would not agree with: they would not
+-- keep out of each other's way.
+-- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int
+-- -> text, remedy text
+with known as (
+    select q.name, q.tbl, q.condition, q.lock_class,
+           coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.id_column), 0) as id,
+           case when q.key_column is null then -1
+                else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.key_column), 0) end as key,
+           q.condition is not distinct from nullif(pg_catalog.btrim($5::text), '') as same
+      from outbox.queue q
+)
+select pg_catalog.format('workers take events of this table as queue %I, and relays as queue %I: they would deliver the same events; use one'
+                         ' name, or give each a condition that leaves the other''s rows alone', k.name, $1::text),
+       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
+  from known k
+ where k.name <> $1::text and k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same or k.lock_class <> $6::int)
+union all
+select pg_catalog.format('workers take events of queue %I with another %s (outbox.queue): they and relays would deliver the same key at once',
+                         k.name, case when k.tbl <> $2::oid then 'table' when k.id <> $3::int then 'id' when k.key <> $4::int then 'key'
+                                      when k.lock_class <> $6::int then 'lock_class' else 'condition' end),
+       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
+  from known k
+ where k.name = $1::text and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same);
