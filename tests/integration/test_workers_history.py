@@ -1,0 +1,143 @@
+"""Workers that pull and relays on one table, judged by the history check: nothing is lost, first deliveries are in order, and
+what comes twice was in a lease that ran out."""
+
+import json
+import os
+import random
+import threading
+from base64 import b64encode
+
+import pytest
+
+from tests.support.history import Fault
+from tests.support.postgres import OWNER_ROLE
+from tests.support.process import wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget
+from tests.support.workers import Worker
+
+EVENTS = int(os.environ.get("PGCOURIER_EVENTS", "3000"))
+WORKERS, RELAYS, VANISH = 4, 2, 12
+
+
+class Staff:
+    """Workers that deliver to the file that the relays deliver to. Now and then one vanishes with what it has, in the middle
+    of delivering it, or is slow and comes back when its leases are over."""
+
+    def __init__(self, db, path, rng):
+        self.db, self.rng = db, rng
+        self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self.faults, self.errors = [], []
+        self.left_to_vanish = VANISH
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self.threads = [threading.Thread(target=self._run, args=(n,), name=f"worker-{n}") for n in range(WORKERS)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        for thread in self.threads:
+            thread.join()
+        os.close(self.fd)
+
+    def _run(self, number):
+        try:
+            while not self._over.is_set():
+                worker = Worker(self.db, "shop", f"worker-{number}")
+                self._work(worker)
+                worker.close()
+        except Exception as error:  # for the test to raise
+            self.errors.append(error)
+
+    def _work(self, worker):
+        """Until it vanishes."""
+        while not self._over.is_set():
+            events = worker.take(20, "1 s")
+            if not events and self._over.wait(0.02):
+                return
+            for number, event in enumerate(events):
+                fate = self._fate()
+                if fate == "vanish":
+                    self._lose(events[number:])
+                    if self.rng.random() < 0.5:
+                        self._deliver(event)
+                    return
+                self._end(worker, event, fate)
+
+    def _fate(self):
+        with self._lock:
+            draw = self.rng.random()
+            if self.left_to_vanish > 0 and draw < 0.01:
+                self.left_to_vanish -= 1
+                return "vanish"
+        return "fail" if draw < 0.05 else "late" if draw < 0.055 else "release" if draw < 0.07 else "done"
+
+    def _end(self, worker, event, fate):
+        if fate == "release":
+            worker.release(event.token)
+            return
+        if fate == "late":
+            self._lose([event])
+            self._over.wait(1.2)
+        self._deliver(event, "refuse" if fate == "fail" else "ack")
+        counted = worker.fail(event.token, "by chance") if fate == "fail" else worker.done(event.token)
+        if not counted:
+            self._lose([event])
+
+    def _lose(self, events):
+        """Their leases run out, so somebody may have them as well."""
+        self.faults.append(Fault("a lease ran out", in_flight=len(events), ids=[event.id for event in events]))
+
+    def _deliver(self, event, answer="ack"):
+        payload = b64encode(bytes.fromhex(event.payload[2:])).decode()
+        line = {"id": event.id, "key": event.key, "attempt": event.attempt, "payload_base64": payload, "answer": answer}
+        os.write(self.fd, json.dumps(line).encode() + b"\n")
+
+
+class SharedFile(FileTarget):
+    """Lines of relays and of workers; only the latter can tell of a refusal."""
+
+    def receipts(self):
+        with open(self.path) as file:
+            answers = [json.loads(line).get("answer", "ack") for line in file]
+        return [receipt._replace(answer=answer) for receipt, answer in zip(super().receipts(), answers)]
+
+
+@pytest.mark.parametrize("relays", [0, RELAYS], ids=["workers alone", "beside relays"])
+def test_workers_that_die_and_come_late_lose_nothing_and_keep_the_order(db, relay, tmp_path, relays):
+    rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
+    shop = Shop(db, orders=120)
+    target = SharedFile(tmp_path / "events.jsonl")
+    db.query(f"grant select, delete on public.events to {OWNER_ROLE}; set role {OWNER_ROLE};"
+             " select outbox.queue_set('shop', 'public.events', key_column => 'order_id', type_column => 'status', payload_column => 'payload',"
+             " created_at_column => 'created_at', retry_base => '1 ms', retry_max => '20 ms', max_attempts => 10000, after => 'archive')")
+    settings = {"after": "archive", "keys_per_claim": 8, "retry": "{ base: 1ms, max: 20ms, attempts: 10000 }", **target.queue}
+    running = [relay(shop.config(target.sink(), **settings)) for _ in range(relays)]
+    with Staff(db, target.path, rng) as staff:
+        shop.produce(EVENTS, producers=4)
+        wait_until(lambda: shop.left() == 0 or staff.errors, 120, "the table to be empty")
+    assert staff.errors == []
+    assert [one.stop() for one in running] == [0] * relays
+    verdict = shop.check(target.receipts(), staff.faults, archived=True, attempts=10000)
+    print(f"{len(verdict.receipts)} deliveries, {verdict.duplicates} again, of {sum(fault.in_flight for fault in staff.faults)} leases lost")
+    assert staff.left_to_vanish < VANISH and db.query("select * from outbox.status_leases") == []
+
+
+@pytest.mark.alone
+def test_500_tasks_of_a_dead_worker_are_taken_over_within_a_second_of_their_expiry(db):
+    db.query("select outbox.queue_set('tasks')")
+    db.query("insert into outbox.events (aggregateid) select 'key-' || n from generate_series(1, 500) n")
+    victim, heir = Worker(db, "tasks", "victim"), Worker(db, "tasks", "heir")
+    lost = victim.take(500, "2 s")
+    victim.close()
+    assert len(lost) == 500
+    again = []
+    wait_until(lambda: again.extend(heir.take(100)) or len(again) == 500, 30, "the tasks to be taken over", interval_s=0.05)
+    late_s = db.value("select extract(epoch from max(taken_at) - %s) from outbox.status_leases", (max(event.expires_at for event in lost),))
+    heir.close()
+    print(f"taken over {float(late_s):.3f} s after the expiry")
+    assert {event.id for event in again} == {event.id for event in lost} and 0 <= late_s < 1
