@@ -4,6 +4,27 @@
 
 #include <sys/wait.h>
 
+static bool is_gone(pid_t pid)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return true;
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    const char *state = strrchr(text, ')'); /* whoever inherits it may not have waited for it yet */
+    return !state || state[2] == 'Z' || state[2] == 'X';
+}
+
+static void goes_away(pid_t pid)
+{
+    ck_assert_int_gt(pid, 0);
+    for (instant_us until = clock_now() + PATIENCE_MS * MS_US; !is_gone(pid); usleep(1000))
+        ck_assert_msg(clock_now() < until, "process %d lives on", (int)pid);
+}
+
 /* ---- together ---- */
 
 static size_t lines_of(const char *name)
@@ -109,28 +130,35 @@ START_TEST(run_longer_than_a_batch_goes_in_parts_one_after_the_other)
 }
 END_TEST
 
+START_TEST(rest_of_a_run_has_nothing_to_do_with_another_run)
+{
+    settings.batch = 2;
+    settings.processes = 4;
+    use("if grep -q poison; then exit 1; fi; echo $$ >> pids");
+    struct contract *c = contract_open(&exec_setup);
+    contract_add_run(c, "a", 4);
+    contract_add_run(c, "b", 4);
+    contract_event(c->ds[6])->payload = span_of("poison");
+    contract_event(c->ds[6])->payload_kind = PAYLOAD_TEXT;
+    ck_assert_uint_eq(contract_submit(c), 8);
+    sink_progress(c->sink, c->ps, clock_now());
+    while (lines_of("pids") < 2)
+        usleep(1000);
+    char *text = file_text("pids"), *second = strchr(text, '\n') + 1;
+    goes_away((pid_t)atoi(text));
+    goes_away((pid_t)atoi(second));
+    free(text);
+    ck_assert(contract_drain(c, PATIENCE_MS)); /* the ends of both are seen in one turn */
+    for (size_t i = 0; i < c->count; i++)
+        ck_assert_msg(c->ds[i]->verdict == (i < 6    ? VERDICT_ACKED
+                                            : i == 6 ? VERDICT_REJECTED
+                                                     : VERDICT_RETRY),
+                      "event %zu: %s", i + 1, verdict_name(c->ds[i]->verdict));
+    contract_end(c);
+}
+END_TEST
+
 /* ---- stopped ---- */
-
-static bool is_gone(pid_t pid)
-{
-    char path[64], text[256] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return true;
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[size] = '\0';
-    const char *state = strrchr(text, ')'); /* whoever inherits it may not have waited for it yet */
-    return !state || state[2] == 'Z' || state[2] == 'X';
-}
-
-static void goes_away(pid_t pid)
-{
-    ck_assert_int_gt(pid, 0);
-    for (instant_us until = clock_now() + PATIENCE_MS * MS_US; !is_gone(pid); usleep(1000))
-        ck_assert_msg(clock_now() < until, "process %d lives on", (int)pid);
-}
 
 static pid_t pid_in(const char *name)
 {
@@ -394,6 +422,7 @@ int main(void)
     tcase_add_test(together, bad_event_of_a_batch_fails_alone);
     tcase_add_test(together, bad_event_of_a_run_stops_the_run);
     tcase_add_test(together, run_longer_than_a_batch_goes_in_parts_one_after_the_other);
+    tcase_add_test(together, rest_of_a_run_has_nothing_to_do_with_another_run);
     suite_add_tcase(suite, together);
     TCase *stopped = exec_tcase("stopped");
     tcase_add_test(stopped, time_limit_ends_the_whole_group);
