@@ -240,10 +240,10 @@ $build$;
 
 -- Locks the keys of at most n events, the oldest that nobody has and that wait for nothing.
 --
--- A call looks from `low` on. Below it are keys that wait, or whose lock somebody had. Some five times a second, and for a
--- twentieth of the time at most, a call moves the marks: it looks at all waits, and at the next stretch of ids below
--- `low`. A mark is used when the next move agrees with it: what got an id before another event and is committed a little after
--- it is not passed.
+-- A call looks from `low` on. Below it are keys that wait, or whose lock somebody had. Five times a second, or as seldom as
+-- every other second where that costs much, a call moves the marks: it looks at all waits, and at the next stretch of ids
+-- below `low`. A mark is used when the next move agrees with it: what got an id before another event and is committed a
+-- little after it is not passed.
 create function outbox.lock_keys(q outbox.queue, n int, out keys text[], out solos bigint[], out expired boolean)
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -297,7 +297,7 @@ begin
     values (q.name, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept,
             case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
                  when took < interval '5 ms' then least(m.sweep_span * 2, 1000000000000) else m.sweep_span end,
-            m.waits_from, clock_timestamp() + greatest(interval '200 ms', 20 * took))
+            m.waits_from, clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
     on conflict do nothing;
     delete from outbox.take_mark t
      where t.queue = q.name and t.moved_at between m.moved_at - interval '1 min' and began - interval '10 s';
