@@ -1,4 +1,5 @@
 #include "relay/base/arena.h"
+#include "relay/base/setting.h"
 #include "relay/command.h"
 #include "relay/relay.h"
 #include "relay/version.h"
@@ -10,28 +11,41 @@
 struct arguments {
     const char *config;
     bool until_empty;
+    int64_t idle_max_us;
     struct log log;
 };
 
-enum run_option { OPTION_UNTIL_EMPTY = 256, OPTION_LOG_FORMAT, OPTION_LOG_LEVEL };
+enum run_option { OPTION_UNTIL_EMPTY = 256, OPTION_EXIT_WHEN_IDLE, OPTION_LOG_FORMAT, OPTION_LOG_LEVEL };
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "the configuration", 0},
     {"until-empty", OPTION_UNTIL_EMPTY, NULL, 0, "end when nothing is left to deliver", 0},
+    {"exit-when-idle", OPTION_EXIT_WHEN_IDLE, "DURATION", 0, "end when there was nothing to do for so long", 0},
     {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "logfmt (default) or json", 0},
     {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info (default) or debug", 0},
     {0},
 };
 
+static const struct setting idle_setting = {.name = "exit-when-idle",
+                                            .kind = SETTING_DURATION,
+                                            .offset = offsetof(struct arguments, idle_max_us),
+                                            .min = 100 * MS_US,
+                                            .max = INT64_C(365) * 24 * 3600 * SECOND_US};
+
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
+    struct error err;
     switch (key) {
     case 'c':
         arguments->config = value;
         return 0;
     case OPTION_UNTIL_EMPTY:
         arguments->until_empty = true;
+        return 0;
+    case OPTION_EXIT_WHEN_IDLE:
+        if (!setting_parse(&idle_setting, value, arguments, &err))
+            argp_error(state, "--exit-when-idle: %s", err.text);
         return 0;
     case OPTION_LOG_FORMAT:
         if (!log_format_parse(value, &arguments->log.format))
@@ -82,6 +96,7 @@ static bool running_open(const struct arguments *arguments, int signal_fd, struc
         .log = &arguments->log,
         .signal_fd = signal_fd,
         .until_empty = arguments->until_empty,
+        .idle_max_us = arguments->idle_max_us,
         .seed = command_seed(),
     };
     running.relay = relay_open(&relay_options, err);

@@ -42,6 +42,7 @@ struct queue_config {
     char *sink;        /* name of a sink */
     char *destination; /* template: text with {key} {type} {id} {COLUMN}; NULL if the sink needs none */
     int after;         /* enum after */
+    int64_t archive_retention_us, dead_retention_us; /* 0 = for ever */
 
     int64_t retry_base_us, retry_max_us, retry_attempts;
     int on_exhausted; /* enum on_exhausted */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RETENTION_MIN_US (INT64_C(3600) * 1000000)
 #define NAME_BYTES_MAX 63       /* as PostgreSQL's own names */
 #define IDENTIFIER_BYTES_MAX 63 /* NAMEDATALEN - 1 */
 
@@ -161,6 +162,15 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
         return config_error(&base, err, "longer than retry.max; make it the shorter one");
     if (queue->poll_min_us > queue->poll_max_us)
         return config_error(&min, err, "longer than poll.max; make it the shorter one");
+    if (queue->archive_retention_us > 0 && queue->after != AFTER_ARCHIVE) {
+        struct config_place at = config_place_of(place, map, "archive_retention");
+        return config_error(&at, err, "this queue archives nothing; add after: archive, or leave it out");
+    }
+    if (queue->archive_retention_us > 0 && queue->archive_retention_us < RETENTION_MIN_US) {
+        struct config_place at = config_place_of(place, map, "archive_retention");
+        return config_error(&at, err,
+                            "shorter than an hour, the least that can be kept; write 1h or more, or 0 for ever");
+    }
     if (queue->listen && strlen(queue->listen) > IDENTIFIER_BYTES_MAX) {
         struct config_place at = config_place_of(place, map, "listen");
         return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);

@@ -120,6 +120,19 @@ bool queue_is_quiet(const struct queue *queue)
     return true;
 }
 
+bool queue_is_idle(const struct queue *queue)
+{
+    const struct outlet *outlet = queue->outlet;
+    if (queue->orphans || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED || outlet->routes)
+        return false;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->batches || claim->state == CLAIM_OFF || claim->failures > 0)
+            return false;
+    }
+    return true;
+}
+
 /* An event that was put back by hand waits with an entry of its own: it is old, not late. */
 static void watch_order(struct queue *queue, const struct lane *lane)
 {

@@ -123,13 +123,14 @@ struct side {
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
 };
 
-enum upkeep_task { UPKEEP_LOOK, UPKEEP_DAYS, UPKEEP_TASKS };
+enum upkeep_task { UPKEEP_LOOK, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
 
 /* See upkeep.h. */
 struct upkeep {
     instant_us due_at[UPKEEP_TASKS];
     enum upkeep_task task; /* under way */
     bool looked;           /* whether the queue is paused is known */
+    uint64_t purged;       /* dead letters, and nothing said of them yet */
 };
 
 struct queue {
@@ -193,5 +194,8 @@ void queue_settle_resolved(struct queue *queue, instant_us now);
 
 /* Nothing is claimed, in flight or waiting to be settled. */
 bool queue_is_quiet(const struct queue *queue);
+
+/* It has no event, and asks for some in vain. Not while the database or a destination is away: then nobody knows. */
+bool queue_is_idle(const struct queue *queue);
 
 #endif

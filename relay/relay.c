@@ -25,6 +25,7 @@ struct relay {
     struct listener **listeners;
     struct pollset *ps;
     instant_us started_at, stats_at, check_at;
+    instant_us busy_at; /* there was something to do */
     instant_us stop_by; /* INSTANT_NEVER: not stopping */
     bool cut, reload;
     bool told; /* a signal asked to stop */
@@ -224,6 +225,18 @@ static void check_empty(struct relay *relay, instant_us now)
         begin_stop(relay, now);
 }
 
+static void check_idle(struct relay *relay, instant_us now)
+{
+    for (size_t i = 0; i < relay->options.config->queue_count; i++)
+        if (!queue_is_idle(relay->queues[i]))
+            relay->busy_at = now;
+    int64_t max_us = relay->options.idle_max_us;
+    if (max_us == 0 || relay->stop_by != INSTANT_NEVER || now - relay->busy_at < max_us)
+        return;
+    LOG(relay->options.log, LOG_INFO, "relay.idle", log_int("idle_ms", (now - relay->busy_at) / MS_US));
+    begin_stop(relay, now);
+}
+
 static void log_stats(struct relay *relay, instant_us now)
 {
     for (size_t i = 0; i < relay->options.config->queue_count; i++)
@@ -268,12 +281,13 @@ void relay_turn(struct relay *relay, instant_us now)
 {
     int64_t interval_us = relay->options.config->stats_interval_us;
     if (relay->started_at == 0) {
-        relay->started_at = now;
+        relay->started_at = relay->busy_at = now;
         relay->stats_at = now + interval_us;
     }
     take_signals(relay, now);
     move_events(relay, now);
     check_empty(relay, now);
+    check_idle(relay, now);
     if (interval_us > 0 && now >= relay->stats_at) {
         log_stats(relay, now);
         relay->stats_at = now + interval_us;

@@ -118,6 +118,17 @@ void report_resumed(const struct queue *queue)
     LOG(queue->log, LOG_INFO, "queue.resumed", log_text("queue", queue->config->name));
 }
 
+void report_removed(const struct queue *queue, struct span what)
+{
+    LOG(queue->log, LOG_INFO, "archive.removed", log_text("queue", queue->config->name), log_span("what", what));
+}
+
+void report_purged(const struct queue *queue, uint64_t events)
+{
+    LOG(queue->log, LOG_INFO, "dead.purged", log_text("queue", queue->config->name),
+        log_int("events", (int64_t)events));
+}
+
 void report_upkeep_failed(const struct queue *queue, const char *task, const struct error *err)
 {
     LOG(queue->log, LOG_WARN, "upkeep.failed", log_text("queue", queue->config->name), log_text("task", task),
@@ -131,6 +142,7 @@ void report_stats(const struct queue *queue, double seconds)
         log_int("delivered", (int64_t)m->delivered), log_real("per_second", (double)m->delivered / seconds),
         log_int("retried", (int64_t)m->retried), log_int("dead", (int64_t)m->buried),
         log_int("closed", (int64_t)m->parked), log_int("released", (int64_t)m->released),
+        log_int("purged", (int64_t)m->purged), log_int("removed", (int64_t)m->removed),
         log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late), log_int("paused", queue->paused),
         log_int("claims", (int64_t)m->claims), log_int("empty_claims", (int64_t)m->empty_claims),
         log_real("lag_p50_ms", (double)histogram_quantile(&m->lag_us, 0.5) / 1000),

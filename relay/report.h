@@ -19,6 +19,8 @@ void report_unreachable(const struct queue *queue, const char *connection, const
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
 void report_paused(const struct queue *queue, struct span by, struct span reason);
 void report_resumed(const struct queue *queue);
+void report_removed(const struct queue *queue, struct span what);
+void report_purged(const struct queue *queue, uint64_t events);
 void report_upkeep_failed(const struct queue *queue, const char *task, const struct error *err);
 void report_stats(const struct queue *queue, double seconds);
 

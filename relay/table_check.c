@@ -100,7 +100,9 @@ static bool check_privileges(struct check *check, struct error *err)
 {
     if (check->queue->state)
         return true; /* all of it is our own */
-    const char *works = check->queue->after == AFTER_ARCHIVE ? "{run,archive}" : "{run}";
+    char works[32];
+    snprintf(works, sizeof works, "{run%s%s}", check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
+             check->queue->dead_retention_us > 0 ? ",purge" : "");
     PGresult *result = privilege_missing(check->conn, check->table->oid, works, err);
     if (!result)
         return false;

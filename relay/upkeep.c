@@ -7,6 +7,7 @@
 
 #define LOOK_US (500 * MS_US) /* a pause is obeyed within a second */
 #define HOURLY_US (3600 * SECOND_US)
+#define PURGE_MAX 1000 /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
 
 /* ---- pauses ---- */
@@ -57,6 +58,51 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
     queue->upkeep.looked = true;
 }
 
+/* ---- what is kept only for a time ---- */
+
+static void bind_expire(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    statement_add_text(ret, queue->config->name);
+    if (queue->config->archive_retention_us > 0)
+        statement_add_int(ret, arena, queue->config->archive_retention_us);
+    else
+        statement_add_text(ret, NULL);
+}
+
+static void take_expired(struct queue *queue, const PGresult *res, instant_us now)
+{
+    int64_t again_us;
+    struct span removed = result_span(res, 0, 0);
+    if (removed.data) {
+        queue->metrics.removed++;
+        report_removed(queue, removed);
+    }
+    if (result_bigint(res, 0, 1, &again_us))
+        queue->upkeep.due_at[UPKEEP_EXPIRE] = now + again_us;
+}
+
+static void bind_purge(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    statement_add_text(ret, queue->config->name);
+    statement_add_int(ret, arena, queue->config->dead_retention_us);
+    statement_add_int(ret, arena, PURGE_MAX);
+}
+
+static void take_purged(struct queue *queue, const PGresult *res, instant_us now)
+{
+    struct upkeep *upkeep = &queue->upkeep;
+    int64_t gone = 0;
+    result_bigint(res, 0, 0, &gone);
+    queue->metrics.purged += (uint64_t)gone;
+    upkeep->purged += (uint64_t)gone;
+    if (gone == PURGE_MAX) {
+        upkeep->due_at[UPKEEP_PURGE] = now + SECOND_US;
+    } else if (upkeep->purged > 0) {
+        report_purged(queue, upkeep->purged);
+        upkeep->purged = 0;
+    }
+}
+
 /* ---- the tasks ---- */
 
 static bool every_queue(const struct queue_config *config)
@@ -67,6 +113,11 @@ static bool every_queue(const struct queue_config *config)
 static bool archives(const struct queue_config *config)
 {
     return config->after == AFTER_ARCHIVE;
+}
+
+static bool forgets_dead_letters(const struct queue_config *config)
+{
+    return config->dead_retention_us > 0;
 }
 
 /* In the order of enum upkeep_task. */
@@ -80,6 +131,10 @@ static const struct {
 } tasks[UPKEEP_TASKS] = {
     [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
     [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOURLY_US, FAILED_US, archives, NULL, NULL},
+    [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOURLY_US, FAILED_US, archives, bind_expire,
+                       take_expired},
+    [UPKEEP_PURGE] = {"dead_retention", sql_dead_purge, false, HOURLY_US, FAILED_US, forgets_dead_letters, bind_purge,
+                      take_purged},
 };
 
 void upkeep_open(struct queue *queue)

@@ -1,5 +1,5 @@
 /* relay/upkeep.h -- what a queue's side connection does now and then beside settling: it looks whether somebody has
- * paused the queue or a key, and keeps the archive in order.
+ * paused the queue or a key, makes the archive's days, and removes what is older than it is to be kept.
  *
  *   upkeep_open -> (upkeep_next -> upkeep_begin -> send -> upkeep_take -> upkeep_end)*
  *   and for every turn: upkeep_hold

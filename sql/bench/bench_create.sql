@@ -57,5 +57,5 @@ create table :state.dead (
 );
 create index dead_key on :state.dead (queue, key);
 create index dead_event on :state.dead (queue, event_id);
-create index dead_died on :state.dead (died_at);
+create index dead_died on :state.dead (queue, died_at);
 commit;

@@ -80,6 +80,6 @@ create table outbox.dead (
 
 create index dead_key on outbox.dead (queue, key);
 create index dead_event on outbox.dead (queue, event_id);
-create index dead_died on outbox.dead (died_at);
+create index dead_died on outbox.dead (queue, died_at);
 
 revoke all on schema outbox from public;

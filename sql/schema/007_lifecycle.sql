@@ -1,4 +1,4 @@
--- 007_lifecycle: queues and keys that are paused.
+-- 007_lifecycle: queues and keys that are paused, and how long what is done with is kept.
 
 -- While a queue has a row here its relays claim nothing; they look twice a second. A key has one beside its entry in
 -- outbox.parked, which is what keeps its events back.
@@ -94,6 +94,88 @@ begin
     return true;
 end
 $$;
+
+-- How long each queue's rows are to stay in the archive, in its relays' own words. The archive is one for all queues and
+-- goes by the day, so a day stays until every queue here lets it go. Of a queue that is no more, delete the row.
+create table outbox.archive_retention (
+    queue   text primary key,
+    keep    interval, -- null: for ever
+    said_at timestamptz not null default clock_timestamp()
+);
+
+-- Notes how long a queue keeps its archive, and takes one step of removing what no queue keeps any more: a day's
+-- partition is detached, or one that was detached before is dropped, or up to 10,000 rows go that are in the default
+-- partition because their day had none. `removed` is what is gone for good; `again` is when to come back, null: there is
+-- nothing left to do for now.
+--
+-- Settlements that archive need a lock on outbox.archive that DETACH excludes, and CONCURRENTLY is not to be had beside
+-- a default partition. So detaching waits a tenth of a second for its turn at most, with everybody behind it, and is then
+-- put off; and files are deleted by a step of its own, when the table is nobody's partition any more.
+create function outbox.archive_expire(queue text, keep interval, out removed text, out again interval)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+    set timezone = 'UTC'
+    set lock_timeout = '100ms'
+as $$
+#variable_conflict use_column
+declare
+    oldest timestamptz;
+    part   text;
+begin
+    perform outbox.check_queue('archive_expire', archive_expire.queue);
+    if archive_expire.keep < interval '1 hour' then
+        raise exception 'archive_expire: % is too short to be meant', archive_expire.keep
+            using errcode = 'invalid_parameter_value', hint = 'Give an hour or more, or null to keep everything.';
+    end if;
+    insert into outbox.archive_retention as r (queue, keep) values (archive_expire.queue, archive_expire.keep)
+        on conflict (queue) do update set keep = excluded.keep, said_at = clock_timestamp()
+     where r.keep is distinct from excluded.keep;
+    select case when bool_and(r.keep is not null) then now() - max(r.keep) end into oldest from outbox.archive_retention r;
+    if oldest is null then
+        return;
+    end if;
+    again := '1 minute';
+    -- The lock of archive_prepare(): one at a time, whoever it is.
+    if not pg_try_advisory_xact_lock(662116619, 0) then
+        return;
+    end if;
+    select c.relname into part from pg_class c
+     where c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'outbox')
+       and c.relkind = 'r' and not c.relispartition and c.relname ~ '^archive_[0-9]{8}_expired$'
+     order by c.relname limit 1;
+    if found then
+        execute format('drop table outbox.%I', part);
+        removed := 'outbox.' || left(part, -8);
+        again := '1 second';
+        return;
+    end if;
+    delete from outbox.archive_default d
+     where d.ctid = any (array(select o.ctid from outbox.archive_default o where o.archived_at < oldest limit 10000));
+    if found then
+        removed := 'rows of outbox.archive_default';
+        again := '1 second';
+        return;
+    end if;
+    select c.relname into part from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = 'outbox.archive'::regclass and c.relname ~ '^archive_[0-9]{8}$'
+       and (to_date(substr(c.relname, 9), 'YYYYMMDD') + 1)::timestamptz <= oldest
+     order by c.relname limit 1;
+    if not found then
+        again := null;
+        return;
+    end if;
+    execute format('alter table outbox.archive detach partition outbox.%I', part);
+    execute format('alter table outbox.%I rename to %I', part, part || '_expired');
+    again := '1 second';
+exception
+    when lock_not_available then
+        removed := null;
+        again := '1 minute';
+end
+$$;
+
+revoke all on function outbox.archive_expire(text, interval) from public;
 
 revoke all on function outbox.is_paused(text), outbox.check_queue(text, text), outbox.pause(text, text, text), outbox.resume(text, text)
     from public;

@@ -59,7 +59,7 @@ begin
         grant insert on outbox.archive to outbox_relay;
         grant select on outbox.schema_version, outbox.queue, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
             to outbox_relay;
-        grant execute on function outbox.archive_prepare(int) to outbox_relay;
+        grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval) to outbox_relay;
         grant select on outbox.paused to outbox_relay;
         grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text) to outbox_relay;
     end if;

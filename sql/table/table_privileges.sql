@@ -1,10 +1,10 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, archive, status, dead list, dead show, dead retry, dead drop, pause, resume, publish, migrate, bench
+-- $2 works text[]: of run, archive, purge, status, dead list, dead show, dead retry, dead drop, pause, resume, publish, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
-    values ('run', 'outbox_relay'), ('archive', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
+    values ('run', 'outbox_relay'), ('archive', 'outbox_relay'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
            ('dead show', 'outbox_relay'),
            ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('pause', 'outbox_relay'),
            ('resume', 'outbox_relay'), ('publish', 'outbox_writer')
@@ -12,6 +12,7 @@ with work (name, role) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
            ('run', 'paused', 'SELECT'), ('run', 'queue', 'SELECT'),
            ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
+           ('archive', 'archive_expire()', 'EXECUTE'), ('purge', 'dead', 'SELECT,DELETE'),
            ('status', '*', 'SELECT'), ('status', 'status_parked', 'SELECT'), ('status', 'status_closed', 'SELECT'),
            ('status', 'status_dead', 'SELECT'), ('status', 'paused', 'SELECT'),
            ('pause', 'pause()', 'EXECUTE'), ('resume', 'resume()', 'EXECUTE'),

@@ -39,10 +39,11 @@ def documented():
 NEEDS = documented()
 COMMANDS = ["run", "status", "dead list", "dead show", "dead retry", "dead drop", "pause", "resume", "publish"]
 ARCHIVED = "run` with `after: archive"
+PURGED = "run` with `dead_retention"
 
 
 def test_the_page_lists_every_command_that_talks_to_the_database():
-    assert list(NEEDS) == ["run", ARCHIVED, *COMMANDS[1:], "migrate", "bench"]
+    assert list(NEEDS) == ["run", ARCHIVED, PURGED, *COMMANDS[1:], "migrate", "bench"]
 
 
 @pytest.fixture

@@ -119,6 +119,8 @@ MATRIX = [
     ("delete from outbox.archive", ""),
     ("drop table outbox.archive_default", ""),
     ("select outbox.archive_prepare()", "r"),
+    ("select outbox.archive_expire('q', null)", "r"),
+    ("select * from outbox.archive_retention", ""),
     ("select outbox.pause('q', 'k', 'why')", "r"),
     ("select outbox.resume('q')", "r"),
     ("select outbox.is_paused('q')", "r"),

@@ -103,7 +103,8 @@ static enum query query_of(const char *sql)
     } plain[] = {{sql_claim_begin, QUERY_BEGIN},       {sql_per_key_rest, QUERY_NOTHING},
                  {sql_archive_prepare, QUERY_NOTHING}, {sql_settle_savepoint, QUERY_SAVEPOINT},
                  {sql_settle_undo, QUERY_UNDO},        {sql_settle_constraints, QUERY_NOTHING},
-                 {sql_settle_release, QUERY_RELEASE},  {sql_paused_look, QUERY_PAUSED}};
+                 {sql_settle_release, QUERY_RELEASE},  {sql_paused_look, QUERY_PAUSED},
+                 {sql_archive_expire, QUERY_UPKEEP},   {sql_dead_purge, QUERY_UPKEEP}};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (sql == plain[i].sql)
             return plain[i].query;

@@ -183,6 +183,9 @@ bool query_run(struct backend *backend, const struct call *call)
     case QUERY_PAUSED:
         run_paused(backend);
         return true;
+    case QUERY_UPKEEP:
+        server_reply(backend, result_new(PGRES_TUPLES_OK, 1, 2));
+        return true;
     case QUERY_NOTHING:
     case QUERY_LISTEN:
         server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));

@@ -37,7 +37,8 @@ enum query {
     QUERY_HOLDERS,
     QUERY_FLOOR,
     QUERY_EMPTY,
-    QUERY_PAUSED
+    QUERY_PAUSED,
+    QUERY_UPKEEP /* that finds nothing to do */
 };
 
 struct list {

@@ -48,6 +48,35 @@ START_TEST(queue_is_quiet_when_nothing_is_claimed_or_settled)
 }
 END_TEST
 
+START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
+{
+    struct outlet outlet = {0};
+    struct route_circuit route = {0};
+    queue->outlet = &outlet;
+    ck_assert(queue_is_idle(queue));
+    claim->state = CLAIM_BUSY; /* it asks */
+    ck_assert(queue_is_idle(queue));
+    claim->state = CLAIM_OFF;
+    ck_assert(!queue_is_idle(queue));
+    claim->state = CLAIM_IDLE;
+    claim->failures = 1; /* it gets no answer */
+    ck_assert(!queue_is_idle(queue));
+    claim->failures = 0;
+    outlet.circuit.state = CIRCUIT_OPEN; /* it does not ask */
+    ck_assert(!queue_is_idle(queue));
+    outlet.circuit.state = CIRCUIT_CLOSED;
+    outlet.routes = &route;
+    ck_assert(!queue_is_idle(queue));
+    outlet.routes = NULL;
+    stage_batch(&stage);
+    ck_assert(!queue_is_idle(queue)); /* arrived */
+    queue->arrived = NULL;
+    ck_assert(!queue_is_idle(queue)); /* held */
+    stage_lose(&stage);
+    ck_assert(!queue_is_idle(queue)); /* an orphan */
+}
+END_TEST
+
 START_TEST(finished_claim_waits_for_its_connection)
 {
     struct batch *batch = stage_batch(&stage);
@@ -77,6 +106,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, queue_is_quiet_when_nothing_is_claimed_or_settled);
+    tcase_add_test(tcase, queue_is_idle_when_it_asks_for_events_in_vain);
     tcase_add_test(tcase, finished_claim_waits_for_its_connection);
     tcase_add_test(tcase, no_queue_can_be_closed);
     return run_suite(suite);

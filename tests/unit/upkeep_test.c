@@ -1,11 +1,14 @@
 /* What is due when on a queue's other connection, and what becomes of lanes whose queue or key is paused. */
 #include "relay/upkeep.h"
 
+#include "ordering/result.h"
 #include "relay/side.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"
+
+#include <stdlib.h>
 
 #define NOW (10 * SECOND_US)
 
@@ -116,8 +119,84 @@ START_TEST(look_comes_first_and_twice_a_second)
     st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql_archive_prepare);
     upkeep_take(queue, NULL, NOW); /* its answer says nothing */
+    ck_assert(upkeep_next(queue, false, NOW));
+    st = upkeep_begin(queue, arena, NOW);
+    ck_assert_ptr_eq(st.sql, sql_archive_expire);
+    ck_assert_ptr_null(st.values[1]); /* kept for ever, and that is said too */
     ck_assert(!upkeep_next(queue, false, NOW));
     ck_assert_int_eq(upkeep_due_at(queue), NOW + 500 * MS_US);
+}
+END_TEST
+
+static void put_bigint(PGresult *res, int column, int64_t value)
+{
+    uint64_t big = htobe64((uint64_t)value);
+    char bytes[sizeof big];
+    memcpy(bytes, &big, sizeof big);
+    ck_assert(PQsetvalue(res, 0, column, bytes, sizeof bytes));
+}
+
+/* `removed` NULL: nothing was; `again_us` 0: nothing is left. */
+static void expire(const char *removed, int64_t again_us)
+{
+    static char names[2][8] = {"removed", "again"};
+    PGresAttDesc columns[2] = {{.name = names[0]}, {.name = names[1]}};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 2, columns));
+    add_text(res, 0, 0, removed);
+    if (again_us > 0)
+        put_bigint(res, 1, again_us);
+    else
+        add_text(res, 0, 1, NULL);
+    struct statement st = upkeep_begin(queue, arena, NOW);
+    ck_assert_int_eq(strtoll(st.values[1], NULL, 10), 30 * SECOND_US);
+    upkeep_take(queue, res, NOW);
+    PQclear(res);
+}
+
+START_TEST(archive_is_gone_through_step_by_step)
+{
+    stage.config.after = AFTER_ARCHIVE;
+    stage.config.archive_retention_us = 30 * SECOND_US;
+    upkeep_open(queue);
+    queue->upkeep.task = UPKEEP_EXPIRE;
+    expire(NULL, SECOND_US);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_EXPIRE], NOW + SECOND_US);
+    expire("outbox.archive_20261023", SECOND_US);
+    expire(NULL, 0);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_EXPIRE], NOW + 3600 * SECOND_US);
+    ck_assert_uint_eq(queue->metrics.removed, 1);
+}
+END_TEST
+
+static void purge(int64_t gone)
+{
+    static char name[] = "gone";
+    PGresAttDesc column = {.name = name};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 1, &column));
+    put_bigint(res, 0, gone);
+    struct statement st = upkeep_begin(queue, arena, NOW);
+    ck_assert_int_eq(strtoll(st.values[1], NULL, 10), 60 * SECOND_US);
+    ck_assert_int_eq(strtoll(st.values[2], NULL, 10), 1000);
+    upkeep_take(queue, res, NOW);
+    PQclear(res);
+}
+
+START_TEST(dead_letters_go_a_thousand_at_a_time)
+{
+    stage.config.dead_retention_us = 60 * SECOND_US;
+    upkeep_open(queue);
+    queue->upkeep.task = UPKEEP_PURGE;
+    purge(1000);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_PURGE], NOW + SECOND_US);
+    ck_assert_uint_eq(queue->upkeep.purged, 1000);
+    purge(7);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_PURGE], NOW + 3600 * SECOND_US);
+    ck_assert_uint_eq(queue->upkeep.purged, 0); /* said */
+    ck_assert_uint_eq(queue->metrics.purged, 1007);
+    purge(0);
+    ck_assert_uint_eq(queue->metrics.purged, 1007);
 }
 END_TEST
 
@@ -196,6 +275,8 @@ int main(void)
     tcase_add_test(tcase, queue_that_is_resumed_is_looked_at_at_once);
     tcase_add_test(tcase, paused_key_is_given_back_and_no_other);
     tcase_add_test(tcase, look_comes_first_and_twice_a_second);
+    tcase_add_test(tcase, archive_is_gone_through_step_by_step);
+    tcase_add_test(tcase, dead_letters_go_a_thousand_at_a_time);
     tcase_add_test(tcase, task_that_fails_is_tried_again_after_a_while);
     tcase_add_test(tcase, queue_of_another_schema_is_never_paused);
     tcase_add_test(tcase, first_look_comes_before_the_first_probe);
