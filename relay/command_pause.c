@@ -122,7 +122,7 @@ static char *key_statement(const struct table *table, struct error *err)
         key ? sql_render(table_lock_hash(table),
                          (const struct sql_variable[]){{"key", key}, {"id", "null::bigint"}, {NULL, NULL}}, err)
             : NULL;
-    const struct sql_variable variables[] = {{"key", key}, {"hash", hash}, {NULL, NULL}};
+    const struct sql_variable variables[] = {{"written", key}, {"hash", hash}, {NULL, NULL}};
     char *sql = hash ? sql_render(sql_pause_key, variables, err) : NULL;
     free(key);
     free(hash);

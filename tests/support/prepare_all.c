@@ -85,6 +85,19 @@ static void put_variables(struct work *work, bool dead, bool keyless)
     put(work, "key_is", table->key_sql ? arena_printf(work->arena, "e.%s::text = $2::text", table->key_sql) : "false");
 }
 
+static void put_written_key(struct work *work)
+{
+    static const struct sql_variable text[] = {{"text", "$1::text"}, {NULL, NULL}};
+    struct error err;
+    char *key = sql_render(table_key_of_text(work->table), text, &err);
+    const struct sql_variable of_key[] = {{"key", key}, {"id", "null::bigint"}, {NULL, NULL}};
+    char *hash = sql_render(table_lock_hash(work->table), of_key, &err);
+    put(work, "written", arena_printf(work->arena, "%s", key));
+    put(work, "hash", arena_printf(work->arena, "%s", hash));
+    free(key);
+    free(hash);
+}
+
 static void prepare(struct work *work, const char *path, const char *template)
 {
     struct error err = {.text = ""};
@@ -117,6 +130,8 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
     bool dead = strstr(path, "/dead/") != NULL;
     for (int keyless = 0; keyless <= dead && applies(work, path); keyless++) {
         put_variables(work, dead, keyless);
+        if (strstr(path, "/pause_key.sql"))
+            put_written_key(work);
         prepare(work, path, template);
     }
     free(template);
