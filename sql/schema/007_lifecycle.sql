@@ -21,16 +21,16 @@ as $$
     select exists (select from outbox.paused p where p.queue = is_paused.queue and p.key is null)
 $$;
 
--- A queue's name is one that a configuration may have; which there are only the relays know.
+-- A name may be anything: which queues there are only the relays know.
 create function outbox.check_queue(what text, queue text) returns void
     language plpgsql immutable
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if check_queue.queue is null or check_queue.queue !~ '^[A-Za-z][A-Za-z0-9_-]{0,62}$' then
+    if check_queue.queue is null or char_length(check_queue.queue) not between 1 and 200 then
         raise exception '%: % is not the name of a queue', what, coalesce(quote_literal(left(check_queue.queue, 80)), 'null')
             using errcode = 'invalid_parameter_value',
-                  hint = 'A queue has the name that it has under "queues" in the relay''s configuration.';
+                  hint = 'Give the name that it has under "queues" in the relay''s configuration, or in outbox.queue.';
     end if;
 end
 $$;
@@ -132,7 +132,9 @@ begin
         on conflict (queue) do update set keep = excluded.keep, said_at = clock_timestamp()
      where r.keep is distinct from excluded.keep;
     select case when bool_and(r.keep is not null) then now() - max(r.keep) end into oldest from outbox.archive_retention r;
-    if oldest is null then
+    -- A queue that only workers serve has no relay to speak for it.
+    if oldest is null or exists (select from outbox.queue q where q.after = 'archive'
+                                    and not exists (select from outbox.archive_retention r where r.queue = q.name)) then
         return;
     end if;
     again := '1 minute';

@@ -57,7 +57,7 @@ def test_a_queue_is_paused_once_and_resumed_once(db):
     assert db.value("select count(*) from outbox.paused") == 0
 
 
-@pytest.mark.parametrize("call", ["pause(null)", "pause('')", "pause('two words')", "pause('1st', '7')", "resume(repeat('q', 64))",
+@pytest.mark.parametrize("call", ["pause(null)", "pause('', '7')", "resume(repeat('q', 201))", "resume(null)",
                                   "pause('orders', reason => repeat('x', 1001))"])
 def test_bad_input_is_refused_with_a_hint_and_changes_nothing(db, call):
     with pytest.raises(psycopg2.DataError) as refused:

@@ -73,6 +73,14 @@ def test_a_day_stays_until_every_queue_lets_it_go(db, old_days):
     assert days_left(db) == [1, 2, 3]
 
 
+def test_a_queue_of_workers_that_archives_has_a_say(db, old_days):
+    db.query("select outbox.queue_set('tasks', after => 'archive')")
+    assert expire_all(db, "orders", "3 days") == []
+    expire_all(db, "tasks", "2 days")
+    expire_all(db, "orders", "3 days")
+    assert days_left(db) == [1, 2, 3]
+
+
 def test_what_somebody_else_has_detached_or_attached_is_left_alone(db, old_days):
     db.query(f"alter table outbox.archive detach partition outbox.archive_{day(7)};"
              "create table outbox.archive_2020 partition of outbox.archive for values from ('2020-01-01') to ('2021-01-01')")
@@ -81,7 +89,7 @@ def test_what_somebody_else_has_detached_or_attached_is_left_alone(db, old_days)
     assert db.value("select to_regclass('outbox.archive_2020') is not null")
 
 
-@pytest.mark.parametrize("queue, keep", [("orders", "59 minutes"), ("orders", "-1 day"), (None, "3 days"), ("two words", "3 days")])
+@pytest.mark.parametrize("queue, keep", [("orders", "59 minutes"), ("orders", "-1 day"), (None, "3 days"), ("", "3 days")])
 def test_bad_input_is_refused_with_a_hint_and_changes_nothing(db, old_days, queue, keep):
     with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
         db.query(EXPIRE, (queue, keep))

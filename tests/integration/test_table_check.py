@@ -172,6 +172,7 @@ def test_missing_privileges_are_named_object_by_object(check, durable):
         "error: courier has no DELETE, INSERT, SELECT, UPDATE on outbox.parked  fix: grant outbox_relay to courier;",
         "error: courier has no INSERT on outbox.dead  fix: grant outbox_relay to courier;",
         "error: courier has no INSERT on outbox.archive  fix: grant outbox_relay to courier;",
+        "error: courier has no SELECT on outbox.queue  fix: grant outbox_relay to courier;",
         "error: courier has no SELECT on outbox.paused  fix: grant outbox_relay to courier;",
         "warning: courier has no EXECUTE on function outbox.archive_prepare(integer)  fix: grant outbox_relay to courier;",
         "warning: courier has no EXECUTE on function outbox.archive_expire(text, interval)  fix: grant outbox_relay to courier;",
