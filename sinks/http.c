@@ -306,6 +306,14 @@ static enum reach http_probe(struct sink *sink, struct span destination, instant
     return REACH_NO;
 }
 
+static void http_cancel(struct sink *sink, struct delivery *d)
+{
+    const struct http *http = (const struct http *)sink;
+    for (size_t i = 0; i < http->request_count; i++)
+        if (http->requests[i]->d == d)
+            http->requests[i]->cancelled = true;
+}
+
 static void http_close(struct sink *sink)
 {
     struct http *http = (struct http *)sink;
@@ -336,4 +344,5 @@ const struct sink_type sink_http = {
     .progress = http_progress,
     .close = http_close,
     .probe = http_probe,
+    .cancel = http_cancel,
 };

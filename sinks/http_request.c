@@ -15,11 +15,14 @@
 
 /* The connection stands, TLS is up, and the request is about to be written: from here on it may have arrived. Asking
  * afterwards how much was sent would also work, but libcurl resets those counters when it sends again on a new
- * connection because a kept-alive one turned out dead. */
+ * connection because a kept-alive one turned out dead. Before that it asks here again. */
 static int on_prerequest(void *data, char *remote_ip, char *local_ip, int remote_port, int local_port)
 {
     (void)remote_ip, (void)local_ip, (void)remote_port, (void)local_port;
-    ((struct http_request *)data)->sent = true;
+    struct http_request *request = data;
+    if (request->cancelled)
+        return CURL_PREREQFUNC_ABORT;
+    request->sent = true;
     return CURL_PREREQFUNC_OK;
 }
 
@@ -183,7 +186,7 @@ void http_request_start(struct http_request *request, struct delivery *d, const 
                         struct curl_slist *headers)
 {
     request->d = d;
-    request->sent = request->answered = request->capped = false;
+    request->cancelled = request->sent = request->answered = request->capped = false;
     request->status_due = true;
     request->body_bytes = request->header_bytes = 0;
     request->excerpt[0] = request->retry_after[0] = request->why[0] = '\0';

@@ -29,6 +29,8 @@ struct http_request {
     struct delivery *d;        /* NULL while idle */
     struct http_request *next; /* in the list of idle ones */
 
+    bool cancelled; /* must not be sent, or sent again */
+
     /* What happened so far. */
     bool sent;       /* a byte of the request may have left */
     bool answered;   /* the header of a final answer is complete */

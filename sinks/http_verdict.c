@@ -70,6 +70,7 @@ static const struct {
     {CURLE_COULDNT_RESOLVE_PROXY,    ERROR_UNREACHABLE, "no such proxy"},
     {CURLE_SSL_CONNECT_ERROR,        ERROR_UNREACHABLE, "no TLS connection"},
     {CURLE_OPERATION_TIMEDOUT,       ERROR_UNREACHABLE, "no connection in time"},
+    {CURLE_ABORTED_BY_CALLBACK,      ERROR_LOST_CLAIM,  "the claim was lost before it was sent"},
     /* clang-format on */
 };
 

@@ -21,7 +21,7 @@ enum error_kind {
     ERROR_TIMEOUT,     /* no answer in time */
     ERROR_REFUSED,     /* this one event was refused */
     ERROR_CONFLICT,    /* a transaction lost a race (serialization, deadlock, lock timeout) */
-    ERROR_LOST_CLAIM,  /* a row we hold the lock for was gone */
+    ERROR_LOST_CLAIM,  /* what was claimed is not ours any more, or is gone */
     ERROR_RESOURCE,    /* memory, descriptors, lock table, disk */
     ERROR_PROTOCOL,    /* the other side said something that makes no sense */
     ERROR_INTERNAL     /* a bug of ours */

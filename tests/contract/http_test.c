@@ -178,6 +178,57 @@ START_TEST(connection_closed_by_the_server_meanwhile_does_no_harm)
 }
 END_TEST
 
+START_TEST(request_that_is_cancelled_before_it_is_sent_does_not_leave)
+{
+    struct contract *c = contract_open(&http_setup);
+    struct delivery *d = contract_add(c, "k", span_of("{}")), *other = contract_add(c, "o", span_of("{}"));
+    ck_assert_uint_eq(contract_submit(c), 2);
+    sink_cancel(d);
+    ck_assert(contract_drain(c, 10000));
+    ck_assert_int_eq(d->verdict, VERDICT_RETRY);
+    ck_assert_int_eq(d->cause->kind, ERROR_LOST_CLAIM);
+    ck_assert_int_eq(other->verdict, VERDICT_ACKED);
+    ck_assert_uint_eq(http_server_counts(http.server).requests, 1);
+    contract_end(c);
+}
+END_TEST
+
+/* The second request goes over the connection of the first, is read there, and then the connection ends. */
+static enum verdict meet_a_dead_connection(bool cancelled)
+{
+    struct contract *c = contract_open(&http_setup);
+    contract_add(c, "same", span_of("{}"));
+    ck_assert(contract_run(c, 10000));
+    http_server_script(http.server, (struct http_script){.silent = true, .hold = true});
+    struct delivery *d = contract_add(c, "same", span_of("{}"));
+    ck_assert_uint_eq(contract_submit(c), 1);
+    while (http_server_counts(http.server).held < 1)
+        contract_turn(c, 10);
+    ck_assert_uint_eq(http_server_counts(http.server).connections, 1);
+    if (cancelled)
+        sink_cancel(d);
+    http_server_script(http.server, (struct http_script){0});
+    http_server_release(http.server);
+    ck_assert(contract_drain(c, 10000));
+    enum verdict verdict = d->verdict;
+    contract_end(c);
+    return verdict;
+}
+
+START_TEST(request_that_met_a_dead_connection_is_sent_again)
+{
+    ck_assert_int_eq(meet_a_dead_connection(false), VERDICT_ACKED);
+    ck_assert_uint_eq(http_server_counts(http.server).requests, 3);
+}
+END_TEST
+
+START_TEST(request_that_was_cancelled_is_not_sent_again)
+{
+    ck_assert_int_eq(meet_a_dead_connection(true), VERDICT_UNKNOWN);
+    ck_assert_uint_eq(http_server_counts(http.server).requests, 2);
+}
+END_TEST
+
 START_TEST(requests_of_different_keys_run_in_parallel)
 {
     http_server_script(http.server, (struct http_script){.hold = true});
@@ -321,6 +372,9 @@ static TCase *own_tcase(void)
     tcase_add_test(tcase, destination_is_a_path_and_never_a_host);
     tcase_add_test(tcase, connection_is_kept_for_the_next_event);
     tcase_add_test(tcase, connection_closed_by_the_server_meanwhile_does_no_harm);
+    tcase_add_test(tcase, request_that_is_cancelled_before_it_is_sent_does_not_leave);
+    tcase_add_test(tcase, request_that_met_a_dead_connection_is_sent_again);
+    tcase_add_test(tcase, request_that_was_cancelled_is_not_sent_again);
     tcase_add_test(tcase, requests_of_different_keys_run_in_parallel);
     tcase_add_test(tcase, receiver_that_makes_it_wait_gets_all_requests_that_are_allowed);
     tcase_add_test(tcase, close_gives_up_what_is_unanswered);

@@ -77,7 +77,7 @@ START_TEST(what_was_not_sent_may_be_sent_again_and_what_was_sent_may_have_arrive
         ck_assert_int_eq(http_verdict_transfer((CURLcode)code, true).verdict, VERDICT_UNKNOWN);
         /* Never the event's own fault. */
         enum error_kind kind = http_verdict_transfer((CURLcode)code, false).kind;
-        ck_assert(kind == ERROR_UNREACHABLE || kind == ERROR_ROUTE);
+        ck_assert(kind == ERROR_UNREACHABLE || kind == ERROR_ROUTE || kind == ERROR_LOST_CLAIM);
         kind = http_verdict_transfer((CURLcode)code, true).kind;
         ck_assert(kind == ERROR_UNREACHABLE || kind == ERROR_TIMEOUT || kind == ERROR_OVERLOADED);
     }
@@ -85,6 +85,7 @@ START_TEST(what_was_not_sent_may_be_sent_again_and_what_was_sent_may_have_arrive
     ck_assert_int_eq(http_verdict_transfer(CURLE_OPERATION_TIMEDOUT, false).kind, ERROR_UNREACHABLE);
     ck_assert_int_eq(http_verdict_transfer(CURLE_OPERATION_TIMEDOUT, true).kind, ERROR_TIMEOUT);
     ck_assert_int_eq(http_verdict_transfer(CURLE_RECV_ERROR, true).kind, ERROR_UNREACHABLE);
+    ck_assert_int_eq(http_verdict_transfer(CURLE_ABORTED_BY_CALLBACK, false).kind, ERROR_LOST_CLAIM);
 }
 END_TEST
 

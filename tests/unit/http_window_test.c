@@ -4,7 +4,7 @@
 #include <check.h>
 
 #define ALLOWED 256
-#define LEAST 32
+#define LEAST ((size_t)32)
 
 static struct http_window window;
 static instant_us now;
