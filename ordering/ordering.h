@@ -29,8 +29,9 @@ struct ordering_options {
     enum payload_kind payload_kind, headers_kind;
     size_t extra_columns;
     int64_t keys_per_claim, oldest_share;
-    bool archive;  /* settled events go to the archive */
-    bool sequence; /* a readable sequence feeds the ids, one at a time */
+    bool archive;   /* settled events go to the archive */
+    bool sequence;  /* a readable sequence feeds the ids, one at a time */
+    bool key_index; /* there is an index on the key and the id */
 };
 
 /* What the relay wants from one claim. */
@@ -56,6 +57,7 @@ struct claim_plan {
     bool thin;                      /* the rows looked at had too few keys */
     int64_t rows, rows_limit;       /* events returned and asked for */
     int64_t key_limit;              /* events of one key asked for */
+    bool few;                       /* asked for without that limit: the keys are believed to have few */
     const struct span *missed_keys; /* locked elsewhere; in the intake's arena */
     size_t missed_key_count;
     size_t events;  /* the relay's word to claim_done(): events it has taken, */

@@ -18,6 +18,9 @@
 #define FLOOR_STRETCH 200000
 #define LOOK_MIN 9
 #define LOOK_MAX 32
+#define FEW 2 /* events of a key, on the average */
+#define FEW_ROWS 4
+#define WARY_CLAIMS 32
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
@@ -26,12 +29,14 @@ enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_KEPT, SETTLE_PARK, SETTLE_UN
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql, *drawn_sql, *holders_sql,
-        *floor_sql;
+    char *lock_sql, *read_sql, *few_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql, *drawn_sql,
+        *holders_sql, *floor_sql;
     bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
     struct scan scan;
     int64_t rows_limit; /* adapts to the size of the rows */
     int64_t look;       /* rows to look at for every 8 keys wanted: adapts to how often keys repeat */
+    bool few;           /* the last claim's keys had few events each, and all of them were returned */
+    int64_t wary;       /* claims to go before few are expected again */
     int64_t floor;
     int64_t floor_to; /* end of the stretch that the probe under way looks at */
     struct scan_horizon horizon;
@@ -41,7 +46,7 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql, pk->read_sql,   pk->done_sql,  pk->bury_sql,    pk->kept_sql,
+    char *texts[] = {pk->lock_sql, pk->read_sql,   pk->few_sql,   pk->done_sql,    pk->bury_sql, pk->kept_sql,
                      pk->park_sql, pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
@@ -56,6 +61,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     const struct sql_variable *v = options->variables;
     bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
+              (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
               (pk->done_sql = sql_render(options->archive ? sql_settle_archive : sql_settle_delete, v, err)) &&
               (pk->bury_sql = sql_render(sql_settle_bury, v, err)) &&
               (pk->kept_sql = sql_render(sql_settle_kept, v, err)) &&
@@ -100,6 +106,22 @@ static void rows_to_look_at(const struct per_key *pk, const struct claim_request
     *ret_oldest = both ? rows * pk->options.oldest_share / 100 + 1 : rows;
 }
 
+/* Keys that are known to have more events are no keys of few. */
+static struct statement read_statement(struct per_key *pk, const struct claim_request *request, struct arena *arena,
+                                       struct claim_plan *plan)
+{
+    plan->few = pk->few && pk->wary == 0 && request->follow_key_count == 0;
+    if (plan->few && plan->rows_limit > (request->max_keys + 1) * FEW_ROWS)
+        plan->rows_limit = (request->max_keys + 1) * FEW_ROWS;
+    struct statement read = statement_of(plan->few ? pk->few_sql : pk->read_sql);
+    read.by_row = true;
+    statement_add_text(&read, pk->options.queue);
+    statement_add_int(&read, arena, pk->floor);
+    statement_add_int(&read, arena, plan->key_limit);
+    statement_add_int(&read, arena, plan->rows_limit);
+    return read;
+}
+
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
@@ -133,14 +155,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(lock, arena, waits_come_last(request));
     statement_add_int(lock, arena, oldest_rows);
 
-    struct statement *read = &ret[CLAIM_READ];
-    *read = statement_of(pk->read_sql);
-    read->by_row = true;
-    statement_add_text(read, pk->options.queue);
-    statement_add_int(read, arena, pk->floor);
-    statement_add_int(read, arena, ret_plan->key_limit);
-    statement_add_int(read, arena, ret_plan->rows_limit);
-
+    ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
     ret[CLAIM_REST] = statement_of(sql_per_key_rest);
     return CLAIM_STATEMENTS;
 }
@@ -207,13 +222,18 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
         if (report.seen_max > plan->scan.fresh_above)
             scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
     }
+    if (plan->few && plan->truncated)
+        pk->wary = WARY_CLAIMS;
+    else if (pk->wary > 0)
+        pk->wary--;
+    pk->few = pk->options.key_index && !plan->truncated && plan->rows <= plan->locked * FEW;
     if (plan->thin)
         pk->look = pk->look * 2 < LOOK_MAX ? pk->look * 2 : LOOK_MAX;
     else if (pk->look > LOOK_MIN)
         pk->look--;
     if (plan->spilled)
         pk->rows_limit = pk->rows_limit > 1 ? pk->rows_limit / 2 : 1;
-    else if (full && pk->rows_limit < ROWS_MAX)
+    else if (full && !plan->few && pk->rows_limit < ROWS_MAX)
         pk->rows_limit *= 2;
 }
 

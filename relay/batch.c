@@ -71,6 +71,10 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
     if (lane && event->id <= lane->last->event.id)
         return error_set(err, ERROR_INTERNAL, "a claim returned event %" PRId64 " after event %" PRId64 " of one key",
                          event->id, lane->last->event.id);
+    if (lane && batch->lane_max > 0 && lane->count >= batch->lane_max) {
+        lane->more = true;
+        return true;
+    }
     size_t bytes = event_bytes(event, extra_columns);
     if (batch->spilled || (batch->event_count > 0 && batch->bytes + bytes > batch->bytes_max)) {
         batch->spilled = true;

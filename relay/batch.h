@@ -73,6 +73,7 @@ struct batch {
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
+    size_t lane_max;            /* events of one key; 0: as many as come */
     bool spilled;               /* rows were left out because bytes_max was reached */
     bool lost;                  /* its locks are gone: nothing more of it is sent */
     size_t finished;            /* lanes in LANE_FINISHED */
@@ -92,8 +93,9 @@ struct batch *batch_new(size_t bytes_max, void *owner);
 void batch_free(struct batch *batch); /* nothing of it may be in flight */
 
 /* Adds a copy of `event`, which must come after every earlier event of its key. False and *err (ERROR_INTERNAL) when
- * it does not: the claim must not be delivered. When the batch is full the event is left out, its lane, if there is
- * one, gets `more`, and batch->spilled is set; the first event always fits. */
+ * it does not: the claim must not be delivered. When its lane has lane_max events, the event is left out and the lane
+ * gets `more`. When the batch is full the event is left out, its lane, if there is one, gets `more`, and batch->spilled
+ * is set; the first event always fits. */
 bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err) MUST_CHECK;
 
 /* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without

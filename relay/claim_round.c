@@ -21,6 +21,7 @@ static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_
         queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
     claim->round.claim = true;
     claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
+    claim->arriving->lane_max = (size_t)claim->plan.key_limit;
     for (size_t i = 0; i < n; i++)
         if (!db_send(claim->db, &statements[i], err))
             return false;

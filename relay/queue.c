@@ -45,6 +45,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .oldest_share = config->oldest_share,
         .archive = config->after == AFTER_ARCHIVE,
         .sequence = queue->table->sequence_sql != NULL,
+        .key_index = queue->table->index_key_id,
     };
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;

@@ -40,44 +40,41 @@
 -- seen_min bigint      smallest id seen; null: none
 -- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
 with fresh as materialized (
-    select :id as id, :key as key from :table e
-    where :id > $1::bigint and (:where)
-    order by :id desc limit $6::bigint
+    select id, key, pg_catalog.row_number() over (order by id desc) as n
+    from (select :id as id, :key as key from :table e
+          where :id > $1::bigint and (:where)
+          order by :id desc limit $6::bigint) as rows
 ), newest as materialized (
-    select :id as id, :key as key from :table e
-    where :id between $2::bigint and $3::bigint and (:where)
-    order by :id desc limit $6::bigint
+    select id, key, pg_catalog.row_number() over (order by id desc) as n
+    from (select :id as id, :key as key from :table e
+          where :id between $2::bigint and $3::bigint and (:where)
+          order by :id desc limit $6::bigint) as rows
 ), oldest as materialized (
-    select :id as id, :key as key from :table e
-    where :id between $4::bigint and $5::bigint and (:where)
-    order by :id limit $15::bigint
+    select id, key, pg_catalog.row_number() over (order by id) as n
+    from (select :id as id, :key as key from :table e
+          where :id between $4::bigint and $5::bigint and (:where)
+          order by :id limit $15::bigint) as rows
 ), found as materialized (
-    -- An event without a key has no order: it stands for itself, as `solo`.
+    -- An event without a key has no order: it stands for itself, as `solo`. The two ends take turns, $8 of 100 from the
+    -- oldest: a key's place is that of the first of its rows.
     select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
-           pg_catalog.max(fresh_id) as fresh_id, pg_catalog.max(newest_id) as newest_id, pg_catalog.min(oldest_id) as oldest_id
+           pg_catalog.max(newest_id) as newest_id, pg_catalog.min(oldest_id) as oldest_id, pg_catalog.min(place) as place
     from (
-        select id, key, id as fresh_id, null::bigint as newest_id, null::bigint as oldest_id from fresh
-        union all select id, key, null, id, null from newest
-        union all select id, key, null, null, id from oldest
+        select id, key, null::bigint as newest_id, null::bigint as oldest_id, n * 100 / nullif(100 - $8::bigint, 0) as place
+        from fresh
+        union all
+        select id, key, id, null, ((select pg_catalog.count(*) from fresh) + n) * 100 / nullif(100 - $8::bigint, 0)
+        from newest
+        union all
+        select id, key, null, id, n * 100 / nullif($8::bigint, 0)
+        from oldest
     ) as rows
     group by 1, 2
-), ready as materialized (
-    select f.* from found f
-    where (f.solo is not null or not (f.key::text = any (select pg_catalog.unnest($9::text[]))
-                                      or f.key::text = any (select pg_catalog.unnest($11::text[]))))
-      and (f.solo is null or not f.solo = any (select pg_catalog.unnest($10::bigint[])))
-      and (f.solo is not null or not exists (
-          select from :state.parked p
-          where p.queue = $12::text and not p.keyless
-            and p.key between (f.key::text collate "default") and (f.key::text collate "default")
-          order by p.key offset 0))
-      and (f.solo is null or not exists (
-          select from :state.parked p
-          where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
-          order by p.event_id offset 0))
+), waits as materialized (
+    select exists (select from :state.parked p where p.queue = $12::text order by p.next_at offset 0) as any
 ), candidate as (
     -- Keys with more to deliver, of which there are never more than places; waits that are over, or with $14 at the end;
-    -- then the two ends in turn, $8 of 100 from the oldest.
+    -- then what was found.
     (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo,
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
             case when $14::bigint = 1 then 1000000001 else -1 end::bigint as place
@@ -94,38 +91,53 @@ with fresh as materialized (
          where p.queue = $12::text and not p.keyless and p.key between f.key and f.key
          order by p.key offset 0))
     union all
-    (select key, solo, low, high, newest_id, oldest_id,
-            coalesce(least(
-                case when coalesce(fresh_id, newest_id) is not null then
-                    pg_catalog.row_number() over (order by coalesce(fresh_id, newest_id) desc nulls last)
-                    * 100 / nullif(100 - $8::bigint, 0) end,
-                case when oldest_id is not null then
-                    pg_catalog.row_number() over (order by oldest_id nulls last) * 100 / nullif($8::bigint, 0) end),
-                1000000000)
-     from ready)
+    (select f.key, f.solo, f.low, f.high, f.newest_id, f.oldest_id, coalesce(f.place, 1000000000)
+     from found f
+     where (f.solo is not null or not (f.key::text = any (select pg_catalog.unnest($9::text[]))
+                                       or f.key::text = any (select pg_catalog.unnest($11::text[]))))
+       and (f.solo is null or not f.solo = any (select pg_catalog.unnest($10::bigint[])))
+       and case when not (select w.any from waits w) then true
+           when f.solo is null then not exists (
+               select from :state.parked p
+               where p.queue = $12::text and not p.keyless
+                 and p.key between (f.key::text collate "default") and (f.key::text collate "default")
+               order by p.key offset 0)
+           else not exists (
+               select from :state.parked p
+               where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
+               order by p.event_id offset 0) end)
 ), ordered as materialized (
     select *, pg_catalog.row_number() over (order by place) as n from candidate
 ), locked as materialized (
-    select k.*, pg_catalog.pg_try_advisory_xact_lock($13::integer, :lock_hash) as ok
-    from ordered k where n <= $7::bigint
+    -- ok is null: there was no place.
+    select k.*, case when n <= $7::bigint then pg_catalog.pg_try_advisory_xact_lock($13::integer, :lock_hash) end as ok
+    from ordered k
+), total as materialized (
+    -- The names come in the order of the places. No promise depends on it: it is only fair when not all can be read.
+    select pg_catalog.max(newest_id) filter (where ok is null) as newest_left,
+           pg_catalog.min(oldest_id) filter (where ok is null) as oldest_left,
+           pg_catalog.min(low) filter (where not ok) as missed_min,
+           pg_catalog.max(high) filter (where not ok) as missed_max,
+           pg_catalog.count(*) filter (where ok) as locked,
+           pg_catalog.count(ok) as tried,
+           pg_catalog.array_agg(key) filter (where ok and solo is null)::text as claim,
+           pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo
+    from locked
 ), summary as materialized (
-    select coalesce((select pg_catalog.max(newest_id) from ordered where n > $7::bigint),
+    select coalesce(t.newest_left,
                     (select pg_catalog.min(id) - 1 from newest having pg_catalog.count(*) >= $6::bigint)) as newest_left,
-           coalesce((select pg_catalog.min(oldest_id) from ordered where n > $7::bigint),
+           coalesce(t.oldest_left,
                     (select pg_catalog.max(id) + 1 from oldest having pg_catalog.count(*) >= $15::bigint)) as oldest_left,
            (select pg_catalog.max(high) from found) as seen_max,
            (select pg_catalog.min(low) from found) as seen_min,
-           (select pg_catalog.min(low) from locked where not ok) as missed_min,
-           (select pg_catalog.max(high) from locked where not ok) as missed_max,
-           (select pg_catalog.count(*) from locked where ok) as locked,
-           ((select pg_catalog.count(*) from locked) < $7::bigint
+           t.missed_min, t.missed_max, t.locked,
+           (t.tried < $7::bigint
             and ((select pg_catalog.count(*) from fresh) >= $6::bigint
                  or (select pg_catalog.count(*) from newest) >= $6::bigint
                  or (select pg_catalog.count(*) from oldest) >= $15::bigint))::integer::bigint as thin,
-           pg_catalog.set_config('courier.claim', coalesce(
-               (select pg_catalog.array_agg(key order by n)::text from locked where ok and solo is null), '{}'), true) as claim,
-           pg_catalog.set_config('courier.solo', coalesce(
-               (select pg_catalog.array_agg(solo order by n)::text from locked where ok and solo is not null), '{}'), true) as solo
+           pg_catalog.set_config('courier.claim', coalesce(t.claim, '{}'), true) as claim,
+           pg_catalog.set_config('courier.solo', coalesce(t.solo, '{}'), true) as solo
+    from total t
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
        m.key as missed_key, s.seen_min, s.thin

@@ -3,6 +3,8 @@
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
 
+#include <stdlib.h>
+
 bool query_sees(const struct backend *backend, const struct version *version)
 {
     return store_sees(&sim.store, &backend->snapshot, version);
@@ -48,12 +50,13 @@ static bool is_waiting(const struct backend *backend, const struct wait *wait)
     return wait && wait->next_at > backend->started_at;
 }
 
-static void read_key(struct backend *backend, const struct call *call, int64_t key, int64_t *left)
+/* Up to `most` events of a key. */
+static void read_key(struct backend *backend, const struct call *call, int64_t key, int64_t most, int64_t *left)
 {
     const struct wait *wait = query_find_wait(backend, key, QUERY_NO_ID);
     if (is_waiting(backend, wait))
         return;
-    int64_t floor = wait && wait->head < call->n[1] ? wait->head : call->n[1], most = call->n[2];
+    int64_t floor = wait && wait->head < call->n[1] ? wait->head : call->n[1];
     bool any = false;
     for (size_t i = 0; i < sim.store.row_count && most > 0 && *left > 0; i++) {
         const struct row *row = &sim.store.rows[i];
@@ -82,14 +85,39 @@ static void read_solo(struct backend *backend, int64_t id, int64_t *left)
     --*left;
 }
 
+static void read_solos(struct backend *backend, int64_t *left)
+{
+    for (size_t i = 0; i < backend->claim_solo_count; i++)
+        read_solo(backend, backend->claim_solos[i], left);
+    server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
+}
+
 static void run_read(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
     for (size_t i = 0; i < backend->claim_key_count; i++)
-        read_key(backend, call, backend->claim_keys[i], &left);
-    for (size_t i = 0; i < backend->claim_solo_count; i++)
-        read_solo(backend, backend->claim_solos[i], &left);
-    server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
+        read_key(backend, call, backend->claim_keys[i], call->n[2], &left);
+    read_solos(backend, &left);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* In the order of the keys, first those that do not wait. */
+static void run_read_few(struct backend *backend, const struct call *call)
+{
+    int64_t left = call->n[3];
+    qsort(backend->claim_keys, backend->claim_key_count, sizeof backend->claim_keys[0], compare_keys);
+    for (int waiting = 0; waiting <= 1; waiting++)
+        for (size_t i = 0; i < backend->claim_key_count; i++) {
+            int64_t key = backend->claim_keys[i];
+            if ((query_find_wait(backend, key, QUERY_NO_ID) != NULL) == waiting)
+                read_key(backend, call, key, waiting ? call->n[2] : INT64_MAX, &left);
+        }
+    read_solos(backend, &left);
 }
 
 /* ---- the horizon ---- */
@@ -166,6 +194,9 @@ bool query_run(struct backend *backend, const struct call *call)
         return true;
     case QUERY_READ:
         run_read(backend, call);
+        return true;
+    case QUERY_READ_FEW:
+        run_read_few(backend, call);
         return true;
     case QUERY_DRAWN:
     case QUERY_SEEN:

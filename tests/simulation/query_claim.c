@@ -11,8 +11,8 @@
 /* A row of the query's `candidate`. */
 struct candidate {
     int64_t key, solo; /* one of them QUERY_NO_ID */
-    int64_t low, high, fresh_id, newest_id, oldest_id;
-    int64_t place;
+    int64_t low, high, newest_id, oldest_id;
+    int64_t place; /* of what was found; QUERY_NO_ID: none */
     uint64_t tie;
     bool locked;
 };
@@ -56,48 +56,54 @@ static struct candidate *find_found(const struct row *row)
                                 .solo = solo,
                                 .low = row->id,
                                 .high = row->id,
-                                .fresh_id = QUERY_NO_ID,
                                 .newest_id = QUERY_NO_ID,
-                                .oldest_id = QUERY_NO_ID};
+                                .oldest_id = QUERY_NO_ID,
+                                .place = QUERY_NO_ID};
     return added;
 }
 
-static struct candidate *note_found(const struct row *row)
+/* The `n`th row of an end that has `share` of 100 places. */
+static struct candidate *note_found(const struct row *row, size_t n, int64_t share)
 {
     struct candidate *c = find_found(row);
     c->low = row->id < c->low ? row->id : c->low;
     c->high = row->id > c->high ? row->id : c->high;
+    int64_t place = share > 0 ? (int64_t)n * 100 / share : QUERY_NO_ID;
+    if (share > 0 && (c->place == QUERY_NO_ID || place < c->place))
+        c->place = place;
     return c;
 }
 
-static void look_at_the_ends(void)
+static void look_at_the_newest(void)
 {
-    const int64_t *n = choice.call->n, limit = n[5];
+    const int64_t *n = choice.call->n, limit = n[5], share = 100 - n[7];
     const struct store *store = &sim.store;
-    for (size_t i = store->row_count; i-- > 0;) {
+    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.fresh_count < limit;) {
         const struct row *row = &store->rows[i];
-        if (!query_sees(choice.backend, &row->version))
-            continue;
-        if (row->id > n[0] && (int64_t)choice.fresh_count < limit) {
-            struct candidate *c = note_found(row);
-            c->fresh_id = c->fresh_id > row->id ? c->fresh_id : row->id;
-            choice.fresh_count++;
-        }
-        if (row->id >= n[1] && row->id <= n[2] && (int64_t)choice.newest_count < limit) {
-            struct candidate *c = note_found(row);
-            c->newest_id = c->newest_id > row->id ? c->newest_id : row->id;
-            choice.newest_min = row->id;
-            choice.newest_count++;
-        }
+        if (row->id > n[0] && query_sees(choice.backend, &row->version))
+            note_found(row, ++choice.fresh_count, share);
     }
+    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.newest_count < limit;) {
+        const struct row *row = &store->rows[i];
+        if (row->id < n[1] || row->id > n[2] || !query_sees(choice.backend, &row->version))
+            continue;
+        struct candidate *c = note_found(row, choice.fresh_count + ++choice.newest_count, share);
+        c->newest_id = c->newest_id > row->id ? c->newest_id : row->id;
+        choice.newest_min = row->id;
+    }
+}
+
+static void look_at_the_oldest(void)
+{
+    const int64_t *n = choice.call->n;
+    const struct store *store = &sim.store;
     for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < n[14]; i++) {
         const struct row *row = &store->rows[i];
         if (row->id < n[3] || row->id > n[4] || !query_sees(choice.backend, &row->version))
             continue;
-        struct candidate *c = note_found(row);
+        struct candidate *c = note_found(row, ++choice.oldest_count, n[7]);
         c->oldest_id = c->oldest_id == QUERY_NO_ID ? row->id : c->oldest_id;
         choice.oldest_max = row->id;
-        choice.oldest_count++;
     }
 }
 
@@ -113,7 +119,6 @@ static const struct candidate unknown = {.key = QUERY_NO_ID,
                                          .solo = QUERY_NO_ID,
                                          .low = QUERY_NO_ID,
                                          .high = QUERY_NO_ID,
-                                         .fresh_id = QUERY_NO_ID,
                                          .newest_id = QUERY_NO_ID,
                                          .oldest_id = QUERY_NO_ID};
 
@@ -173,41 +178,12 @@ static bool is_ready(const struct candidate *c)
     return !left_out && !query_find_wait(choice.backend, c->key, c->solo);
 }
 
-static int64_t newer_id(const struct candidate *c)
-{
-    return c->fresh_id != QUERY_NO_ID ? c->fresh_id : c->newest_id;
-}
-
-/* How many of the ready ones come before this one, itself included, from one of the two ends. */
-static int64_t rank(const bool *ready, const struct candidate *me, bool newest)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < choice.found_count; i++) {
-        const struct candidate *c = &choice.found[i];
-        int64_t mine = newest ? newer_id(me) : me->oldest_id, other = newest ? newer_id(c) : c->oldest_id;
-        n += ready[i] && other != QUERY_NO_ID && (newest ? other >= mine : other <= mine);
-    }
-    return n;
-}
-
 static void add_ready(void)
 {
-    static bool ready[CANDIDATES_MAX];
-    int64_t share = choice.call->n[7];
-    for (size_t i = 0; i < choice.found_count; i++)
-        ready[i] = is_ready(&choice.found[i]);
     for (size_t i = 0; i < choice.found_count; i++) {
         const struct candidate *c = &choice.found[i];
-        if (!ready[i])
-            continue;
-        int64_t place = 1000000000;
-        if (newer_id(c) != QUERY_NO_ID && share < 100)
-            place = rank(ready, c, true) * 100 / (100 - share);
-        if (c->oldest_id != QUERY_NO_ID && share > 0) {
-            int64_t oldest = rank(ready, c, false) * 100 / share;
-            place = oldest < place ? oldest : place;
-        }
-        add_candidate(c, place);
+        if (is_ready(c))
+            add_candidate(c, c->place == QUERY_NO_ID ? 1000000000 : c->place);
     }
 }
 
@@ -327,7 +303,8 @@ void query_lock(struct backend *backend, const struct call *call)
     choice.backend = backend;
     choice.call = call;
     choice.found_count = choice.ordered_count = choice.fresh_count = choice.newest_count = choice.oldest_count = 0;
-    look_at_the_ends();
+    look_at_the_newest();
+    look_at_the_oldest();
     add_waits();
     add_followed();
     add_ready();

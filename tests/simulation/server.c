@@ -15,9 +15,10 @@ static struct {
     instant_us down_until;
 } server;
 
-static const char *const query_names[] = {
-    "begin", "commit", "rollback", "savepoint", "undo", "release", "sync",  "eof",  "nothing", "listen", "lock",
-    "read",  "done",   "bury",     "kept",      "park", "unpark",  "drawn", "seen", "holders", "floor",  "empty"};
+static const char *const query_names[] = {"begin",    "commit", "rollback", "savepoint", "undo", "release",
+                                          "sync",     "eof",    "nothing",  "listen",    "lock", "read",
+                                          "read_few", "done",   "bury",     "kept",      "park", "unpark",
+                                          "drawn",    "seen",   "holders",  "floor",     "empty"};
 
 /* What a statement may fail with; FATAL ones end the session as well. */
 static const struct {

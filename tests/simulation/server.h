@@ -27,6 +27,7 @@ enum query {
     QUERY_LISTEN,
     QUERY_LOCK,
     QUERY_READ,
+    QUERY_READ_FEW,
     QUERY_DONE,
     QUERY_BURY,
     QUERY_KEPT,

@@ -54,6 +54,17 @@ START_TEST(events_without_a_key_have_a_lane_each)
 }
 END_TEST
 
+START_TEST(key_has_no_more_events_than_it_may)
+{
+    batch->lane_max = 2;
+    ck_assert(add(1, "a", 0) && add(2, "a", 0) && !batch->lanes->more);
+    ck_assert(add(3, "a", 0) && add(4, "b", 0));
+    ck_assert_uint_eq(batch->lanes->count, 2);
+    ck_assert(batch->lanes->more && !batch->spilled && !batch->lanes_end->more);
+    ck_assert_uint_eq(batch->event_count, 3);
+}
+END_TEST
+
 START_TEST(first_event_always_fits)
 {
     ck_assert(add(1, "a", 8000));
@@ -116,6 +127,7 @@ int main(void)
     tcase_add_test(tcase, events_of_a_key_share_a_lane_in_order);
     tcase_add_test(tcase, event_that_comes_out_of_order_is_refused);
     tcase_add_test(tcase, events_without_a_key_have_a_lane_each);
+    tcase_add_test(tcase, key_has_no_more_events_than_it_may);
     tcase_add_test(tcase, first_event_always_fits);
     tcase_add_test(tcase, full_batch_leaves_events_out_and_says_so);
     tcase_add_test(tcase, events_are_copied_with_their_columns);

@@ -68,7 +68,8 @@ static inline void open_with(bool sequence, bool archive)
                                        .keys_per_claim = 16,
                                        .oldest_share = 20,
                                        .archive = archive,
-                                       .sequence = sequence};
+                                       .sequence = sequence,
+                                       .key_index = true};
     o = ordering_per_key.open(&options, &err);
     ck_assert_msg(o != NULL, "%s", err.text);
 }
