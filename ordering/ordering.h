@@ -129,6 +129,9 @@ struct ordering_type {
     void (*probed)(struct ordering *o, size_t index, const PGresult *res);
     bool (*wants_probe)(const struct ordering *o);
 
+    /* One statement that has a row when something new waits to be claimed, or something whose wait is over. */
+    void (*peek)(const struct ordering *o, struct arena *arena, struct statement *ret);
+
     /* More to claim right now; and when that turns true by itself. */
     bool (*pending)(const struct ordering *o, instant_us now);
     instant_us (*pending_at)(const struct ordering *o);

@@ -30,7 +30,7 @@ struct per_key {
     struct ordering ordering;
     struct ordering_options options;
     char *lock_sql, *read_sql, *few_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql, *drawn_sql,
-        *holders_sql, *floor_sql;
+        *holders_sql, *floor_sql, *peek_sql;
     bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
     struct scan scan;
     int64_t rows_limit; /* adapts to the size of the rows */
@@ -46,8 +46,8 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql, pk->read_sql,   pk->few_sql,   pk->done_sql,    pk->bury_sql, pk->kept_sql,
-                     pk->park_sql, pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql};
+    char *texts[] = {pk->lock_sql, pk->read_sql,   pk->few_sql,   pk->done_sql,    pk->bury_sql,  pk->kept_sql,
+                     pk->park_sql, pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql, pk->peek_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(pk);
@@ -69,7 +69,8 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
               (pk->unpark_sql = sql_render(sql_settle_unpark, v, err)) &&
               (pk->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
               (pk->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
-              (pk->floor_sql = sql_render(sql_horizon_floor, v, err));
+              (pk->floor_sql = sql_render(sql_horizon_floor, v, err)) &&
+              (pk->peek_sql = sql_render(sql_per_key_peek, v, err));
     if (!ok) {
         per_key_close(&pk->ordering);
         return NULL;
@@ -391,6 +392,14 @@ static bool per_key_wants_probe(const struct ordering *o)
     return scan_unsettled(&pk->scan) || (pk->options.sequence && pk->floor <= pk->scan.settled);
 }
 
+static void per_key_peek(const struct ordering *o, struct arena *arena, struct statement *ret)
+{
+    const struct per_key *pk = (const struct per_key *)o;
+    *ret = statement_of(pk->peek_sql);
+    statement_add_int(ret, arena, scan_fresh_above(&pk->scan));
+    statement_add_text(ret, pk->options.queue);
+}
+
 static bool per_key_pending(const struct ordering *o, instant_us now)
 {
     return scan_pending(&((const struct per_key *)o)->scan, now);
@@ -415,6 +424,7 @@ const struct ordering_type ordering_per_key = {
     .probe = per_key_probe,
     .probed = per_key_probed,
     .wants_probe = per_key_wants_probe,
+    .peek = per_key_peek,
     .pending = per_key_pending,
     .pending_at = per_key_pending_at,
 };

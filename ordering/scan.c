@@ -92,7 +92,7 @@ static void gap_take(struct scan *scan, struct id_range range)
     }
 }
 
-static int64_t fresh_above(const struct scan *scan)
+int64_t scan_fresh_above(const struct scan *scan)
 {
     return scan->settled > scan->passed ? scan->settled : scan->passed;
 }
@@ -144,7 +144,7 @@ static void plan_gaps(struct scan *scan, struct scan_plan *ret)
 
 void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret)
 {
-    *ret = (struct scan_plan){.fresh_above = fresh_above(scan), .newest = nothing, .oldest = nothing};
+    *ret = (struct scan_plan){.fresh_above = scan_fresh_above(scan), .newest = nothing, .oldest = nothing};
     if (!is_empty(scan->again) && now >= scan->again_at + (scan->gap_count == 0 ? 0 : AGAIN_LATE_US)) {
         gap_add(scan, scan->again);
         scan->again = nothing;
@@ -173,7 +173,7 @@ void scan_again(struct scan *scan, struct id_range range, instant_us at)
 /* A long-running producer keeps `settled` down: what piles up below the fresh stretch gets its first look as a gap. */
 static void bound_fresh(struct scan *scan)
 {
-    int64_t fresh = fresh_above(scan);
+    int64_t fresh = scan_fresh_above(scan);
     if (!scan->known || scan->top == SCAN_ID_MIN || id_add(fresh, FRESH_MAX) >= scan->top)
         return;
     scan->passed = scan->top - FRESH_MAX / 2;

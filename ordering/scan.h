@@ -81,6 +81,9 @@ void scan_init(struct scan *scan);
 /* What to look at now. */
 void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret);
 
+/* Every claim looks at the ids greater than this. */
+int64_t scan_fresh_above(const struct scan *scan);
+
 /* The outcome of that plan, and how long the claim took. */
 void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, int64_t took_us,
                instant_us now);

@@ -4,6 +4,7 @@
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
 #include "relay/deliver.h"
+#include "relay/peek.h"
 #include "relay/refusal.h"
 #include "relay/round.h"
 #include "relay/settle.h"
@@ -179,6 +180,8 @@ static void start_claim(struct claim *claim, instant_us now)
         return;
     bool holding = claim->batches != NULL;
     int64_t keys = keys_to_claim(claim, now);
+    if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))
+        return;
     if (holding && keys > 0)
         keys = keys_to_extend(claim, keys, now);
     if (holding && keys > 0)

@@ -69,7 +69,9 @@ static void start_listening(struct listener *listener)
 
 static void wake(struct listener *listener, instant_us now)
 {
-    listener->queue->poll_at = instant_min(listener->queue->poll_at, now);
+    struct queue *queue = listener->queue;
+    queue->poll_at = instant_min(queue->poll_at, now);
+    queue->claim_by = instant_min(queue->claim_by, now); /* there is something: no need to ask first */
 }
 
 static void take_result(struct listener *listener, PGresult *res)

@@ -109,7 +109,7 @@ struct claim {
     unsigned failures;
 };
 
-enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_UPKEEP };
+enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_PEEKING, SIDE_UPKEEP };
 
 /* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
 struct side {
@@ -121,6 +121,7 @@ struct side {
     unsigned failures;
     bool probed;             /* once at least */
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
+    bool peek;               /* asked for: see relay/peek.h */
 };
 
 enum upkeep_task { UPKEEP_LOOK, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
@@ -156,6 +157,7 @@ struct queue {
     struct refusal refusal;
     instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
     instant_us poll_at;
+    instant_us claim_by; /* and not only look whether there is something */
     int64_t idle_us;
     bool work_known;  /* the last claim found something */
     uint64_t trouble; /* see report_unreachable() */

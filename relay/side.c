@@ -3,6 +3,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/claim_request.h"
+#include "relay/peek.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
@@ -90,6 +91,18 @@ static void start_check(struct queue *queue)
     send(side, SIDE_CHECKING, ok, &err);
 }
 
+static void start_peek(struct queue *queue)
+{
+    struct side *side = &queue->side;
+    struct error err;
+    round_begin(&side->round);
+    struct statement st;
+    queue->ordering->type->peek(queue->ordering, side->round.arena, &st);
+    bool ok = db_send(side->db, &st, &err);
+    side->peek = false;
+    send(side, SIDE_PEEKING, ok, &err);
+}
+
 static void start_upkeep(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
@@ -138,6 +151,8 @@ static void start(struct queue *queue, instant_us now)
         start_settlement(queue, job);
     else if (now >= side->probe_at && queue->upkeep.looked) /* claims wait for the first probe */
         start_probe(queue, now);
+    else if (side->peek)
+        start_peek(queue);
     else if (upkeep_next(queue, false, now))
         start_upkeep(queue, now);
     else if (side->check_empty)
@@ -158,6 +173,8 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
         queue->ordering->type->probed(queue->ordering, result->index, result->res);
     else if (side->state == SIDE_CHECKING)
         side->empty = PQntuples(result->res) == 0;
+    else if (side->state == SIDE_PEEKING)
+        peek_answered(queue, PQntuples(result->res) > 0, now);
     else if (side->state == SIDE_UPKEEP)
         upkeep_take(queue, result->res, now);
 }

@@ -10,7 +10,7 @@ from tests.support.postgres import RELAY_ROLE
 from tests.support.process import wait_until
 
 SETTLE_S = 5
-POLL = "pg_try_advisory_xact_lock"  # in the statement that begins a poll, and in no other
+POLL = "pg_try_advisory_xact_lock|as news"  # in a claim and in what an idle queue asks instead, and nowhere else
 
 COSTS = """
 select coalesce(sum(calls) filter (where query ~ %s), 0), coalesce(sum(shared_blks_hit + shared_blks_read), 0)

@@ -162,6 +162,16 @@ static void run_floor(struct backend *backend, const struct call *call)
     server_reply(backend, res);
 }
 
+static void run_peek(struct backend *backend, const struct call *call)
+{
+    bool news = false;
+    for (size_t i = 0; i < sim.store.row_count && !news; i++)
+        news = sim.store.rows[i].id > call->n[0] && query_sees(backend, &sim.store.rows[i].version);
+    for (size_t i = 0; i < sim.store.wait_count && !news; i++)
+        news = sim.store.waits[i].next_at <= backend->started_at && query_sees(backend, &sim.store.waits[i].version);
+    server_reply(backend, result_new(PGRES_TUPLES_OK, news, 1));
+}
+
 static void run_empty(struct backend *backend)
 {
     bool waiting = false;
@@ -207,6 +217,9 @@ bool query_run(struct backend *backend, const struct call *call)
         return true;
     case QUERY_FLOOR:
         run_floor(backend, call);
+        return true;
+    case QUERY_PEEK:
+        run_peek(backend, call);
         return true;
     case QUERY_EMPTY:
         run_empty(backend);

@@ -18,7 +18,7 @@ static struct {
 static const char *const query_names[] = {"begin",    "commit", "rollback", "savepoint", "undo", "release",
                                           "sync",     "eof",    "nothing",  "listen",    "lock", "read",
                                           "read_few", "done",   "bury",     "kept",      "park", "unpark",
-                                          "drawn",    "seen",   "holders",  "floor",     "empty"};
+                                          "drawn",    "seen",   "holders",  "floor",     "peek", "empty"};
 
 /* What a statement may fail with; FATAL ones end the session as well. */
 static const struct {

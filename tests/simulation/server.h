@@ -37,6 +37,7 @@ enum query {
     QUERY_SEEN,
     QUERY_HOLDERS,
     QUERY_FLOOR,
+    QUERY_PEEK,
     QUERY_EMPTY,
     QUERY_PAUSED,
     QUERY_UPKEEP /* that finds nothing to do */

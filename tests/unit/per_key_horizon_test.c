@@ -25,6 +25,17 @@ START_TEST(full_answer_is_truncated_and_its_ids_asked_for_again)
 }
 END_TEST
 
+START_TEST(idle_relay_asks_for_what_is_new)
+{
+    struct statement peek;
+    probe(1000, 0, false, 0);
+    ordering_per_key.peek(o, arena, &peek);
+    ck_assert_int_eq(peek.count, 2);
+    ck_assert_str_eq(peek.values[0], "1000");
+    ck_assert_str_eq(peek.values[1], "orders");
+}
+END_TEST
+
 START_TEST(truncated_sweep_is_asked_for_again)
 {
     probe(1000, 0, false, 0);
@@ -258,6 +269,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, full_answer_is_truncated_and_its_ids_asked_for_again);
+    tcase_add_test(tcase, idle_relay_asks_for_what_is_new);
     tcase_add_test(tcase, truncated_sweep_is_asked_for_again);
     tcase_add_test(tcase, ids_seen_by_a_truncated_claim_are_asked_for_again);
     tcase_add_test(tcase, rows_of_a_claim_have_bounds);

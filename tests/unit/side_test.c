@@ -33,8 +33,15 @@ static size_t one_probe(struct ordering *o, struct arena *arena, struct statemen
     return 1;
 }
 
+static void one_peek(const struct ordering *o, struct arena *arena, struct statement *ret)
+{
+    (void)o;
+    (void)arena;
+    *ret = statement_of("peek");
+}
+
 static const struct ordering_type one = {
-    .name = "one", .settle = one_settle, .probe = one_probe, .released = note_released};
+    .name = "one", .settle = one_settle, .probe = one_probe, .peek = one_peek, .released = note_released};
 
 static void set_up(void)
 {
@@ -112,6 +119,31 @@ START_TEST(question_that_cannot_be_sent_drops_the_connection)
 }
 END_TEST
 
+START_TEST(idle_queue_is_told_whether_there_is_anything)
+{
+    side->peek = true;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_PEEKING);
+    ck_assert(!side->peek);
+    stage.queue.poll_at = INSTANT_NEVER;
+    script_brings_result(0, PGRES_TUPLES_OK);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_IDLE);
+    ck_assert_int_eq(stage.queue.poll_at, INSTANT_NEVER); /* no row, no news */
+}
+END_TEST
+
+START_TEST(peek_that_cannot_be_sent_drops_the_connection)
+{
+    side->peek = true;
+    script.fails_at = (size_t)_i;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_PEEKING);
+    assert_dropped();
+}
+END_TEST
+
 START_TEST(connection_that_is_given_up_is_sent_nothing)
 {
     struct lane *lane = orphaned_ack();
@@ -147,6 +179,8 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again, 0,
                         (int)(sizeof settlements / sizeof settlements[0]));
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
+    tcase_add_test(tcase, idle_queue_is_told_whether_there_is_anything);
+    tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, connection_that_is_given_up_is_sent_nothing);
     tcase_add_loop_test(tcase, relay_is_woken_for_what_comes_next, 0, (int)(sizeof wakes / sizeof wakes[0]));
 }

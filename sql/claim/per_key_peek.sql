@@ -1,0 +1,12 @@
+-- What an idle queue asks instead of claiming: is there anything new, or a wait that is over? It locks nothing and costs two
+-- looks into an index.
+--
+-- :table :where :state :id   as in per_key_lock.sql
+-- $1 bigint   ids greater than this are new
+-- $2 text     queue
+-- No row when there is nothing, else one.
+select 1 as news
+where exists (select from :table e where :id > $1::bigint and (:where) order by :id desc offset 0)
+   or exists (select from :state.parked p
+              where p.queue = $2::text and p.next_at <= pg_catalog.statement_timestamp()
+              order by p.next_at offset 0)
