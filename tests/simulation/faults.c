@@ -6,7 +6,9 @@
 #include "tests/simulation/sink.h"
 #include "tests/simulation/world.h"
 
-#define FAULTS_MAX 16
+#include <assert.h>
+
+#define FAULTS_MAX 32
 #define OPEN_AGAIN_US (500 * MS_US)
 
 enum fault { FAULT_KILL, FAULT_FREEZE, FAULT_STOP, FAULT_RESTART, FAULT_OUTAGE, PUT_BACK, PAUSE, OPEN_KEYS };
@@ -21,6 +23,7 @@ static struct {
 
 static void add(enum fault fault, unsigned count)
 {
+    assert((size_t)faults.count + count < FAULTS_MAX);
     for (unsigned i = 0; i < count; i++) {
         faults.due[faults.count].at = sim_draw(PLAN_START, sim.plan.calm_at);
         faults.due[faults.count++].fault = fault;
