@@ -153,14 +153,14 @@ def test_missing_configuration_ends_with_78(tmp_path):
     assert result.stderr == f"{tmp_path}/none.yaml: cannot open: No such file or directory\n"
 
 
-@pytest.mark.parametrize("command", [["run"], ["status"], ["migrate"], ["publish"], ["dead", "list"]])
+@pytest.mark.parametrize("command", [["run"], ["status"], ["migrate"], ["publish", "--key", "a"], ["dead", "list"]])
 def test_a_missing_configuration_ends_every_command_with_78(tmp_path, command):
     result = run_command(*command, "-c", str(tmp_path / "none.yaml"))
     assert (result.returncode, result.stdout) == (78, "")
     assert result.stderr == f"pgcourier: {tmp_path}/none.yaml: cannot open: No such file or directory\n"
 
 
-@pytest.mark.parametrize("command", [["run"], ["status"], ["publish"], ["dead", "list"], ["dead", "retry", "--all"]])
+@pytest.mark.parametrize("command", [["run"], ["status"], ["publish", "--key", "a"], ["dead", "list"], ["dead", "retry", "--all"]])
 def test_a_database_without_the_schema_names_the_remedy(empty_db, tmp_path, command):
     path = tmp_path / "good.yaml"
     path.write_text(f'database: "{empty_db.dsn}"\n{GOOD}')
