@@ -64,7 +64,6 @@ begin
             on conflict (queue, key) where not keyless do update
            set resume_at = p.next_at, next_at = 'infinity', updated_at = now();
     end if;
-    perform pg_notify('pgcourier', pause.queue);
     return true;
 end
 $$;
@@ -90,7 +89,6 @@ begin
     update outbox.parked p
        set next_at = p.resume_at, resume_at = null, updated_at = now()
      where p.queue = resume.queue and p.key = resume.key and not p.keyless and p.resume_at is not null;
-    perform pg_notify('pgcourier', resume.queue);
     return true;
 end
 $$;
