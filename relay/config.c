@@ -71,6 +71,8 @@ static bool read_sink(const struct config_place *place, const struct yaml_pair *
     sink->settings = memory_new(sink->type->settings_size);
     setting_defaults(sink->type->settings, sink->settings);
     setting_defaults(sink_settings, sink);
+    if (sink->type->max_in_flight > 0)
+        sink->max_in_flight = sink->type->max_in_flight;
     const struct config_keys keys[] = {
         {"type", NULL, NULL},
         {NULL, sink_settings, sink},

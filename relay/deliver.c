@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SUBMIT_MAX 256
+#define SUBMIT_MAX 1024
 #define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */
 #define PROBE_POLL_US (20 * MS_US)
 #define VAIN_US 200 /* so that at most 5,000 keys a second are claimed in vain */

@@ -1,8 +1,5 @@
 #include "relay/ready.h"
 
-/* A run of fewer is not worth it. */
-#define RUN_MIN 8
-
 void ready_add(struct outlet *outlet, struct lane *lane)
 {
     lane->queued = true;
@@ -25,33 +22,37 @@ void ready_remove(struct outlet *outlet, struct lane *lane)
 }
 
 /* Events of one lane that may be in flight together. */
-static size_t most_of_lane(const struct outlet *outlet)
+static size_t most_of_lane(const struct outlet *outlet, const struct lane *lane)
 {
     if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
         return SIZE_MAX;
-    size_t lanes = outlet->ready_count + outlet->lanes_in_flight;
-    size_t share = outlet->sink->traits & SINK_TAKES_RUNS ? (size_t)outlet->config->max_in_flight / lanes : 1;
-    if (share < RUN_MIN)
+    /* One that has failed before may do so again, and would take with it what is behind it. */
+    if (!(outlet->sink->traits & SINK_TAKES_RUNS) || lane->unsent->event.attempt > 1)
         return 1;
-    return share < SINK_RUN_EVENTS_MAX ? share : SINK_RUN_EVENTS_MAX;
+    const struct sink_run_limits *run = &outlet->sink->type->run;
+    size_t lanes = outlet->ready_count + outlet->lanes_in_flight;
+    size_t share = (size_t)outlet->config->max_in_flight / lanes;
+    if (share < run->events_min)
+        return 1;
+    return share < run->events_max ? share : run->events_max;
 }
 
 /* May `d` join the run that begins with `first`, and that has so many bytes with it? */
-static bool joins(const struct delivery *d, const struct delivery *first, size_t bytes)
+static bool joins(const struct outlet *outlet, const struct delivery *d, const struct delivery *first, size_t bytes)
 {
-    return bytes <= SINK_RUN_BYTES_MAX && span_equal(d->destination, first->destination);
+    return bytes <= outlet->sink->type->run.bytes_max && span_equal(d->destination, first->destination);
 }
 
 size_t ready_take(struct outlet *outlet, struct lane *lane, struct delivery **ds, size_t room, instant_us now)
 {
-    size_t n = 0, bytes = 0, most = most_of_lane(outlet);
+    size_t n = 0, bytes = 0, most = most_of_lane(outlet, lane);
     bool run = !(outlet->sink->traits & SINK_KEEPS_KEY_ORDER);
     ready_remove(outlet, lane);
     while (n < room && n < most && lane->unsent && !ready_is_refused(lane->unsent)) {
         struct delivery *d = &lane->unsent->delivery;
         d->joined = run && n > 0;
         bytes += d->event->payload.size;
-        if (d->joined && !joins(d, ds[0], bytes))
+        if (d->joined && !joins(outlet, d, ds[0], bytes))
             break;
         lane->unsent->submitted_at = now;
         ds[n++] = d;

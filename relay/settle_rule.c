@@ -7,6 +7,8 @@ enum blame settle_blame(const struct delivery *d, bool repeated)
     if (d->verdict == VERDICT_REJECTED || !d->cause)
         return BLAME_EVENT;
     switch (d->cause->kind) {
+    case ERROR_BYSTANDER:
+        return BLAME_NOBODY;
     case ERROR_ROUTE:
         return BLAME_DESTINATION;
     case ERROR_UNREACHABLE:
@@ -30,6 +32,7 @@ static const struct rule {
     {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "can never succeed"},
     {VERDICT_REJECTED, ANY,               ANY,   ON_EXHAUSTED_PARK,        LANE_CLOSED,   "can never succeed"},
     {ANY,              BLAME_DESTINATION, ANY,   ANY,                      LANE_RELEASED, "not the event's fault"},
+    {ANY,              BLAME_NOBODY,      ANY,   ANY,                      LANE_RELEASED, "at once: nothing was wrong with it"},
     {ANY,              BLAME_EVENT,       false, ANY,                      LANE_RETRY,    "may succeed; a duplicate beats a loss"},
     {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_DEAD_LETTER, LANE_DEAD,     "attempts exhausted"},
     {ANY,              BLAME_EVENT,       true,  ON_EXHAUSTED_PARK,        LANE_CLOSED,   "attempts exhausted"},

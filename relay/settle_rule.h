@@ -5,7 +5,7 @@
 #include "relay/batch.h"
 #include "relay/config.h"
 
-enum blame { BLAME_EVENT, BLAME_DESTINATION };
+enum blame { BLAME_EVENT, BLAME_DESTINATION, BLAME_NOBODY };
 
 /* `repeated`: this event has failed before, and its destination has taken others since. What looks like an outage may
  * be the doing of one event, which crashes its receiver or is refused as if the receiver were overloaded: once proves

@@ -431,6 +431,7 @@ static void exec_close(struct sink *sink)
 const struct sink_type sink_exec = {
     .name = "exec",
     .help = "runs a command an event, with JSON on its standard input",
+    .run = {.events_min = 8, .events_max = 64, .bytes_max = (size_t)256 * 1024},
     .settings = exec_settings_table,
     .settings_size = sizeof(struct exec_settings),
     .open = exec_open,

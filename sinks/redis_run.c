@@ -1,7 +1,6 @@
 #include "sinks/redis_run.h"
 
 #include "relay/base/arena.h"
-#include "sinks/sink.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +21,10 @@ enum { HEAD_ARGUMENTS = 5 }; /* EVAL, script, number of keys, key, the command's
 #define COMMAND_REST 2
 
 struct redis_run {
-    struct redis_command commands[SINK_RUN_EVENTS_MAX];
-    char counts[SINK_RUN_EVENTS_MAX][8];
-    const char *argv[HEAD_ARGUMENTS + SINK_RUN_EVENTS_MAX * (REDIS_ARGUMENTS_MAX + 1)];
-    size_t sizes[HEAD_ARGUMENTS + SINK_RUN_EVENTS_MAX * (REDIS_ARGUMENTS_MAX + 1)];
+    struct redis_command commands[REDIS_RUN_EVENTS_MAX];
+    char counts[REDIS_RUN_EVENTS_MAX][8];
+    const char *argv[HEAD_ARGUMENTS + REDIS_RUN_EVENTS_MAX * (REDIS_ARGUMENTS_MAX + 1)];
+    size_t sizes[HEAD_ARGUMENTS + REDIS_RUN_EVENTS_MAX * (REDIS_ARGUMENTS_MAX + 1)];
     int argc;
 };
 

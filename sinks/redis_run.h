@@ -6,6 +6,8 @@
 #include "sinks/redis_command.h"
 #include "sinks/redis_link.h"
 
+#define REDIS_RUN_EVENTS_MAX 64
+
 extern const char redis_run_script[]; /* see redis_run.c for what it takes and answers */
 
 struct redis_run; /* the room in which commands are put together */
@@ -16,7 +18,7 @@ void redis_run_free(struct redis_run *run); /* NULL is a no-op */
 /* How many deliveries, linked by `next`, are one run: `first` and those joined to it. */
 size_t redis_run_length(const struct delivery *first);
 
-/* Appends the command for the `length` deliveries from `first` on, SINK_RUN_EVENTS_MAX at most; returns what
+/* Appends the command for the `length` deliveries from `first` on, REDIS_RUN_EVENTS_MAX at most; returns what
  * redis_link_append() does. */
 uint64_t redis_run_append(struct redis_run *run, struct redis_link *link, enum redis_command_kind kind, int64_t maxlen,
                           const struct delivery *first, size_t length);

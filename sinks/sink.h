@@ -27,9 +27,12 @@ enum sink_trait {
     SINK_TAKES_RUNS = 1 << 1
 };
 
-/* A run has no more than this; a single event of any size is no run. */
-#define SINK_RUN_EVENTS_MAX 64
-#define SINK_RUN_BYTES_MAX ((size_t)256 * 1024) /* of payloads */
+/* How long a run may be that a sink takes (SINK_TAKES_RUNS). A single event of any size is no run. */
+struct sink_run_limits {
+    size_t events_min; /* fewer are not worth it: then they go one at a time */
+    size_t events_max;
+    size_t bytes_max; /* of payloads */
+};
 
 /* What a probe found out about a destination. */
 enum reach { REACH_PENDING = 0, REACH_YES, REACH_NO };
@@ -46,6 +49,9 @@ struct sink_type {
 
     /* Does the destination template have to be given? (A file's line just carries it.) */
     bool needs_destination;
+
+    struct sink_run_limits run; /* what SINK_TAKES_RUNS is about */
+    int64_t max_in_flight;      /* what the setting of that name is when nobody gives it; 0 = as with every sink */
 
     /* ---- required ---- */
 

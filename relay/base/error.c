@@ -58,6 +58,7 @@ const char *error_kind_name(enum error_kind kind)
         [ERROR_ROUTE] = "route",
         [ERROR_TIMEOUT] = "timeout",
         [ERROR_REFUSED] = "refused",
+        [ERROR_BYSTANDER] = "bystander",
         [ERROR_CONFLICT] = "conflict",
         [ERROR_LOST_CLAIM] = "lost_claim",
         [ERROR_RESOURCE] = "resource",

@@ -20,6 +20,7 @@ enum error_kind {
     ERROR_ROUTE,       /* this topic, stream or URL does not exist or may not be used by us */
     ERROR_TIMEOUT,     /* no answer in time */
     ERROR_REFUSED,     /* this one event was refused */
+    ERROR_BYSTANDER,   /* nothing is wrong with it: it fell with another one */
     ERROR_CONFLICT,    /* a transaction lost a race (serialization, deadlock, lock timeout) */
     ERROR_LOST_CLAIM,  /* what was claimed is not ours any more, or is gone */
     ERROR_RESOURCE,    /* memory, descriptors, lock table, disk */

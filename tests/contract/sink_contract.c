@@ -64,15 +64,18 @@ struct event *contract_event(struct delivery *d)
     return &((struct entry *)d->owner)->event;
 }
 
-static bool may_go(const struct contract *c, const struct entry *entry)
+/* `last` is the one that goes just before it in the same call, or NULL. */
+static bool may_go(const struct contract *c, struct entry *entry, const struct delivery *last)
 {
     const struct delivery *before = entry->before;
     if (entry->submitted)
         return false;
-    if (!before || before->verdict == VERDICT_ACKED)
+    if (!before || before->verdict == VERDICT_ACKED) {
+        entry->delivery.joined = false;
         return true;
-    bool ordered =
-        c->sink->traits & SINK_KEEPS_KEY_ORDER || (c->sink->traits & SINK_TAKES_RUNS && entry->delivery.joined);
+    }
+    bool run = c->sink->traits & SINK_TAKES_RUNS && entry->delivery.joined && before == last;
+    bool ordered = c->sink->traits & SINK_KEEPS_KEY_ORDER || run;
     return ordered && before->verdict == VERDICT_NONE && ((struct entry *)before->owner)->submitted;
 }
 
@@ -82,7 +85,7 @@ size_t contract_submit(struct contract *c)
     size_t n = 0;
     for (size_t i = 0; i < c->count; i++) {
         struct entry *entry = c->ds[i]->owner;
-        if (may_go(c, entry)) {
+        if (may_go(c, entry, n > 0 ? batch[n - 1] : NULL)) {
             batch[n++] = c->ds[i];
             entry->submitted = true; /* so that the next one of its key sees it */
         }
@@ -369,7 +372,7 @@ START_TEST(runs_arrive_as_a_whole)
 {
     struct contract *c = begin(_i);
     if (c->sink->traits & SINK_TAKES_RUNS) {
-        contract_add_run(c, "key-0", SINK_RUN_EVENTS_MAX);
+        contract_add_run(c, "key-0", (int)c->sink->type->run.events_max);
         contract_add_run(c, "key-1", 2);
         add_many(c, 2, 1);
         contract_add_run(c, "key-2", 3);

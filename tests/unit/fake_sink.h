@@ -11,6 +11,8 @@
 #include <stdlib.h>
 
 #define TAKEN_MAX 128
+#define RUN_EVENTS_MAX ((size_t)64)
+#define RUN_BYTES_MAX ((size_t)1000)
 
 struct fake {
     struct sink sink;
@@ -89,6 +91,7 @@ static inline enum reach fake_probe(struct sink *sink, struct span destination, 
 }
 
 static const struct sink_type fake_type = {.name = "fake",
+                                           .run = {8, RUN_EVENTS_MAX, RUN_BYTES_MAX},
                                            .open = fake_open,
                                            .submit = fake_submit,
                                            .prepare = fake_prepare,

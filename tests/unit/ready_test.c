@@ -101,18 +101,18 @@ END_TEST
 START_TEST(run_is_no_longer_than_agreed)
 {
     sink_config.max_in_flight = 1000;
-    stage_many(1, SINK_RUN_EVENTS_MAX, "a");
-    stage_many(SINK_RUN_EVENTS_MAX + 1, SINK_RUN_EVENTS_MAX + 2, "a");
+    stage_many(1, RUN_EVENTS_MAX, "a");
+    stage_many(RUN_EVENTS_MAX + 1, RUN_EVENTS_MAX + 2, "a");
     turn();
-    assert_run(0, 1, SINK_RUN_EVENTS_MAX);
-    ck_assert_uint_eq(fake->sent_count, SINK_RUN_EVENTS_MAX);
+    assert_run(0, 1, RUN_EVENTS_MAX);
+    ck_assert_uint_eq(fake->sent_count, RUN_EVENTS_MAX);
 }
 END_TEST
 
 START_TEST(run_is_no_larger_than_agreed)
 {
     for (int64_t id = 1; id <= 3; id++)
-        stage_event(batch, id, "a")->event.payload.size = SINK_RUN_BYTES_MAX / 2;
+        stage_event(batch, id, "a")->event.payload.size = RUN_BYTES_MAX / 2;
     turn();
     assert_run(0, 1, 2);
     ck_assert_uint_eq(fake->sent_count, 2);
@@ -132,6 +132,53 @@ START_TEST(another_destination_ends_a_run)
     turn();
     assert_run(0, 1, 2);
     ck_assert_uint_eq(fake->sent_count, 2);
+}
+END_TEST
+
+START_TEST(event_that_has_failed_before_goes_alone)
+{
+    stage_event(batch, 1, "a")->event.attempt = 2;
+    stage_many(2, 4, "a");
+    turn();
+    assert_sent(1);
+    ack(1);
+    turn();
+    turn();
+    assert_run(0, 2, 4);
+}
+END_TEST
+
+START_TEST(bystander_is_given_back_at_once_and_blames_nobody)
+{
+    struct lane *lane = stage_event(batch, 1, "a")->lane;
+    stage_many(2, 3, "a");
+    turn();
+    fails(2, VERDICT_RETRY, ERROR_BYSTANDER); /* before the one that it fell with has its verdict */
+    fails(3, VERDICT_UNKNOWN, ERROR_BYSTANDER);
+    turn();
+    ck_assert_int_eq(lane->state, LANE_STOPPED);
+    ack(1);
+    turn();
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_int_eq(lane->outcome, LANE_RELEASED);
+    ck_assert_int_eq(lane->release_us, 0);
+    ck_assert_uint_eq(lane->acked, 1);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_CLOSED);
+}
+END_TEST
+
+START_TEST(event_at_fault_counts_although_a_bystander_was_told_before)
+{
+    struct lane *lane = stage_event(batch, 1, "a")->lane;
+    stage_many(2, 3, "a");
+    turn();
+    fails(2, VERDICT_RETRY, ERROR_BYSTANDER);
+    turn();
+    fails(1, VERDICT_REJECTED, ERROR_REFUSED);
+    fails(3, VERDICT_RETRY, ERROR_BYSTANDER);
+    turn();
+    ck_assert_int_eq(lane->failed->event.id, 1);
+    ck_assert_int_eq(lane->outcome, LANE_DEAD);
 }
 END_TEST
 
@@ -159,6 +206,9 @@ int main(void)
     tcase_add_test(tcase, what_a_full_sink_left_of_a_run_waits_for_the_rest_of_it);
     tcase_add_test(tcase, run_is_no_longer_than_agreed);
     tcase_add_test(tcase, run_is_no_larger_than_agreed);
+    tcase_add_test(tcase, event_that_has_failed_before_goes_alone);
+    tcase_add_test(tcase, bystander_is_given_back_at_once_and_blames_nobody);
+    tcase_add_test(tcase, event_at_fault_counts_although_a_bystander_was_told_before);
     tcase_add_test(tcase, trial_goes_alone);
     TCase *types = tcase_create("destinations");
     suite_add_tcase(suite, types);
