@@ -73,7 +73,7 @@ const struct setting sink_settings[] = {
      .fallback = "256",
      .min = 1,
      .max = 1000000,
-     .help = "deliveries at once in this sink"},
+     .help = "deliveries at once in this sink; with `type: kafka` the default is 4096"},
     {.name = NULL},
 };
 

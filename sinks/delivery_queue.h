@@ -18,6 +18,14 @@ static inline void delivery_queue_push(struct delivery_queue *queue, struct deli
     queue->last = d;
 }
 
+static inline void delivery_queue_push_front(struct delivery_queue *queue, struct delivery *d)
+{
+    d->next = queue->first;
+    queue->first = d;
+    if (!d->next)
+        queue->last = d;
+}
+
 /* NULL when empty. */
 static inline struct delivery *delivery_queue_pop(struct delivery_queue *queue)
 {

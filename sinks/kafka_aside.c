@@ -20,9 +20,11 @@ struct kafka_aside {
     atomic_int state;
     int wake_fd; /* our own copy: the caller may have closed its own by the time this is over */
     rd_kafka_t *rk;
-    char *topic; /* NULL: destroy */
+    char *topic;                                   /* NULL: no question */
+    rd_kafka_topic_partition_list_t *close, *open; /* NULL: not about gates */
     enum reach reach;
     bool answered;
+    int32_t partitions;
     size_t before_count;
     struct kafka_aside *before[];
 };
@@ -51,13 +53,35 @@ static void ask_topic(struct kafka_aside *aside)
         aside->answered = true;
         if (md->topic_cnt == 1 && md->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR && md->topics[0].partition_cnt > 0)
             aside->reach = REACH_YES;
+        if (aside->reach == REACH_YES)
+            aside->partitions = md->topics[0].partition_cnt;
         rd_kafka_metadata_destroy(md);
     }
     rd_kafka_topic_destroy(rkt);
 }
 
+static void move_gates(struct kafka_aside *aside)
+{
+    if (aside->close->cnt > 0)
+        rd_kafka_pause_partitions(aside->rk, aside->close);
+    if (aside->open->cnt > 0)
+        rd_kafka_resume_partitions(aside->rk, aside->open);
+    /* Nobody else tells the threads that there is something to send now. It waits for nothing. */
+    if (aside->open->cnt > 0)
+        rd_kafka_flush(aside->rk, 0);
+}
+
+static void lists_free(rd_kafka_topic_partition_list_t *close, rd_kafka_topic_partition_list_t *open)
+{
+    if (close)
+        rd_kafka_topic_partition_list_destroy(close);
+    if (open)
+        rd_kafka_topic_partition_list_destroy(open);
+}
+
 static void aside_release(struct kafka_aside *aside)
 {
+    lists_free(aside->close, aside->open);
     free(aside->topic);
     free(aside);
 }
@@ -70,6 +94,8 @@ static void work(struct kafka_aside *aside)
         ask_topic(aside);
     else if (aside->topic)
         ask_cluster(aside);
+    else if (aside->close)
+        move_gates(aside);
     else
         rd_kafka_destroy(aside->rk);
 }
@@ -109,14 +135,28 @@ static struct kafka_aside *aside_new(rd_kafka_t *rk, const char *topic, size_t b
     return aside;
 }
 
-struct kafka_aside *kafka_aside_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
+static struct kafka_aside *start_or_free(struct kafka_aside *aside)
 {
-    struct kafka_aside *aside = aside_new(rk, topic, 0, wake_fd);
     if (aside->wake_fd >= 0 && start(aside))
         return aside;
     close(aside->wake_fd);
     aside_release(aside);
     return NULL;
+}
+
+struct kafka_aside *kafka_aside_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
+{
+    struct kafka_aside *aside = aside_new(rk, topic, 0, wake_fd);
+    return start_or_free(aside);
+}
+
+struct kafka_aside *kafka_aside_gates(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *close,
+                                      rd_kafka_topic_partition_list_t *open, int wake_fd)
+{
+    struct kafka_aside *aside = aside_new(rk, NULL, 0, wake_fd);
+    aside->close = close;
+    aside->open = open;
+    return start_or_free(aside);
 }
 
 struct kafka_aside *kafka_aside_destroy(rd_kafka_t *rk, struct kafka_aside *const before[], size_t n, int wake_fd)
@@ -140,6 +180,17 @@ bool kafka_aside_done(struct kafka_aside *aside)
 enum reach kafka_aside_reach(const struct kafka_aside *aside)
 {
     return aside->reach;
+}
+
+int32_t kafka_aside_partitions(const struct kafka_aside *aside)
+{
+    return aside->partitions;
+}
+
+bool kafka_aside_is_closed(const struct kafka_aside *aside, const char *topic, int32_t partition)
+{
+    const rd_kafka_topic_partition_t *found = rd_kafka_topic_partition_list_find(aside->close, topic, partition);
+    return found && found->err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 bool kafka_aside_answered(const struct kafka_aside *aside)

@@ -129,13 +129,26 @@ static bool check(const rd_kafka_conf_t *conf, struct error *err)
     return check_files(conf, err);
 }
 
-rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, bool single, struct error *err)
+/* What each use needs, whatever was given. */
+static const struct {
+    enum kafka_use use;
+    const char *name, *value;
+} uses[] = {
+    {KAFKA_SINGLE, "batch.num.messages", "1"},
+    {KAFKA_SINGLE, "linger.ms", "0"},
+    /* Its gates decide when a batch goes, and when one is given up, as a whole. */
+    {KAFKA_RUNS, "linger.ms", "0"},
+    {KAFKA_RUNS, "message.timeout.ms", "0"},
+};
+
+rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, enum kafka_use use, struct error *err)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     if (!set_all(conf, settings, err) || !check(conf, err))
         goto failed;
-    if (single && (!set(conf, "batch.num.messages", "1", err) || !set(conf, "linger.ms", "0", err)))
-        goto failed;
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++)
+        if (uses[i].use == use && !set(conf, uses[i].name, uses[i].value, err))
+            goto failed;
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
     return conf;
 failed:
@@ -147,4 +160,22 @@ int64_t kafka_conf_number(const rd_kafka_conf_t *conf, const char *property)
 {
     char text[64];
     return strtoll(get(conf, property, text, sizeof text), NULL, 10);
+}
+
+kafka_partitioner *kafka_conf_partitioner(const rd_kafka_conf_t *conf)
+{
+    static const struct {
+        const char *name;
+        kafka_partitioner *partitioner;
+    } known[] = {
+        {"consistent", rd_kafka_msg_partitioner_consistent}, {"consistent_random", rd_kafka_msg_partitioner_consistent},
+        {"murmur2", rd_kafka_msg_partitioner_murmur2},       {"murmur2_random", rd_kafka_msg_partitioner_murmur2},
+        {"fnv1a", rd_kafka_msg_partitioner_fnv1a},           {"fnv1a_random", rd_kafka_msg_partitioner_fnv1a},
+    };
+    char name[32];
+    get(conf, "partitioner", name, sizeof name);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return known[i].partitioner;
+    return NULL;
 }

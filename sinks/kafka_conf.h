@@ -12,13 +12,30 @@ struct kafka_settings {
     char *sasl_password;
     char *ssl_key_password;
     int64_t down_after_us;
+    bool key_batches;
 };
 
-/* `single`: one message a batch, for finding out which one of a refused batch was at fault. NULL and *err
- * (ERROR_CONFIG) when librdkafka or we refuse a property. The result is the caller's: rd_kafka_conf_destroy(). */
-rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, bool single, struct error *err) MUST_CHECK;
+/* What a producer is for. */
+enum kafka_use {
+    KAFKA_PLAIN,  /* events of which no two are of one key */
+    KAFKA_SINGLE, /* one message a batch, for finding out which one of a refused batch was at fault */
+    KAFKA_RUNS,   /* batches with several events of a key, see kafka_runs.h */
+    KAFKA_USES
+};
+
+/* NULL and *err (ERROR_CONFIG) when librdkafka or we refuse a property. The result is the caller's:
+ * rd_kafka_conf_destroy(). */
+rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, enum kafka_use use,
+                                struct error *err) MUST_CHECK;
 
 /* A whole-number property as librdkafka understood it, or 0. */
 int64_t kafka_conf_number(const rd_kafka_conf_t *conf, const char *property);
+
+/* Where a key goes; librdkafka's own, of which only key, its size and the number of partitions matter. */
+typedef int32_t kafka_partitioner(const rd_kafka_topic_t *, const void *key, size_t key_size, int32_t partitions,
+                                  void *, void *);
+
+/* The one that the property `partitioner` names, for keys that are not empty. NULL: we do not know it. */
+kafka_partitioner *kafka_conf_partitioner(const rd_kafka_conf_t *conf);
 
 #endif

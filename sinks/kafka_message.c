@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #define TOPIC_MAX 249
+#define RECORD_BYTES 64
+#define HEADER_BYTES 20
 
 static bool is_legal(char c)
 {
@@ -89,6 +91,18 @@ rd_kafka_headers_t *kafka_message_headers(const struct event *event, struct erro
         add(headers, "type", strlen("type"), event->type);
     add(headers, "id", strlen("id"), id);
     return headers;
+}
+
+size_t kafka_message_bytes(const struct event *event, const rd_kafka_headers_t *headers)
+{
+    /* Lengths and deltas are varints of 10 bytes at most. */
+    size_t bytes = event->key.size + event->payload.size + RECORD_BYTES;
+    const char *name;
+    const void *value;
+    size_t size;
+    for (size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+        bytes += strlen(name) + size + HEADER_BYTES;
+    return bytes;
 }
 
 int64_t kafka_message_timestamp_ms(const struct event *event)

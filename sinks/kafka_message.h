@@ -14,6 +14,9 @@ bool kafka_message_check_topic(struct span topic, struct error *err) MUST_CHECK;
  * *err (ERROR_REFUSED) when the event's headers are not a JSON object. */
 rd_kafka_headers_t *kafka_message_headers(const struct event *event, struct error *err) MUST_CHECK;
 
+/* At most so many bytes of a batch. */
+size_t kafka_message_bytes(const struct event *event, const rd_kafka_headers_t *headers);
+
 /* Creation time in milliseconds for the record, 0 = let librdkafka take the current time. */
 int64_t kafka_message_timestamp_ms(const struct event *event);
 

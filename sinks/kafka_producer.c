@@ -12,35 +12,55 @@
 #define STALLED_AFTER_US (10 * SECOND_US)
 /* After a fatal error what is in flight may still be acked; after a purge the reports are already on their way. */
 #define FATAL_GRACE_US SECOND_US
+#define GIVE_UP_GRACE_US SECOND_US
 #define PURGE_GRACE_US (500 * MS_US)
 #define RENEW_PAUSE_US (100 * MS_US)
 #define RENEW_PAUSE_MAX_US (5 * SECOND_US)
-#define PROBE_FORGOTTEN_US (5 * SECOND_US)
 #define CLOSE_RESERVE_US (200 * MS_US)
 
 /* ---- what is in librdkafka ---- */
 
-static void link_waiting(struct kafka_producer *p, struct delivery *d)
+/* sink_data of what is in librdkafka; in the delivery's arena. */
+struct flight {
+    struct delivery *before;
+    void *owner;
+};
+
+static struct flight *flight_of(const struct delivery *d)
 {
-    d->sink_data = NULL;
+    return d->sink_data;
+}
+
+static void link_waiting(struct kafka_producer *p, struct delivery *d, void *owner)
+{
+    struct flight *flight = arena_alloc(d->arena, sizeof *flight);
+    *flight = (struct flight){.owner = owner};
+    d->sink_data = flight;
     d->next = p->waiting;
     if (d->next)
-        d->next->sink_data = d;
+        flight_of(d->next)->before = d;
     p->waiting = d;
     p->waiting_count++;
 }
 
+void *kafka_producer_owner(const struct delivery *d)
+{
+    return flight_of(d)->owner;
+}
+
 static void report(struct kafka_producer *p, struct delivery *d, rd_kafka_resp_err_t code, rd_kafka_msg_status_t status)
 {
-    struct delivery *before = d->sink_data;
+    struct delivery *before = flight_of(d)->before;
     if (before)
         before->next = d->next;
     else
         p->waiting = d->next;
     if (d->next)
-        d->next->sink_data = before;
+        flight_of(d->next)->before = before;
     p->waiting_count--;
-    p->report(p->report_context, d, code, status);
+    if (p->overdue && (code == RD_KAFKA_RESP_ERR__PURGE_QUEUE || code == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT))
+        code = RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+    p->report(p->context, d, code, status);
 }
 
 static void report_all(struct kafka_producer *p)
@@ -84,7 +104,7 @@ static bool handle_new(struct kafka_producer *p, struct error *err)
     rd_kafka_set_log_queue(p->rk, NULL); /* NULL: the main queue */
     rd_kafka_queue_io_event_enable(p->queue, p->wake_fd, &one, sizeof one);
     p->state = KAFKA_RUNNING;
-    p->troubled = p->all_down = p->purged = false;
+    p->troubled = p->all_down = p->purged = p->overdue = false;
     p->until = INSTANT_NEVER;
     return true;
 }
@@ -101,18 +121,12 @@ static void queue_leave(struct kafka_producer *p)
 /* Hands the handle, and the probes that use it, to a thread that ends them. */
 static struct kafka_aside *handle_give_away(struct kafka_producer *p)
 {
-    struct kafka_aside *before[KAFKA_PROBES_MAX + 1];
-    size_t n = 0;
+    struct kafka_aside *before[KAFKA_PROBES_MAX + 1 + KAFKA_LEAVING_MAX];
+    size_t n = p->leave ? p->leave(p->context, before) : 0;
     if (p->check)
         before[n++] = p->check;
     p->check = NULL;
-    for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
-        struct kafka_probe *probe = &p->probes[i];
-        if (probe->aside)
-            before[n++] = probe->aside;
-        free(probe->topic);
-        *probe = (struct kafka_probe){0};
-    }
+    n += kafka_probes_leave(&p->probes, before + n);
     queue_leave(p);
     struct kafka_aside *aside = kafka_aside_destroy(p->rk, before, n, p->wake_fd);
     p->rk = NULL;
@@ -175,23 +189,41 @@ static void purge(struct kafka_producer *p, instant_us now)
     p->until = now + PURGE_GRACE_US;
 }
 
+void kafka_producer_give_up(struct kafka_producer *p, instant_us now)
+{
+    if (p->state != KAFKA_RUNNING)
+        return;
+    snprintf(p->cause, sizeof p->cause, "not acknowledged in time");
+    p->state = KAFKA_DRAINING;
+    p->purged = false;
+    p->overdue = true;
+    p->until = now + GIVE_UP_GRACE_US;
+}
+
 /* ---- events ---- */
 
 /* A broker that takes a record says where. Without an offset, the ack is librdkafka's conclusion from a later record of
  * this producer that was taken, or from a number that the broker calls a duplicate. But to a partition that knows
  * nothing of the producer yet, a broker takes any number as the first: a record that a lost connection had swallowed
- * was seen to be reported as persisted, and is in no log. */
-static bool is_guess(const rd_kafka_message_t *message)
+ * was seen to be reported as persisted, and is in no log. Of a batch only the first lacks its offset for certain: the
+ * others count on from there. `before` is the last guess. */
+static bool is_guess(const rd_kafka_message_t *message, rd_kafka_message_t *before)
 {
-    return message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0;
+    bool goes_on =
+        before->rkt == message->rkt && before->partition == message->partition && before->offset + 1 == message->offset;
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR || (message->offset >= 0 && !goes_on))
+        return false;
+    *before = *message;
+    return true;
 }
 
 static void take_reports(struct kafka_producer *p, rd_kafka_event_t *event, instant_us now)
 {
     const rd_kafka_message_t *message;
+    rd_kafka_message_t guess = {.rkt = NULL};
     while ((message = rd_kafka_event_message_next(event))) {
         FAULT_POINT("kafka.report");
-        if (is_guess(message)) {
+        if (is_guess(message, &guess)) {
             snprintf(p->cause, sizeof p->cause, "a connection was lost before the ack");
             report(p, message->_private, RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED);
             continue;
@@ -252,7 +284,7 @@ bool kafka_producer_open(struct kafka_producer *p, struct error *err)
 }
 
 rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct delivery *d, rd_kafka_headers_t *headers,
-                                        instant_us now)
+                                        struct kafka_target target, instant_us now)
 {
     if (p->state != KAFKA_RUNNING)
         return RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
@@ -263,6 +295,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct deliver
     /* The RD_KAFKA_V_ macros spelled out: they are statement expressions, which -Wpedantic refuses. Not produceva():
      * in 2.0.2 it frees headers twice when the topic is not there. */
     rd_kafka_resp_err_t code = rd_kafka_producev(p->rk, RD_KAFKA_VTYPE_TOPIC, d->destination.data,               //
+                                                 RD_KAFKA_VTYPE_PARTITION, target.partition,                     //
                                                  RD_KAFKA_VTYPE_KEY, event->key.data, event->key.size,           //
                                                  RD_KAFKA_VTYPE_VALUE, event->payload.data, event->payload.size, //
                                                  RD_KAFKA_VTYPE_TIMESTAMP, kafka_message_timestamp_ms(event),    //
@@ -272,7 +305,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct deliver
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
         if (p->waiting_count == 0)
             p->news_at = now;
-        link_waiting(p, d);
+        link_waiting(p, d, target.owner);
         FAULT_POINT("kafka.produced");
     } else if (code == RD_KAFKA_RESP_ERR__FATAL) {
         take_fatal(p, now);
@@ -348,43 +381,9 @@ instant_us kafka_producer_deadline(const struct kafka_producer *p)
     return p->state == KAFKA_RUNNING ? instant_min(give_up_at(p), check_at(p)) : p->until;
 }
 
-/* ---- probes ---- */
-
-static void probe_end(struct kafka_probe *probe)
-{
-    kafka_aside_free(probe->aside, INSTANT_NEVER);
-    free(probe->topic);
-    *probe = (struct kafka_probe){0};
-}
-
-static enum reach probe_take(struct kafka_probe *probe)
-{
-    if (!kafka_aside_done(probe->aside))
-        return REACH_PENDING;
-    enum reach reach = kafka_aside_reach(probe->aside);
-    probe_end(probe);
-    return reach;
-}
-
 enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now)
 {
-    if (p->state != KAFKA_RUNNING)
-        return REACH_PENDING;
-    struct kafka_probe *place = NULL;
-    for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
-        struct kafka_probe *probe = &p->probes[i];
-        if (probe->aside && strcmp(probe->topic, topic) == 0)
-            return probe_take(probe);
-        /* Nobody came for the answer: that circuit is gone. */
-        if (probe->aside && now - probe->started > PROBE_FORGOTTEN_US && kafka_aside_done(probe->aside))
-            probe_end(probe);
-        if (!probe->aside)
-            place = probe;
-    }
-    struct kafka_aside *aside = place ? kafka_aside_metadata(p->rk, topic, p->wake_fd) : NULL;
-    if (aside)
-        *place = (struct kafka_probe){.aside = aside, .topic = memory_text(topic), .started = now};
-    return REACH_PENDING;
+    return p->state == KAFKA_RUNNING ? kafka_probes_ask(&p->probes, p->rk, topic, p->wake_fd, now) : REACH_PENDING;
 }
 
 /* ---- the end ---- */

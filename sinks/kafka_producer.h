@@ -12,48 +12,55 @@
 #define SINKS_KAFKA_PRODUCER_H
 
 #include "sinks/kafka_aside.h"
+#include "sinks/kafka_probes.h"
 #include "sinks/sink.h"
 
 #include <librdkafka/rdkafka.h>
 
-#define KAFKA_PROBES_MAX 8
 #define KAFKA_RETIRED_MAX 4
+#define KAFKA_LEAVING_MAX 2
 
 enum kafka_state { KAFKA_RUNNING, KAFKA_DRAINING, KAFKA_RETIRED };
+
+/* Where in its topic an event goes, and what its report is to remind of. */
+struct kafka_target {
+    int32_t partition; /* RD_KAFKA_PARTITION_UA: where the partitioner wants it */
+    void *owner;
+};
 
 /* Says what became of one delivery. */
 typedef void kafka_report(void *context, struct delivery *d, rd_kafka_resp_err_t code, rd_kafka_msg_status_t status);
 
-struct kafka_probe {
-    struct kafka_aside *aside; /* NULL: free */
-    char *topic;
-    instant_us started;
-};
+/* The handle goes: whatever else holds on to it is given up. Puts calls under way into `before`, at most
+ * KAFKA_LEAVING_MAX, and returns how many. */
+typedef size_t kafka_leave(void *context, struct kafka_aside *before[]);
 
 struct kafka_producer {
     const rd_kafka_conf_t *conf; /* borrowed; each handle gets a copy */
     int wake_fd;                 /* borrowed; an eventfd */
     int64_t down_after_us;
     kafka_report *report;
-    void *report_context;
+    kafka_leave *leave; /* or NULL */
+    void *context;      /* for both */
 
     enum kafka_state state;
     rd_kafka_t *rk; /* NULL when RETIRED */
     rd_kafka_queue_t *queue;
-    struct delivery *waiting; /* in librdkafka: list by next, back links in sink_data */
+    struct delivery *waiting; /* in librdkafka: list by next, back links from sink_data */
     size_t waiting_count;
 
     instant_us news_at;        /* the last ack, or the first send after there was nothing to wait for */
     bool troubled;             /* a connection failed since the last ack */
     bool all_down;             /* and so did all others */
     bool purged;               /* DRAINING: do not wait for acks any more */
+    bool overdue;              /* DRAINING: because of what was not acked in time */
     instant_us until;          /* DRAINING: then harder measures; RETIRED: then a new handle */
     struct kafka_aside *check; /* under way: does anybody answer? */
     instant_us checked_at;
     unsigned renewals; /* since the last ack */
     char cause[256];   /* the last trouble in librdkafka's words */
 
-    struct kafka_probe probes[KAFKA_PROBES_MAX];
+    struct kafka_probes probes;
     struct kafka_aside *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
 };
 
@@ -67,7 +74,14 @@ bool kafka_producer_open(struct kafka_producer *p, struct error *err) MUST_CHECK
 /* Hands one event over; topic and headers are checked by then. On NO_ERROR `d` is reported later and `headers` are
  * gone, otherwise both stay with the caller. Any code but _QUEUE_FULL is final for this attempt. */
 rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct delivery *d, rd_kafka_headers_t *headers,
-                                        instant_us now);
+                                        struct kafka_target target, instant_us now);
+
+/* Within a report: the target's owner. */
+void *kafka_producer_owner(const struct delivery *d);
+
+/* Something has not been acked in time: sends nothing more, takes what is acked within a moment, gives up the rest as
+ * timed out, and starts afresh. */
+void kafka_producer_give_up(struct kafka_producer *p, instant_us now);
 
 /* Reports what is known and moves the state on. */
 void kafka_producer_serve(struct kafka_producer *p, instant_us now);

@@ -30,7 +30,7 @@ void kafka_mock_start(struct contract_setup *setup, int brokers)
     kafka_mock = rd_kafka_mock_cluster_new(host, brokers);
     ck_assert_ptr_nonnull(kafka_mock);
     ck_assert_int_eq(rd_kafka_mock_topic_create(kafka_mock, TOPIC, 4, 1), RD_KAFKA_RESP_ERR_NO_ERROR);
-    settings = (struct kafka_settings){.properties = {pairs, 0}, .down_after_us = SECOND_US};
+    settings = (struct kafka_settings){.properties = {pairs, 0}, .down_after_us = SECOND_US, .key_batches = true};
     kafka_property("bootstrap.servers", rd_kafka_mock_cluster_bootstraps(kafka_mock));
     setup->settings = &settings;
     setup->destination = TOPIC;
@@ -70,6 +70,38 @@ void kafka_end(struct contract *c)
 {
     contract_end(c);
     kafka_mock_stop(&kafka_setup);
+}
+
+static int64_t id_of(const rd_kafka_message_t *message)
+{
+    rd_kafka_headers_t *headers;
+    const void *value;
+    size_t size;
+    ck_assert_int_eq(rd_kafka_message_headers(message, &headers), RD_KAFKA_RESP_ERR_NO_ERROR);
+    ck_assert_int_eq(rd_kafka_header_get_last(headers, "id", &value, &size), RD_KAFKA_RESP_ERR_NO_ERROR);
+    return strtoll(value, NULL, 10);
+}
+
+size_t kafka_mock_read(const char *topic, int64_t ids[], size_t max)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set(conf, "bootstrap.servers", rd_kafka_mock_cluster_bootstraps(kafka_mock), NULL, 0);
+    rd_kafka_t *consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, NULL, 0);
+    int64_t low, high;
+    ck_assert_int_eq(rd_kafka_query_watermark_offsets(consumer, topic, 0, &low, &high, PATIENCE_MS), 0);
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(consumer, topic, NULL);
+    ck_assert_int_eq(rd_kafka_consume_start(rkt, 0, low), 0);
+    size_t n = 0;
+    while (low + (int64_t)n < high) {
+        rd_kafka_message_t *message = rd_kafka_consume(rkt, 0, PATIENCE_MS);
+        ck_assert(message && message->err == RD_KAFKA_RESP_ERR_NO_ERROR && n < max);
+        ids[n++] = id_of(message);
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_consume_stop(rkt, 0);
+    rd_kafka_topic_destroy(rkt);
+    rd_kafka_destroy(consumer);
+    return n;
 }
 
 void kafka_warm_up(struct contract *c)

@@ -28,6 +28,9 @@ void kafka_property(const char *name, const char *value);
 /* The next `times` produce requests fail with `code`. */
 void kafka_refuse_produce(rd_kafka_resp_err_t code, int times);
 
+/* The ids of the events in the log of `topic`, which has one partition, in its order; at most `max`. */
+size_t kafka_mock_read(const char *topic, int64_t ids[], size_t max);
+
 struct contract *kafka_begin(void); /* one broker, no further properties */
 void kafka_end(struct contract *c);
 

@@ -263,7 +263,8 @@ END_TEST
 
 static char real_name[] = "bootstrap.servers";
 static struct setting_pair real_pair = {.name = real_name};
-static struct kafka_settings real_settings = {.properties = {&real_pair, 1}, .down_after_us = 2 * SECOND_US};
+static struct kafka_settings real_settings = {
+    .properties = {&real_pair, 1}, .down_after_us = 2 * SECOND_US, .key_batches = true};
 static struct contract_setup real_setup = {.name = "kafka_real", .type = &sink_kafka, .settings = &real_settings};
 
 static bool real_cluster(void)

@@ -124,6 +124,10 @@ class Kafka(Server):
         kafka_wire.create_topic(self.port, name, partitions, settings)
         kafka_wire.wait_for_leaders(self.port, name, partitions)
 
+    def alter_topic(self, name, **config):
+        """As for create_topic(); what is left out gets its default."""
+        kafka_wire.alter_topic(self.port, name, {key.replace("_", "."): str(value) for key, value in config.items()})
+
     def delete_topic(self, name):
         kafka_wire.delete_topic(self.port, name)
 

@@ -6,7 +6,8 @@ import struct
 
 from tests.support.process import wait_until
 
-CREATE_TOPICS, DELETE_TOPICS, METADATA = 19, 20, 3
+CREATE_TOPICS, DELETE_TOPICS, METADATA, ALTER_CONFIGS = 19, 20, 3, 33
+TOPIC_RESOURCE = 2
 
 
 class KafkaError(Exception):
@@ -65,6 +66,17 @@ def create_topic(port, name, partitions, settings):
     for _, code, message in reader.array(lambda: (reader.text(), reader.number("h"), reader.text())):
         if code != 0:
             raise KafkaError(f"cannot create topic {name}: {message} (error {code})")
+
+
+def alter_topic(port, name, settings):
+    """All settings of the topic: those that are left out get their defaults."""
+    configs = b"".join(_text(key) + _text(value) for key, value in settings.items())
+    topic = struct.pack(">b", TOPIC_RESOURCE) + _text(name) + struct.pack(">i", len(settings)) + configs
+    reader = _call(port, ALTER_CONFIGS, 0, struct.pack(">i", 1) + topic + b"\0")
+    reader.number("i")  # throttle time
+    for code, message, _, _ in reader.array(lambda: (reader.number("h"), reader.text(), reader.number("b"), reader.text())):
+        if code != 0:
+            raise KafkaError(f"cannot alter topic {name}: {message} (error {code})")
 
 
 def delete_topic(port, name):
