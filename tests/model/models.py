@@ -1,4 +1,4 @@
-"""The variants of claim.pml and lease.pml, and how Spin is asked about one: python3 -m tests.model.models [WORD...]
+"""The variants of claim.pml, lease.pml and pull.pml, and how Spin is asked about one: python3 -m tests.model.models [WORD...]
 prints a line for each variant whose name has all the words, or for all of them; the deep ones with PGCOURIER_DEEP=1.
 
 A safe variant has to hold in every state there is. A mutant is the model with one mistake in it, and has to fail, by the
@@ -67,6 +67,15 @@ VARIANTS = [
     Variant("lease: every event is delivered in the end", "lease", HOLDS, "LIVENESS", "EVENTS=1 FAULTS=1"),
     Variant("lease: 2 events, 2 faults", "lease", HOLDS, f"{ALL} TERMS", "", True),
     Variant("lease: every event is delivered in the end, 2 events", "lease", HOLDS, "LIVENESS", "FAULTS=1", True),
+
+    # Workers that pull, beside a relay.
+    Variant("pull: 2 workers, 1 relay, 2 events, 2 terms run out", "pull", HOLDS, f"{ALL} VERDICTS"),
+    Variant("pull: every event is delivered in the end", "pull", HOLDS, "LIVENESS"),
+
+    Variant("mutant: workers settle without token", "pull", FAILS, "DUPLICATES", "SETTLES_WITHOUT_TOKEN"),
+    Variant("mutant: workers take what waits", "pull", FAILS, "DUPLICATES", "TAKES_WHAT_WAITS"),
+    Variant("mutant: late verdicts need no lock", "pull", FAILS, "VERDICTS", "LATE_VERDICTS_NEED_NO_LOCK"),
+    Variant("mutant: a relay that takes over leaves the token", "pull", FAILS, "VERDICTS", "RELAY_LEAVES_THE_TOKEN"),
 
     Variant("mutant: expiry judged by a relay's clock", "lease", FAILS, "TERMS", "EXPIRY_BY_A_RELAYS_CLOCK FAULTS=0"),
     Variant("mutant: settled without token", "lease", FAILS, "TERMS", "SETTLES_WITHOUT_TOKEN"),
