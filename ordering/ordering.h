@@ -48,6 +48,14 @@ struct claim_request {
     uint64_t draw;      /* a random number: which of all that wait for it gets the place of a claim of one key */
 };
 
+/* Keys, and events without one by their ids. */
+struct key_list {
+    struct span *keys;
+    size_t key_count;
+    int64_t *solos;
+    size_t solo_count;
+};
+
 /* One claim under way; the strategy's notes from claim() to claim_done(). */
 struct claim_plan {
     struct scan_plan scan;
@@ -113,6 +121,11 @@ struct ordering_type {
     void (*claim_done)(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now);
     /* The claim failed or was lost: what it covered is looked at again. */
     void (*claim_failed)(struct ordering *o, const struct claim_plan *plan);
+
+    /* With `keep`, the session goes on holding the locks of these keys, which its transaction holds, beyond that one's
+     * end; without, it frees them again, when what became of the keys is committed. The result is the number of locks:
+     * all of them, or the claim must not go on. */
+    struct statement (*hold)(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena);
 
     /* Record outcomes; to be run in one transaction. Returns the number of statements, at least 1 unless the
      * settlement is empty. */

@@ -29,8 +29,8 @@ enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_KEPT, SETTLE_PARK, SETTLE_UN
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *few_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql, *drawn_sql,
-        *holders_sql, *floor_sql, *peek_sql;
+    char *lock_sql, *read_sql, *few_sql, *keep_sql, *free_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql,
+        *drawn_sql, *holders_sql, *floor_sql, *peek_sql;
     bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
     struct scan scan;
     int64_t rows_limit; /* adapts to the size of the rows */
@@ -46,8 +46,9 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql, pk->read_sql,   pk->few_sql,   pk->done_sql,    pk->bury_sql,  pk->kept_sql,
-                     pk->park_sql, pk->unpark_sql, pk->drawn_sql, pk->holders_sql, pk->floor_sql, pk->peek_sql};
+    char *texts[] = {pk->lock_sql,  pk->read_sql,    pk->few_sql,   pk->keep_sql, pk->free_sql,
+                     pk->done_sql,  pk->bury_sql,    pk->kept_sql,  pk->park_sql, pk->unpark_sql,
+                     pk->drawn_sql, pk->holders_sql, pk->floor_sql, pk->peek_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     free(pk);
@@ -62,6 +63,8 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
               (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
+              (pk->keep_sql = sql_render(sql_per_key_keep, v, err)) &&
+              (pk->free_sql = sql_render(sql_per_key_free, v, err)) &&
               (pk->done_sql = sql_render(options->archive ? sql_settle_archive : sql_settle_delete, v, err)) &&
               (pk->bury_sql = sql_render(sql_settle_bury, v, err)) &&
               (pk->kept_sql = sql_render(sql_settle_kept, v, err)) &&
@@ -236,6 +239,16 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
         pk->rows_limit = pk->rows_limit > 1 ? pk->rows_limit / 2 : 1;
     else if (full && !plan->few && pk->rows_limit < ROWS_MAX)
         pk->rows_limit *= 2;
+}
+
+static struct statement per_key_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)
+{
+    const struct per_key *pk = (const struct per_key *)o;
+    struct statement st = statement_of(keep ? pk->keep_sql : pk->free_sql);
+    statement_add_int(&st, arena, pk->options.lock_class);
+    statement_add_texts(&st, arena, list->keys, list->key_count);
+    statement_add_ids(&st, arena, list->solos, list->solo_count);
+    return st;
 }
 
 static void per_key_claim_failed(struct ordering *o, const struct claim_plan *plan)
@@ -418,6 +431,7 @@ const struct ordering_type ordering_per_key = {
     .claimed = per_key_claimed,
     .claim_done = per_key_claim_done,
     .claim_failed = per_key_claim_failed,
+    .hold = per_key_hold,
     .settle = per_key_settle,
     .settled = per_key_settled,
     .released = per_key_released,

@@ -109,3 +109,8 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id)
     batch->open--;
     batch->finished++;
 }
+
+int64_t lane_solo_id(const struct lane *lane)
+{
+    return lane->last ? lane->last->event.id : lane->gone_id;
+}

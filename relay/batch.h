@@ -51,6 +51,7 @@ struct lane {
     bool more;       /* the key has, or may have, events that were not claimed */
     bool waited;     /* the key has an entry in outbox.parked */
     bool progressed; /* events of it were settled ahead of its end */
+    bool kept;       /* the session has been told to lock the key, too: see keep.h */
     enum lane_state state;
     enum lane_outcome outcome;
     int64_t gone_id;    /* of a lane without events: the event it waited for */
@@ -76,6 +77,7 @@ struct batch {
     size_t lane_max;            /* events of one key; 0: as many as come */
     bool spilled;               /* rows were left out because bytes_max was reached */
     bool lost;                  /* its locks are gone: nothing more of it is sent */
+    bool kept;                  /* what is not settled of it is kept: see keep.h */
     size_t finished;            /* lanes in LANE_FINISHED */
     size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
     size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
@@ -101,5 +103,8 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
 /* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without
  * events, so that its wait is settled too. */
 void batch_add_gone(struct batch *batch, struct span key, int64_t id);
+
+/* Of the event without a key that is the lane's, or that it waited for. */
+int64_t lane_solo_id(const struct lane *lane);
 
 #endif

@@ -4,6 +4,7 @@
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
 #include "relay/deliver.h"
+#include "relay/keep.h"
 #include "relay/peek.h"
 #include "relay/refusal.h"
 #include "relay/round.h"
@@ -66,11 +67,16 @@ bool claim_is_finished(const struct claim *claim)
     return true;
 }
 
-bool claim_is_straggling(const struct claim *claim, instant_us now)
+static bool is_straggling(const struct claim *claim, instant_us now)
+{
+    return open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
+}
+
+bool claim_needs_side(const struct claim *claim, instant_us now)
 {
     /* A busy queue claims again and again: what is finished must not wait for a pause. */
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
-    return (claim->state == CLAIM_IDLE || extending) && open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
+    return (claim->state == CLAIM_IDLE || extending) && is_straggling(claim, now) && !keep_is_possible(claim);
 }
 
 bool claim_was_refused(const struct claim *claim)
@@ -134,24 +140,85 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
     return wanted < limit ? wanted : limit;
 }
 
+/* Of what stays in memory as long as a straggler of theirs is under way. */
+static size_t bytes_held(const struct claim *claim)
+{
+    size_t bytes = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        bytes += batch->open > 0 ? batch->bytes : 0;
+    return bytes;
+}
+
+/* How many keys may be claimed beside stragglers whose locks are kept; 0: none. */
+static int64_t keys_beside(struct claim *claim, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    size_t cap = (size_t)queue->config->keys_per_claim, open = open_lanes(claim), most = cap * CLAIM_LOCKS_FACTOR;
+    bool room = open < most && bytes_held(claim) <= (size_t)queue->config->max_batch_bytes * (CLAIM_LOCKS_FACTOR - 1);
+    if (!room || (open > cap / 2 && !outlet_has_room(queue->outlet)))
+        return 0;
+    int64_t keys = keys_to_claim(claim, now);
+    FAULT_POINT("claim.beside");
+    return keys < (int64_t)(most - open) ? keys : (int64_t)(most - open);
+}
+
+/* Its transaction has nothing left to wait for but stragglers from before it. */
+static bool has_only_kept(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (!batch->kept && batch->open > 0)
+            return false;
+    return true;
+}
+
+static bool holds_fresh(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (!batch->kept)
+            return true;
+    return false;
+}
+
+bool claim_is_due(struct claim *claim, instant_us now)
+{
+    if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
+        return false;
+    if (claim_is_finished(claim))
+        return true;
+    if (!keep_is_possible(claim))
+        return false;
+    return is_straggling(claim, now) || (has_only_kept(claim) && (holds_fresh(claim) || keys_beside(claim, now) > 0));
+}
+
+/* So that keys with more events are in the claim that travels with their settlement. */
+static void follow_delivered(struct claim *claim, const struct settle_job *job, instant_us now)
+{
+    for (size_t i = 0; i < job->lane_count; i++) {
+        struct lane *lane = job->lanes[i];
+        if (lane->more && lane->state == LANE_SETTLING && lane->outcome == LANE_DELIVERED &&
+            keyset_put(&claim->queue->follow, lane->key, lane->hash, now, claim))
+            lane->more = false;
+    }
+}
+
 void claim_finish(struct claim *claim, instant_us now)
 {
+    bool finished = claim_is_finished(claim), let_go = false;
     claim->full = false;
     FAULT_POINT("claim.finish");
     struct settle_job *job;
-    while ((job = settle_collect(claim->queue, claim->batches, false)) && settle_is_empty(job))
+    for (; (job = settle_collect(claim->queue, claim->batches, !finished)) && settle_is_empty(job); let_go = true)
         settle_commit(claim->queue, job, now);
-    if (claim_was_refused(claim)) {
-        if (job)
-            claim_round_start(claim, job, false, 0, now);
+    if (job && claim_was_refused(claim)) {
+        claim_round_start(claim, job, false, 0, now);
         return;
     }
-    if (job) /* so that its keys with more events are in the next claim */
-        for (size_t i = 0; i < job->lane_count; i++)
-            if (job->lanes[i]->more && job->lanes[i]->outcome == LANE_DELIVERED &&
-                keyset_put(&claim->queue->follow, job->lanes[i]->key, job->lanes[i]->hash, now, claim))
-                job->lanes[i]->more = false;
-    claim_round_start(claim, job, true, keys_to_claim(claim, now), now);
+    if (job)
+        follow_delivered(claim, job, now);
+    int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
+    /* Whoever wants the table for himself waits for the transaction: it does not last as long as a straggler. */
+    if (finished || job || let_go || claim->in_parts || keys > 0 || !has_only_kept(claim))
+        claim_round_start(claim, job, true, keys, now);
 }
 
 /* Waits that are over may take a claim a little beyond its limit: not without end. All that it holds may come to be in
@@ -161,12 +228,13 @@ static bool has_room(const struct claim *claim, size_t locks)
     return locks + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
 }
 
-/* How many of `keys` may be claimed into a transaction that a straggler keeps open. */
+/* How many of `keys` may be claimed into a transaction that a straggler keeps open, where its locks cannot be kept
+ * beyond it. */
 static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (!claim_is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
+    if (!is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
     /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
@@ -179,13 +247,13 @@ static void start_claim(struct claim *claim, instant_us now)
     if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
         return;
     bool holding = claim->batches != NULL;
+    if (holding && keep_is_possible(claim))
+        return; /* claim_finish() claims for it */
     int64_t keys = keys_to_claim(claim, now);
     if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))
         return;
     if (holding && keys > 0)
         keys = keys_to_extend(claim, keys, now);
-    if (holding && keys > 0)
-        FAULT_POINT("claim.extend");
     bool commit = !holding && claim->in_transaction;
     if (keys > 0 || commit)
         claim_round_start(claim, NULL, commit, keys, now);

@@ -23,14 +23,15 @@ struct request {
     int64_t *solos;
 };
 
-static void add_busy_batches(struct request *request, const struct batch *batches)
+/* Lanes in a state up to `last`. */
+static void add_busy_batches(struct request *request, const struct batch *batches, enum lane_state last)
 {
     struct claim_request *claim = &request->claim;
     for (const struct batch *batch = batches; batch; batch = batch->next)
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->state != LANE_SETTLED && lane->key.data)
+            if (lane->state <= last && lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
-            else if (lane->state != LANE_SETTLED && lane->last)
+            else if (lane->state <= last && lane->last)
                 request->solos[claim->busy_solo_count++] = lane->last->event.id;
 }
 
@@ -51,24 +52,29 @@ static struct lane *lane_in(const struct batch *batch, struct span key, uint64_t
     return NULL;
 }
 
-/* One that is not settled. */
-static struct lane *find_lane(const struct batch *batches, struct span key, uint64_t hash)
+static struct lane *find_lane_up_to(const struct batch *batches, struct span key, uint64_t hash, enum lane_state last)
 {
     struct lane *lane = NULL;
     for (const struct batch *batch = batches; batch && !lane; batch = batch->next)
-        lane = lane_in(batch, key, hash, LANE_SETTLING);
+        lane = lane_in(batch, key, hash, last);
     return lane;
 }
 
+/* One that is not settled. */
+static struct lane *find_lane(const struct batch *batches, struct span key, uint64_t hash)
+{
+    return find_lane_up_to(batches, key, hash, LANE_SETTLING);
+}
+
 /* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
-static void add_followed(struct request *request, struct claim *claim, bool holding, size_t max)
+static void add_followed(struct request *request, struct claim *claim, enum lane_state busy, size_t max)
 {
     struct keyset *follow = &claim->queue->follow;
     for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
         struct keyset_entry *entry = &follow->entries[i];
         if (entry->owner != claim && (entry->owner || claim->full))
             continue;
-        struct lane *lane = holding ? find_lane(claim->batches, entry->key, entry->hash) : NULL;
+        struct lane *lane = find_lane_up_to(claim->batches, entry->key, entry->hash, busy);
         if (lane)
             lane->more = true; /* followed again when the lane is settled; until then it is no reason to claim */
         else if (is_busy(request, entry->key))
@@ -110,6 +116,9 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     size_t follow_max = most_followed(claim, keys, draw);
     size_t busy_max = queue->avoid.count + queue->avoid_solos.count + unsettled_lanes(queue->orphans) +
                       unsettled_lanes(claim->batches);
+    /* What the round settles ahead of the claim may be claimed again; all else that its session has locked must not be,
+     * because the session would be given those locks once more. */
+    enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;
     struct request *request = arena_alloc(arena, sizeof *request);
     request->keys = arena_array(arena, busy_max + 1, sizeof *request->keys);
     request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
@@ -126,10 +135,9 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     for (size_t i = 0; i < queue->avoid_solos.count; i++)
         memcpy(&request->solos[request->claim.busy_solo_count++], queue->avoid_solos.entries[i].key.data,
                sizeof(int64_t));
-    add_busy_batches(request, queue->orphans);
-    if (holding)
-        add_busy_batches(request, claim->batches);
-    add_followed(request, claim, holding, follow_max);
+    add_busy_batches(request, queue->orphans, LANE_SETTLING);
+    add_busy_batches(request, claim->batches, busy);
+    add_followed(request, claim, busy, follow_max);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;
     return &request->claim;
@@ -156,7 +164,7 @@ void claim_follow_again(struct claim *claim, instant_us now)
 static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
 {
     for (const struct batch *batch = holder->batches; batch; batch = batch->next)
-        if (has_lane(batch, key, hash))
+        if (!batch->kept && has_lane(batch, key, hash))
             return true;
     return keyset_find(&holder->held, key, hash) != NULL;
 }

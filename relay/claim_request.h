@@ -8,8 +8,9 @@
 
 #include "relay/queue.h"
 
-/* With `holding`, the transaction goes on and its own unfinished keys must not be claimed again. With claim->full, only
- * followed keys whose locks it holds are asked for: there must be some. In the round's arena. */
+/* With `holding`, the transaction goes on, and so do its locks; without it, what is on its way out of the table in the
+ * same round is free by then. With claim->full, only followed keys whose locks it holds are asked for: there must be
+ * some. In the round's arena. */
 const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now);
 
 /* The claim under way failed or was cut short: keys it asked for by name and did not get are followed again. */

@@ -4,6 +4,8 @@
 #include "relay/claim.h"
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
+#include "relay/keep.h"
+#include "relay/orphan.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
@@ -12,10 +14,10 @@
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
-static bool send_claim(struct claim *claim, bool holding, int64_t keys, instant_us now, struct error *err)
+static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct error *err)
 {
     struct queue *queue = claim->queue;
-    const struct claim_request *request = claim_request_make(claim, holding, keys, now);
+    const struct claim_request *request = claim_request_make(claim, !claim->round.begin, keys, now);
     struct statement statements[ORDERING_STATEMENTS_MAX];
     size_t n =
         queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
@@ -57,25 +59,40 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
     return true;
 }
 
+static bool has_stragglers(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (keep_is_needed(batch))
+            return true;
+    return false;
+}
+
+/* A transaction that stays open must not keep the snapshot of what was freed at its beginning. */
+static bool send_rest(const struct claim *claim, struct error *err)
+{
+    const struct round *round = &claim->round;
+    return !round->begin || round->free_count == 0 || db_send_sql(claim->db, sql_per_key_rest, err);
+}
+
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
 {
     struct error err;
     struct round *round = &claim->round;
     round_begin(round);
+    round->job = job;
     claim->sent_at = now;
     FAULT_POINT("claim.send");
-    bool ok = !job || send_settlement(claim, job, commit, &err);
     round->commit = commit;
+    round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
+    bool ok = (!commit || keep_add(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
+              (!commit || db_send_sql(claim->db, "commit", &err)) &&
+              (!round->begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
+              (!commit || keep_add_free(claim, &err)) &&
+              (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
     if (job && !commit)
         begin_parts(claim);
-    ok = ok && (!commit || db_send_sql(claim->db, "commit", &err));
-    if (keys > 0) {
-        bool begin = commit || !claim->in_transaction;
-        round->begin = begin;
-        ok = ok && (!begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
-             send_claim(claim, !begin, keys, now, &err);
+    if (keys > 0)
         reset_poll(claim);
-    }
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
     claim->state = CLAIM_BUSY;
@@ -94,67 +111,6 @@ static void start_rollback(struct claim *claim, const char *sql, const char *the
     if (!db_send_sql(claim->db, sql, &err) || (then && !db_send_sql(claim->db, then, &err)) ||
         !db_end_round(claim->db, &err))
         db_drop(claim->db, false, err.text);
-}
-
-/* Of an event without a key, which may be gone. */
-static int64_t solo_id(const struct lane *lane)
-{
-    return lane->last ? lane->last->event.id : lane->gone_id;
-}
-
-/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
- * settled at that time? */
-static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
-{
-    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
-        return false;
-    if (!lane->key.data)
-        return !orphan->key.data && solo_id(lane) == solo_id(orphan);
-    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
-}
-
-/* A claim of ours that was on its way when another one was lost, or that arrived before we heard of it, may have got
- * the other's keys. We know better than the table what became of their events, so these lanes are given back. */
-static void drop_orphaned(const struct queue *queue, struct batch *claimed, instant_us now)
-{
-    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
-        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
-            for (struct lane *lane = claimed->lanes; lane; lane = lane->next)
-                if (lane->state < LANE_FINISHED && is_orphaned(lane, orphan, claimed->sent_at))
-                    deliver_stop(lane, 0, now);
-}
-
-/* The locks are gone: nothing more of what they covered is sent. */
-static void lose_batches(struct claim *claim, instant_us now)
-{
-    struct queue *queue = claim->queue;
-    size_t events = 0, in_flight = 0;
-    FAULT_POINT("claim.lost");
-    while (claim->batches) {
-        struct batch *batch = claim->batches;
-        claim->batches = batch->next;
-        refusal_undo_parts(batch);
-        batch->lost = true;
-        for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
-            events += lane->state < LANE_SETTLED ? lane->count : 0;
-            in_flight += lane->in_flight;
-            deliver_cancel(lane);
-            if (lane->state < LANE_FINISHED)
-                deliver_stop(lane, 0, now);
-        }
-        batch->next = queue->orphans;
-        queue->orphans = batch;
-    }
-    claim->in_transaction = false;
-    claim_forget_held(claim);
-    for (size_t i = 0; i < queue->claim_count; i++)
-        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
-            drop_orphaned(queue, batch, now);
-    claim->in_parts = false;
-    if (events > 0) {
-        queue->metrics.lost++;
-        report_lost(queue, events, in_flight);
-    }
 }
 
 static void give_up_arriving(struct claim *claim, instant_us now)
@@ -184,7 +140,7 @@ static void back_off(struct claim *claim, const struct sqlstate_rule *rule, inst
 
 static size_t statements_before_claim(const struct round *round)
 {
-    return round->settle_end + round->commit + round->begin;
+    return round->settle_end + round->commit + round->begin + (round->free_count > 0);
 }
 
 /* The locks stay, and what can be settled is settled in this transaction. False: nothing can. Then it is not kept open:
@@ -208,6 +164,29 @@ static bool settle_in_parts(struct claim *claim, instant_us now)
     return true;
 }
 
+/* The transaction has ended as it was to: its locks are gone, and those that were kept for what is settled now. */
+static void take_commit(struct claim *claim, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (round->job)
+        settle_commit(claim->queue, round->job, now);
+    round->job = NULL;
+    for (struct batch *batch = claim->in_parts ? claim->batches : NULL; batch; batch = batch->next)
+        refusal_end_parts(batch);
+    claim->in_parts = false;
+    keep_settled(claim);
+    settle_free_batches(&claim->batches);
+    claim_forget_held(claim);
+}
+
+/* What is kept stays in a transaction: the server ends one that stands still for long, and so its locks. */
+static void start_again(struct claim *claim, instant_us now)
+{
+    claim->in_transaction = claim->batches != NULL;
+    claim->began_at = now;
+    start_rollback(claim, "rollback", claim->in_transaction ? sql_claim_begin : NULL);
+}
+
 static void round_failed(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
@@ -217,10 +196,9 @@ static void round_failed(struct claim *claim, instant_us now)
     if (refused && settle_in_parts(claim, now))
         return;
     bool committed = round->commit && round_reached(round, round->settle_end + 1);
+    bool freed = round->free_count == 0 || round_reached(round, statements_before_claim(round));
     if (committed) {
-        if (round->job)
-            settle_commit(queue, round->job, now);
-        settle_free_batches(&claim->batches);
+        take_commit(claim, now);
         report_claim_failed(queue, &round->error);
     } else if (round->job) {
         settle_abort(round->job);
@@ -231,9 +209,12 @@ static void round_failed(struct claim *claim, instant_us now)
     round->job = NULL;
     give_up_arriving(claim, now);
     back_off(claim, round->rule, now);
+    orphan_make(claim, false, now);
+    /* With their session go locks that should be free, and those of what cannot be settled. */
+    if (committed ? !freed : refused && claim->batches)
+        db_drop(claim->db, false, round->error.text);
     round_done(round);
-    lose_batches(claim, now);
-    start_rollback(claim, "rollback", NULL);
+    start_again(claim, now);
 }
 
 static void plan_next_poll(struct queue *queue, bool found, instant_us now)
@@ -286,7 +267,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     }
     batch->sent_at = claim->sent_at;
     queue->keys_found = (int64_t)batch->lane_count;
-    drop_orphaned(queue, batch, now);
+    orphan_drop(queue, batch, now);
     if (batch->open > 0)
         refusal_note_claim(queue, now);
     batch->next = claim->batches;
@@ -300,16 +281,14 @@ static void round_succeeded(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
     claim->failures = 0;
-    if (round->job)
-        settle_commit(queue, round->job, now);
-    round->job = NULL;
     if (round->commit) {
         FAULT_POINT("claim.committed");
-        claim->in_parts = false;
-        settle_free_batches(&claim->batches);
+        take_commit(claim, now);
         claim->in_transaction = round->begin;
-        claim_forget_held(claim);
     } else {
+        if (round->job)
+            settle_commit(queue, round->job, now);
+        round->job = NULL;
         claim_free_settled(claim);
     }
     if (round->begin)
@@ -337,29 +316,40 @@ static void take_gone(void *to, struct span key, int64_t id)
     batch_add_gone(to, key, id);
 }
 
-static void take_result(struct claim *claim, const struct db_result *result)
+/* False and *err: it cannot be right. */
+static bool read_result(struct claim *claim, size_t index, const PGresult *res, struct error *err)
 {
     struct round *round = &claim->round;
     struct ordering *ordering = claim->queue->ordering;
+    size_t first = statements_before_claim(round);
+    if (round->keep_count > 0 && index == 0)
+        return keep_taken(claim, res, err);
+    if (index < round->settle_end) {
+        if (index >= round->settle_at)
+            ordering->type->settled(ordering, &round->job->settlement, index - round->settle_at, res,
+                                    &round->job->missing);
+        return true;
+    }
+    if (round->free_count > 0 && index + 1 == first)
+        return keep_freed(claim, res, err);
+    if (!round->claim || index < first)
+        return true;
+    struct claim_intake intake = {
+        .arena = claim->arriving->arena, .to = claim->arriving, .event = take_event, .gone = take_gone};
+    return ordering->type->claimed(ordering, &claim->plan, index - first, res, &intake, err);
+}
+
+static void take_result(struct claim *claim, const struct db_result *result)
+{
+    struct round *round = &claim->round;
     if (!round_take(round, result->index, result->res) || round->failed)
         return;
     FAULT_POINT("claim.result");
-    if (result->index < round->settle_end) {
-        if (result->index > 0) /* behind the savepoint */
-            ordering->type->settled(ordering, &round->job->settlement, result->index - 1, result->res,
-                                    &round->job->missing);
+    if (read_result(claim, result->index, result->res, &round->error))
         return;
-    }
-    size_t first = statements_before_claim(round);
-    if (!round->claim || result->index < first)
-        return;
-    struct claim_intake intake = {
-        .arena = claim->arriving->arena, .to = claim->arriving, .event = take_event, .gone = take_gone};
-    if (!ordering->type->claimed(ordering, &claim->plan, result->index - first, result->res, &intake, &round->error)) {
-        round->failed = true;
-        round->failed_at = result->index;
-        round->rule = sqlstate_rule("XX000");
-    }
+    round->failed = true;
+    round->failed_at = result->index;
+    round->rule = sqlstate_rule("XX000");
 }
 
 static void connection_lost(struct claim *claim, const struct error *err, instant_us now)
@@ -380,7 +370,7 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
     /* Connecting works, claiming does not: without a wait this would go round and round. */
     if (claim->state == CLAIM_BUSY)
         back_off(claim, NULL, now);
-    lose_batches(claim, now);
+    orphan_make(claim, true, now);
     claim->state = CLAIM_OFF;
     claim->queue->poll_at = instant_min(claim->queue->poll_at, now);
 }

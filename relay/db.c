@@ -181,7 +181,7 @@ bool db_send(struct db *db, const struct statement *st, struct error *err)
         return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
     bool room = statement_cache_has(&db->prepared, st->sql) || !statement_cache_is_full(&db->prepared);
     bool sent;
-    if (db->prepare && !db->sharing && room)
+    if (db->prepare && (!db->sharing || db->options.prepared == PREPARED_ON) && room)
         sent = send_prepared(db, st);
     else
         sent = PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
@@ -256,8 +256,7 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
         snprintf(db->trouble, sizeof db->trouble, "the server is in recovery or read-only; waiting for a primary");
         return false;
     }
-    db->sharing = db->options.prepared == PREPARED_OFF ||
-                  (db->options.prepared == PREPARED_AUTO && atoi(PQgetvalue(res, 0, 0)) != PQbackendPID(db->conn));
+    db->sharing = db->options.prepared == PREPARED_OFF || atoi(PQgetvalue(res, 0, 0)) != PQbackendPID(db->conn);
     /* A SQL_ASCII database holds bytes: asking for UTF8 would make the server refuse those that are not. */
     bool ascii = strcmp(PQgetvalue(res, 0, 2), "SQL_ASCII") == 0;
     if (db->sharing && !ascii)

@@ -395,6 +395,11 @@ instant_us outlet_wake_at(const struct outlet *outlet)
     return instant_min(at, route_circuits_wake_at(outlet));
 }
 
+bool outlet_has_room(const struct outlet *outlet)
+{
+    return !outlet->ready && outlet->sink->in_flight < most_in_flight(outlet);
+}
+
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)
 {
     struct span destination = route_static(route);
@@ -404,6 +409,5 @@ int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, ins
         circuit = &only->circuit;
     if (circuit_turn(circuit, now) == CIRCUIT_CLOSED)
         return outlet->sink->keys_max > 0 ? (int64_t)outlet->sink->keys_max : INT64_MAX;
-    bool room = !outlet->ready && outlet->sink->in_flight < (size_t)outlet->config->max_in_flight;
-    return circuit_lets_go(circuit) && (circuit != &outlet->circuit || room) ? 1 : 0;
+    return circuit_lets_go(circuit) && (circuit != &outlet->circuit || outlet_has_room(outlet)) ? 1 : 0;
 }

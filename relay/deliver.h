@@ -29,6 +29,9 @@ void deliver_cancel(const struct lane *lane);
  * turn, as claims that were under way may still arrive. */
 void deliver_stop_all(struct outlet *outlet, instant_us now);
 
+/* Its sink could take more than there is for it. */
+bool outlet_has_room(const struct outlet *outlet);
+
 /* How many keys a claim may take for this outlet now: 0 = none, 1 = for a trial, or any number. */
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now);
 

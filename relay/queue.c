@@ -184,7 +184,7 @@ void queue_settle_resolved(struct queue *queue, instant_us now)
 {
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
-        if (claim->state == CLAIM_IDLE && claim->batches && claim_is_finished(claim) && db_is_idle(claim->db))
+        if (claim_is_due(claim, now))
             claim_finish(claim, now);
     }
 }

@@ -69,10 +69,12 @@ struct refusal {
 struct round {
     struct arena *arena;    /* parameters */
     struct settle_job *job; /* or NULL */
+    size_t keep_count;      /* locks that the first statement has the session keep; 0: there is none such */
     const char *ahead;      /* a statement in front of the settlement's, or NULL */
-    size_t settle_count;    /* the settlement's own, */
+    size_t settle_at;       /* the settlement's first, */
     size_t settle_end;      /* and the first that has nothing to do with it, */
     bool commit, begin;     /* which is one of these, */
+    size_t free_count;      /* or frees so many locks that were kept, */
     bool claim;             /* then the claim's */
     bool failed;
     size_t failed_at; /* index of the first failure */

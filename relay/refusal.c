@@ -159,6 +159,12 @@ void refusal_undo_parts(struct batch *batch)
     }
 }
 
+void refusal_end_parts(struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        lane->start = NULL;
+}
+
 bool refusal_wants_trial(const struct queue *queue, instant_us now)
 {
     return queue->refusal.doubt_at > 0 && now >= queue->refusal.trial_at;

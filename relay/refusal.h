@@ -26,6 +26,7 @@ void refusal_end_lane(struct queue *queue, struct lane *lane);
  * acked in its finished lanes wait to be settled again. */
 void refusal_begin_parts(struct batch *batch);
 void refusal_undo_parts(struct batch *batch);
+void refusal_end_parts(struct batch *batch); /* it has committed */
 
 /* One key may be claimed although orphans wait, to find out whether the table lets it go. */
 bool refusal_wants_trial(const struct queue *queue, instant_us now);

@@ -12,9 +12,10 @@ bool round_add_settlement(struct round *round, struct db *db, struct ordering *o
     round->job = job;
     if (round->ahead && !db_send_sql(db, round->ahead, err))
         return false;
-    round->settle_count = ordering->type->settle(ordering, &job->settlement, round->arena, statements);
-    round->settle_end = (round->ahead != NULL) + round->settle_count;
-    for (size_t i = 0; i < round->settle_count; i++)
+    size_t count = ordering->type->settle(ordering, &job->settlement, round->arena, statements);
+    round->settle_at = round->settle_end + (round->ahead != NULL);
+    round->settle_end = round->settle_at + count;
+    for (size_t i = 0; i < count; i++)
         if (!db_send(db, &statements[i], err))
             return false;
     return true;
@@ -42,7 +43,8 @@ bool round_take(struct round *round, size_t index, const PGresult *res)
 
 bool round_was_refused(const struct round *round)
 {
-    return round->job && round->failed && round->rule->in_rows && round->failed_at < round->settle_end;
+    return round->job && round->failed && round->rule->in_rows && round->failed_at >= round->settle_at &&
+           round->failed_at < round->settle_end;
 }
 
 bool round_reached(const struct round *round, size_t index)

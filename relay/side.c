@@ -113,7 +113,7 @@ static void start_upkeep(struct queue *queue, instant_us now)
     send(side, SIDE_UPKEEP, ok, &err);
 }
 
-/* Finished lanes of claims that go on for the sake of others, and of claims that were lost. */
+/* Finished lanes of claims that were lost, and of those that cannot settle them before their end. */
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
     struct settle_job *job = settle_collect(queue, queue->orphans, false);
@@ -123,7 +123,7 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
     }
     for (size_t i = 0; !job && i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
-        if (!claim_is_straggling(claim, now))
+        if (!claim_needs_side(claim, now))
             continue;
         job = settle_collect(queue, claim->batches, true);
         if (job && settle_is_empty(job)) {
@@ -165,7 +165,7 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
     if (!round_take(&side->round, result->index, result->res) || side->round.failed)
         return;
     struct settle_job *job = side->round.job;
-    size_t first = side->round.ahead != NULL;
+    size_t first = side->round.settle_at;
     if (side->state == SIDE_SETTLING && result->index >= first)
         queue->ordering->type->settled(queue->ordering, &job->settlement, result->index - first, result->res,
                                        &job->missing);

@@ -16,7 +16,7 @@ class Settling:
 
     def __init__(self, bench, receiver, load):
         self.bench, self.receiver, self.load = bench, receiver, load
-        self.waits, self.waiting, self.seen = [], {}, 0
+        self.waits, self.waiting, self.seen, self.looked_at = [], {}, 0, 0
 
     def watch(self, seconds):
         begin_at = time.time()
@@ -31,14 +31,14 @@ class Settling:
                 time.sleep(LOOK_S)
 
     def look(self, cursor):
-        looked_at = time.time()
+        self.looked_at = time.time()
         cursor.execute("select id from outbox.events where id = any(%s)", (list(self.waiting),))
         left = {row[0] for row in cursor.fetchall()}
-        self.waits += [looked_at - at for event, at in self.waiting.items() if event not in left]
+        self.waits += [self.looked_at - at for event, at in self.waiting.items() if event not in left]
         self.waiting = {event: at for event, at in self.waiting.items() if event in left}
 
     def longest_s(self):
-        waits = self.waits + [time.time() - at for at in self.waiting.values()]
+        waits = self.waits + [self.looked_at - at for at in self.waiting.values()]
         if len(waits) < 100:
             raise BenchFailed(f"only {len(waits)} keys were finished while the table was watched")
         return max(waits)

@@ -30,8 +30,8 @@ ENDED_BY_ITSELF = {69, 75}  # what supervisors start again
 # Faults that have to be done before these points are come to, or come to again.
 LOST = ",".join(f"claim.sent:{hit}:drop" for hit in range(4, 40, 3))
 RECONNECTED = "redis.reply:3:drop,redis.reply:20:drop"
-LEADS = {"claim.lost": LOST, "side.lost": LOST,
-         "settle.abort": ",".join(f"settle.collect:{hit}:drop" for hit in range(2, 14, 2)),
+ACKED_AND_LOST = ",".join(f"settle.collect:{hit}:drop" for hit in range(2, 14, 2))
+LEADS = {"claim.lost": LOST, "side.lost": LOST, "side.settle": ACKED_AND_LOST, "settle.abort": ACKED_AND_LOST,
          "redis.open": RECONNECTED, "redis.shake": RECONNECTED,
          "kafka.retire": "kafka.serve:30:error", "kafka.renew": "kafka.serve:30:error"}
 # Come to while the table is locked and statements run into their time limit;
@@ -42,7 +42,7 @@ AWAY = {"circuit.open", "circuit.probe", "deliver.stop"}
 RELOADED = {"relay.stop", "relay.close", "relay.reopen", "file.open"}
 
 # Not three times in a process, or only by luck.
-HITS = {"relay.stop": 1, "kafka.retire": 1, "kafka.renew": 1, "settle.abort": 2}
+HITS = {"relay.stop": 1, "kafka.retire": 1, "kafka.renew": 1, "settle.abort": 2, "side.settle": 2}
 
 
 def points():

@@ -1,5 +1,5 @@
-"""A key whose sink is slow keeps its claim's transaction open, and what is done of that claim is settled on another
-connection meanwhile."""
+"""A key whose sink is slow does not keep what was claimed with it waiting: its lock outlives the claim's transaction.
+Behind a pooler that transaction stays open, and what is done of the claim is settled on another connection meanwhile."""
 
 import signal
 import threading
@@ -52,6 +52,26 @@ def test_keys_that_a_straggling_claim_holds_are_delivered_again_and_again(db, re
     one.stop(signal.SIGKILL)
 
 
+LOCKS = ("select count(*) from pg_locks where locktype = 'advisory' and granted"
+         " and database = (select oid from pg_database where datname = current_database())")
+HELD = ("select count(*) from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
+        " and (backend_xid is not null or backend_xmin is not null)")
+
+
+def test_a_straggler_keeps_its_own_lock_and_nothing_else(db, relay, http):
+    """Neither the keys that were claimed with it, nor the table, nor a snapshot."""
+    target, shop = HttpTarget(http), Shop(db, orders=20)
+    http.rule(lambda request: request.headers["event-key"] in ("3", "4"), Reply(delay_s=120))
+    shop.insert(range(1, 21))
+    one = relay(shop.config(target.sink(timeout="300s"), connections=1, poll="{ min: 60s, max: 60s }"))
+    wait_until(lambda: shop.left() == 2 and db.value(LOCKS) == 2, 60, "the others to be settled and let go")
+    wait_until(lambda: db.value(HELD) == 0, 30, "no snapshot to be held")
+    db.psql("set lock_timeout = '20s'; begin; lock table public.events in access exclusive mode; commit")
+    assert db.value(LOCKS) == http.in_flight == 2
+    one.stop(signal.SIGKILL)
+    wait_until(lambda: db.value(LOCKS) == 0, 30, "the locks to go with their session")
+
+
 @pytest.fixture(params=["directly", "pooled"])
 def database(request, pg, db):
     """What relays connect to; None: the server itself."""
@@ -68,8 +88,9 @@ def is_wanted(db):
 
 
 def test_somebody_who_wants_the_table_for_himself_gets_it(db, database, relay, http):
-    """He waits for a claim, which has read the table; the early settlement of what it holds waits behind him; and the claim
-    for that. All of them, and every producer, would wait for ever if the settlement did not give up."""
+    """A claim's transaction, which has read the table, ends before a slow delivery does. Behind a pooler it cannot: he waits
+    for the claim; the early settlement of what it holds waits behind him; and the claim for that. All of them, and every
+    producer, would wait for ever if the settlement did not give up."""
     shop, target = Shop(db), HttpTarget(http)
     one = relay(shop.config(target.sink(), database=database, connections=1))
     somebody = threading.Thread(target=lambda: db.psql("begin; lock table public.events in access exclusive mode; commit"),
@@ -79,8 +100,11 @@ def test_somebody_who_wants_the_table_for_himself_gets_it(db, database, relay, h
         if somebody.ident:
             return Reply()
         somebody.start()
-        wait_until(lambda: is_wanted(db), 30, "him to wait for the claim")
-        return Reply(delay_s=1)  # the other event is settled meanwhile
+        if database:
+            wait_until(lambda: is_wanted(db), 30, "him to wait for the claim")
+            return Reply(delay_s=1)  # the other event is settled meanwhile
+        wait_until(lambda: not somebody.is_alive(), 30, "him to have had it, while this delivery is under way")
+        return Reply()
 
     http.respond = answer
     shop.insert([1, 2])

@@ -6,6 +6,7 @@
  * outcome of COMMIT is not known. A refusal is no fault: an event that is refused TRIES times becomes a dead letter.
  *   -DLATE_COPIES  what a relay gave up waiting for may still arrive, at any time
  *   -DSIDE         acked events are also settled while the claim goes on, on the queue's side connection
+ *   -DKEEP         or by the claim's own transaction, while its session keeps the lock
  *
  * The guarantees are assertions; a variant checks those that it names:
  *   -DCHECK_LOSS        G1      a row leaves the table only after its ack, or as a dead letter
@@ -148,10 +149,16 @@ active [RELAYS] proctype relay() /* declared first: _pid is 0, 1, ... */
 {
     byte claimed, done, failed, n;
     bit lost;
+#ifdef KEEP
+    bit kept;
+#endif
 
 again:
     atomic {
         claimed = 0; done = 0; failed = NOBODY; n = 0; lost = 0;
+#ifdef KEEP
+        kept = 0;
+#endif
 #ifdef SIDE
         told[_pid] = 0;
 #endif
@@ -219,9 +226,25 @@ again:
            }
         :: atomic { !lost && FAULT; owed = owed + COUNT(claimed & rows); lose_connection(); lost = 1 }
         :: lost -> break /* noticed */
+#ifdef CLAIMS_WHAT_IT_KEEPS
+        :: kept -> arrive(NTH(n)); d_step { claimed = rows; n = 0 } /* while that is under way */
+#endif
         fi
 #ifdef SIDE
     :: UNTOLD != 0 && side[_pid] == 0 && !lost -> d_step { side[_pid] = UNTOLD; told[_pid] = done }
+#endif
+#ifdef KEEP
+    :: (done & rows) != 0 && !lost ->
+        if
+        :: d_step {
+               remove(done); tries = 0; kept = 1;
+#ifdef LOCK_ENDS_WITH_ITS_TRANSACTION
+               unlock()
+#endif
+           }
+        :: atomic { FAULT; owed = owed + COUNT(done & rows); lose_connection(); goto orphaned } /* rolled back */
+        :: atomic { FAULT; remove(done); tries = 0; lose_connection(); goto orphaned } /* committed, and not told */
+        fi
 #endif
     :: n == EVENTS -> break
     od;

@@ -85,7 +85,7 @@ void db_free(struct db *db)
 bool db_is_shared(const struct db *db)
 {
     (void)db;
-    return false;
+    return sim.plan.pooled;
 }
 
 bool db_is_idle(const struct db *db)
@@ -104,7 +104,8 @@ static enum query query_of(const char *sql)
                  {sql_archive_prepare, QUERY_NOTHING}, {sql_settle_savepoint, QUERY_SAVEPOINT},
                  {sql_settle_undo, QUERY_UNDO},        {sql_settle_constraints, QUERY_NOTHING},
                  {sql_settle_release, QUERY_RELEASE},  {sql_paused_look, QUERY_PAUSED},
-                 {sql_archive_expire, QUERY_UPKEEP},   {sql_dead_purge, QUERY_UPKEEP}};
+                 {sql_archive_expire, QUERY_UPKEEP},   {sql_dead_purge, QUERY_UPKEEP},
+                 {sql_settle_patience, QUERY_NOTHING}};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (sql == plain[i].sql)
             return plain[i].query;

@@ -161,13 +161,15 @@ static bool is_zombie(int process, const struct row *row)
     return false;
 }
 
-void judge_locks_lost(int backend, int process)
+void judge_locks_lost(int backend, int process, bool session)
 {
     for (size_t i = 0; i < sim.store.lock_count; i++) {
         const struct lock *lock = &sim.store.locks[i];
-        if (lock->backend != backend)
+        if (lock->backend != backend || (!session && !lock->of_transaction))
             continue;
-        if (judge.zombie_count < ZOMBIES_MAX)
+        /* The session may go on holding it for another key of the same hash. */
+        bool gone = session || lock->of_session == 0;
+        if (gone && judge.zombie_count < ZOMBIES_MAX)
             judge.zombies[judge.zombie_count++] = (struct zombie){process, backend, lock->name, INSTANT_NEVER};
         for (size_t r = 0; r < sim.store.row_count; r++) {
             const struct row *row = &sim.store.rows[r];
@@ -432,6 +434,16 @@ void judge_empty(int process)
         if (fate->committed && sim.now - fate->changed_at > EMPTY_CHECK_US && !is_closed(row) &&
             store_is_live(&sim.store, &row->version, TXN_NONE))
             judge_violation("until empty", row, "relay %d has ended and event %" PRId64 " is left", process, row->id);
+    }
+}
+
+void judge_at_rest(int process)
+{
+    for (size_t i = 0; i < sim.store.lock_count; i++) {
+        const struct lock *lock = &sim.store.locks[i];
+        const struct backend *backend = server_backend(lock->backend);
+        if (lock->of_session > 0 && backend->process == process && backend->client)
+            judge_violation("locks", NULL, "relay %d has ended and its session keeps a lock", process);
     }
 }
 

@@ -25,8 +25,8 @@ void judge_put_back(const struct row *row);            /* a dead letter, by hand
 void judge_opened(const struct wait *wait);            /* a closed key, by hand */
 void judge_parked(int process, int64_t id, int64_t attempts, bool closed);
 
-/* The transaction of this backend ends without a commit; before its locks are free. */
-void judge_locks_lost(int backend, int process);
+/* The transaction of this backend ends without a commit, or its session does; before its locks are free. */
+void judge_locks_lost(int backend, int process, bool session);
 /* What it has lost by now, its client knows from `at` on. */
 void judge_client_told(int backend, instant_us at);
 void judge_process_gone(int process); /* nobody is left who would have to be told */
@@ -40,6 +40,9 @@ bool judge_is_drained(void);
 
 /* A relay that was to run until the table is empty has ended by itself. */
 void judge_empty(int process);
+
+/* A relay that was told to stop has ended by itself: its sessions keep no lock. */
+void judge_at_rest(int process);
 
 /* At the end of the run. */
 void judge_end(bool drained);

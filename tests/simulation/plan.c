@@ -118,6 +118,7 @@ void plan_make(struct plan *plan, struct rng *rng)
         .keeps_order = chance(rng, 300),
         .takes_runs = chance(rng, 400),
         .probes = chance(rng, 500),
+        .pooled = chance(rng, 300),
         .sequence = !chance(rng, 150),
         .lock_names = chance(rng, 150) ? 2 : 0,
         .id_step_max = chance(rng, 200) ? 200000 : 2,
@@ -150,10 +151,10 @@ void plan_print(const struct plan *plan)
            plan->relays, q->connections, plan->keys, plan->events, q->keys_per_claim, q->max_events_per_key,
            q->max_batch_bytes, q->oldest_share, plan->sink.max_in_flight, q->retry_attempts,
            q->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter", q->destination, q->listen ? "yes" : "no");
-    printf("turns=%d keeps_order=%d takes_runs=%d probes=%d sequence=%d lock_names=%d id_step_max=%" PRId64
+    printf("turns=%d keeps_order=%d takes_runs=%d probes=%d pooled=%d sequence=%d lock_names=%d id_step_max=%" PRId64
            " backlog=%d until_empty=%d faultless=%d slow_key=%d calm_at=%d ms\n",
-           plan->take_turns, plan->keeps_order, plan->takes_runs, plan->probes, plan->sequence, plan->lock_names,
-           plan->id_step_max, plan->backlog, plan->until_empty, plan->faultless, plan->slow_key,
+           plan->take_turns, plan->keeps_order, plan->takes_runs, plan->probes, plan->pooled, plan->sequence,
+           plan->lock_names, plan->id_step_max, plan->backlog, plan->until_empty, plan->faultless, plan->slow_key,
            (int)((plan->calm_at - PLAN_START) / MS_US));
     printf(
         "of 1000: keyless=%u large=%u poison=%u stuck=%u stays=%u aborts=%u long_txn=%u sql_error=%u backend_killed=%u "

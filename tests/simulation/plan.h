@@ -24,6 +24,7 @@ struct plan {
     int relays, keys, events;
     bool take_turns; /* producers of one key */
     bool keeps_order, takes_runs, probes;
+    bool pooled; /* the relays believe that a pooler shares their sessions */
     bool sequence;
     int lock_names;                                    /* keys share this many locks; 0: each has its own */
     int64_t id_step_max;                               /* ids leap by up to this */

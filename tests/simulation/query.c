@@ -1,4 +1,5 @@
-/* What the statements of sql/claim/ and sql/horizon/ read. */
+/* What the statements of sql/claim/ and sql/horizon/ read, and the locks of sessions. */
+#include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
@@ -196,6 +197,33 @@ static void run_paused(struct backend *backend)
     server_reply(backend, res);
 }
 
+/* ---- locks of the session ---- */
+
+static bool change_lock(const struct backend *backend, int64_t name, bool keep)
+{
+    int index = (int)(backend - server_backend(0));
+    if (keep)
+        return store_try_lock(&sim.store, name, index, true);
+    bool freed = store_unlock(&sim.store, name, index);
+    if (!freed)
+        judge_violation("locks", NULL, "a session frees a lock that it does not have");
+    return freed;
+}
+
+static void run_keep(struct backend *backend, const struct call *call)
+{
+    const struct list *keys = &call->lists[1], *solos = &call->lists[2];
+    bool keep = call->query == QUERY_KEEP;
+    int64_t count = 0;
+    for (size_t i = 0; i < keys->count; i++)
+        count += change_lock(backend, query_lock_name((int)keys->values[i], 0), keep);
+    for (size_t i = 0; i < solos->count; i++)
+        count += change_lock(backend, query_lock_name(KEY_NONE_SIM, solos->values[i]), keep);
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 1);
+    result_bigint(res, 0, 0, count);
+    server_reply(backend, res);
+}
+
 bool query_run(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
@@ -207,6 +235,10 @@ bool query_run(struct backend *backend, const struct call *call)
         return true;
     case QUERY_READ_FEW:
         run_read_few(backend, call);
+        return true;
+    case QUERY_KEEP:
+    case QUERY_FREE:
+        run_keep(backend, call);
         return true;
     case QUERY_DRAWN:
     case QUERY_SEEN:

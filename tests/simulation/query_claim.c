@@ -1,4 +1,5 @@
 /* What per_key_lock.sql does: choose keys, and lock them. */
+#include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
@@ -202,7 +203,10 @@ static void lock_chosen(struct backend *backend)
     for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++) {
         struct candidate *c = &choice.ordered[i];
         int key = c->solo == QUERY_NO_ID ? (int)c->key : KEY_NONE_SIM;
-        c->locked = store_try_lock(&sim.store, query_lock_name(key, c->solo), backend_index);
+        int64_t name = query_lock_name(key, c->solo);
+        if (sim.plan.lock_names == 0 && store_is_kept(&sim.store, name, backend_index))
+            judge_violation("G5", NULL, "a session claims a key that it keeps: it is given the lock once more");
+        c->locked = store_try_lock(&sim.store, name, backend_index, false);
         if (c->locked && c->solo == QUERY_NO_ID)
             backend->claim_keys[backend->claim_key_count++] = c->key;
         else if (c->locked)

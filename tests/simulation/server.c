@@ -15,10 +15,10 @@ static struct {
     instant_us down_until;
 } server;
 
-static const char *const query_names[] = {"begin",    "commit", "rollback", "savepoint", "undo", "release",
-                                          "sync",     "eof",    "nothing",  "listen",    "lock", "read",
-                                          "read_few", "done",   "bury",     "kept",      "park", "unpark",
-                                          "drawn",    "seen",   "holders",  "floor",     "peek", "empty"};
+static const char *const query_names[] = {"begin", "commit",  "rollback", "savepoint", "undo",  "release",  "sync",
+                                          "eof",   "nothing", "listen",   "lock",      "read",  "read_few", "keep",
+                                          "free",  "done",    "bury",     "kept",      "park",  "unpark",   "drawn",
+                                          "seen",  "holders", "floor",    "peek",      "empty", "paused",   "upkeep"};
 
 /* What a statement may fail with; FATAL ones end the session as well. */
 static const struct {
@@ -94,10 +94,13 @@ void server_reply(struct backend *backend, PGresult *res)
 
 /* ---- transactions ---- */
 
-static void forget_locks(struct backend *backend)
+static void forget_locks(struct backend *backend, bool session)
 {
-    judge_locks_lost(index_of(backend), backend->process);
-    store_unlock_all(&sim.store, index_of(backend));
+    judge_locks_lost(index_of(backend), backend->process, session);
+    if (session)
+        store_unlock_all(&sim.store, index_of(backend));
+    else
+        store_unlock_transaction(&sim.store, index_of(backend));
 }
 
 static void abort_txn(struct backend *backend)
@@ -105,12 +108,12 @@ static void abort_txn(struct backend *backend)
     if (backend->txn == TXN_NONE)
         return;
     if (backend->releasing)
-        store_unlock_all(&sim.store, index_of(backend)); /* it has committed */
+        store_unlock_transaction(&sim.store, index_of(backend)); /* it has committed */
     else
         store_abort(&sim.store, backend->txn);
     backend->releasing = false;
     backend->txn = TXN_NONE;
-    forget_locks(backend);
+    forget_locks(backend, false);
 }
 
 /* `told_at`: when the client hears of it, unless it knows already. */
@@ -118,6 +121,7 @@ static void end_backend(struct backend *backend, instant_us told_at)
 {
     TRACE("backend %d ends", index_of(backend));
     abort_txn(backend);
+    forget_locks(backend, true);
     bool cut = sim.now >= backend->cut_at;
     if (backend->client && !cut)
         connection_receive(backend->client, MESSAGE_EOF, told_at, NULL, 0);
@@ -226,7 +230,7 @@ static void finish_sync(struct backend *backend)
     if (backend->txn != TXN_NONE && !backend->explicit) {
         store_commit(&sim.store, backend->txn);
         backend->txn = TXN_NONE;
-        store_unlock_all(&sim.store, index_of(backend));
+        store_unlock_transaction(&sim.store, index_of(backend));
     }
     backend->skipping = false;
     say(backend, MESSAGE_ROUND_END, NULL, 0);
@@ -247,7 +251,7 @@ static void finish_commit(struct backend *backend)
         end_backend(backend, sim.now + sim_draw(20, 200 * MS_US));
         return;
     }
-    store_unlock_all(&sim.store, index_of(backend));
+    store_unlock_transaction(&sim.store, index_of(backend));
     backend->releasing = backend->explicit = backend->savepoint = backend->failed = false;
     backend->txn = TXN_NONE;
     server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));

@@ -28,6 +28,8 @@ enum query {
     QUERY_LOCK,
     QUERY_READ,
     QUERY_READ_FEW,
+    QUERY_KEEP, /* locks for the session */
+    QUERY_FREE,
     QUERY_DONE,
     QUERY_BURY,
     QUERY_KEPT,

@@ -109,22 +109,65 @@ struct wait *store_add_wait(struct store *store, const struct wait *wait, int tx
     return added;
 }
 
-bool store_try_lock(struct store *store, int64_t name, int backend)
+static struct lock *find_lock(const struct store *store, int64_t name)
 {
-    int holder = store_lock_holder(store, name);
-    if (holder >= 0)
-        return holder == backend;
-    assert(store->lock_count < LOCKS_MAX);
-    store->locks[store->lock_count++] = (struct lock){name, backend};
+    for (size_t i = 0; i < store->lock_count; i++)
+        if (store->locks[i].name == name)
+            return (struct lock *)&store->locks[i];
+    return NULL;
+}
+
+bool store_try_lock(struct store *store, int64_t name, int backend, bool session)
+{
+    struct lock *lock = find_lock(store, name);
+    if (lock && lock->backend != backend)
+        return false;
+    if (!lock) {
+        assert(store->lock_count < LOCKS_MAX);
+        lock = &store->locks[store->lock_count++];
+        *lock = (struct lock){.name = name, .backend = backend};
+    }
+    lock->of_session += session;
+    lock->of_transaction = lock->of_transaction || !session;
     return true;
 }
 
 int store_lock_holder(const struct store *store, int64_t name)
 {
-    for (size_t i = 0; i < store->lock_count; i++)
-        if (store->locks[i].name == name)
-            return store->locks[i].backend;
-    return -1;
+    const struct lock *lock = find_lock(store, name);
+    return lock ? lock->backend : -1;
+}
+
+bool store_is_kept(const struct store *store, int64_t name, int backend)
+{
+    const struct lock *lock = find_lock(store, name);
+    return lock && lock->backend == backend && lock->of_session > 0;
+}
+
+static void drop_if_free(struct store *store, struct lock *lock)
+{
+    if (!lock->of_transaction && lock->of_session == 0)
+        *lock = store->locks[--store->lock_count];
+}
+
+bool store_unlock(struct store *store, int64_t name, int backend)
+{
+    struct lock *lock = find_lock(store, name);
+    if (!lock || lock->backend != backend || lock->of_session == 0)
+        return false;
+    lock->of_session--;
+    drop_if_free(store, lock);
+    return true;
+}
+
+void store_unlock_transaction(struct store *store, int backend)
+{
+    for (size_t i = store->lock_count; i-- > 0;) {
+        if (store->locks[i].backend != backend)
+            continue;
+        store->locks[i].of_transaction = false;
+        drop_if_free(store, &store->locks[i]);
+    }
 }
 
 void store_unlock_all(struct store *store, int backend)

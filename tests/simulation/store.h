@@ -52,9 +52,12 @@ struct wait {
     int64_t next_at; /* AT_INFINITY: closed */
 };
 
+/* An advisory lock: of the backend's transaction, of its session, or both. */
 struct lock {
     int64_t name;
     int backend;
+    bool of_transaction;
+    unsigned of_session; /* how many times */
 };
 
 struct store {
@@ -97,9 +100,12 @@ struct row *store_find_row(struct store *store, int64_t id); /* NULL: there neve
 struct row *store_add_row(struct store *store, int64_t id, int key, int txn);
 struct wait *store_add_wait(struct store *store, const struct wait *wait, int txn);
 
-/* False when another backend has it. */
-bool store_try_lock(struct store *store, int64_t name, int backend);
-int store_lock_holder(const struct store *store, int64_t name); /* -1: nobody */
+/* Until the end of the transaction, or until the session frees it as often. False when another backend has it. */
+bool store_try_lock(struct store *store, int64_t name, int backend, bool session);
+int store_lock_holder(const struct store *store, int64_t name);           /* -1: nobody */
+bool store_is_kept(const struct store *store, int64_t name, int backend); /* by the session */
+bool store_unlock(struct store *store, int64_t name, int backend); /* once, of the session; false: it has none such */
+void store_unlock_transaction(struct store *store, int backend);
 void store_unlock_all(struct store *store, int backend);
 
 #endif

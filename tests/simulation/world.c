@@ -101,6 +101,8 @@ static void process_turn(int index)
             judge_violation("stop", NULL, "relay %d was stopped at a quiet time and had not finished", index);
         if (sim.plan.until_empty && process->told == 0)
             judge_empty(index);
+        if (end == RELAY_DRAINED)
+            judge_at_rest(index);
         process_end(index, sim.ending ? INSTANT_NEVER / 2 : sim_draw(1, 300) * MS_US);
         return;
     }

@@ -90,8 +90,8 @@ static bool has(const struct span *keys, size_t count, const char *key)
 
 START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
 {
-    lane_of(&claims[0], "own");
-    lane_of(&claims[1], "other"); /* its lock keeps it away */
+    lane_of(&claims[0], "own")->state = LANE_SETTLING; /* in the same round */
+    lane_of(&claims[1], "other");                      /* its lock keeps it away */
     lost_lane(&claims[0], "lost");
     lost_lane(&claims[0], NULL);
     avoid("down", NOW + 1);
@@ -103,6 +103,38 @@ START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
     request = claim_request_make(&claims[0], true, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 3);
     ck_assert(has(request->busy_keys, 3, "own"));
+}
+END_TEST
+
+START_TEST(key_whose_lock_its_session_keeps_is_not_claimed_again)
+{
+    struct lane *lane = lane_of(&claims[0], "own");
+    lane_of(&claims[0], NULL);
+    lane->kept = lane->batch->kept = true;
+    follow("own", NULL);
+    const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
+    ck_assert_uint_eq(request->busy_key_count, 1);
+    ck_assert_uint_eq(request->busy_solo_count, 1);
+    ck_assert_uint_eq(request->follow_key_count, 0);
+    ck_assert(lane->more); /* followed when it is settled */
+}
+END_TEST
+
+static void miss(struct claim *claim, const char *key)
+{
+    static struct span missed;
+    missed = span_of(key);
+    claim->plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
+    claim_follow_missed(claim, NOW);
+}
+
+START_TEST(settled_key_of_a_kept_batch_is_anybodys)
+{
+    struct lane *lane = lane_of(&claims[1], "a");
+    lane->batch->kept = true;
+    lane->state = LANE_SETTLED;
+    miss(&claims[0], "a");
+    ck_assert_uint_eq(stage.queue.follow.count, 0);
 }
 END_TEST
 
@@ -286,14 +318,6 @@ END_TEST
 
 /* ---- keys that were found and could not be taken ---- */
 
-static void miss(struct claim *claim, const char *key)
-{
-    static struct span missed;
-    missed = span_of(key);
-    claim->plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
-    claim_follow_missed(claim, NOW);
-}
-
 START_TEST(key_that_another_claim_of_ours_has_is_followed_by_that_claim)
 {
     struct lane *lane = lane_of(&claims[1], "a");
@@ -406,6 +430,8 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, keys_that_this_relay_is_busy_with_are_left_out);
+    tcase_add_test(tcase, key_whose_lock_its_session_keeps_is_not_claimed_again);
+    tcase_add_test(tcase, settled_key_of_a_kept_batch_is_anybodys);
     tcase_add_test(tcase, avoided_events_without_a_key_are_left_out);
     tcase_add_test(tcase, event_that_was_gone_when_it_was_claimed_is_not_left_out);
     tcase_add_test(tcase, key_is_not_taken_for_another_of_its_hash);

@@ -1,141 +1,8 @@
 /* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind; and
  * when there is none. */
-#include "relay/claim_round.h"
-
-#include "relay/claim.h"
 #include "relay/claim_request.h"
-#include "relay/round.h"
-#include "relay/settle.h"
 #include "tests/support/run_suite.h"
-#include "tests/unit/hand_made.h"
-#include "tests/unit/scripted_db.h"
-
-#define NOW (10 * SECOND_US)
-#define KEYS 4 /* a claim */
-
-static struct stage stage;
-static struct claim *claim;
-static struct table table;
-static struct sink sink;
-static struct outlet outlet = {.sink = &sink}; /* takes everything */
-static const struct event *returned;           /* what the claim's statement returns, in this order */
-static size_t returned_count, failed_claims;
-static int64_t rows_limit;
-static bool returned_waited;
-
-/* ---- a strategy of one statement a claim and one a settlement ---- */
-
-static size_t one_claim(struct ordering *o, const struct claim_request *request, instant_us now, struct arena *arena,
-                        struct statement *ret, struct claim_plan *ret_plan)
-{
-    (void)o;
-    (void)request;
-    (void)now;
-    (void)arena;
-    ret[0] = statement_of("claim");
-    *ret_plan = (struct claim_plan){.rows_limit = rows_limit, .key_limit = 100};
-    return 1;
-}
-
-static bool one_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
-                        const struct claim_intake *intake, struct error *err)
-{
-    (void)o;
-    (void)res;
-    ck_assert_uint_eq(index, 0);
-    for (size_t i = 0; i < returned_count; i++, plan->rows++)
-        if (!intake->event(intake->to, &returned[i], returned_waited, err))
-            return false;
-    return true;
-}
-
-static void one_claim_done(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now)
-{
-    (void)o;
-    (void)plan;
-    (void)took_us;
-    (void)now;
-}
-
-static void one_claim_failed(struct ordering *o, const struct claim_plan *plan)
-{
-    (void)o;
-    (void)plan;
-    failed_claims++;
-}
-
-static size_t one_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
-{
-    (void)o;
-    (void)s;
-    (void)arena;
-    ret[0] = statement_of("settle");
-    return 1;
-}
-
-static void one_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
-                        size_t *ret_missing)
-{
-    (void)o;
-    (void)s;
-    (void)index;
-    (void)res;
-    (void)ret_missing;
-}
-
-static bool nothing_pending(const struct ordering *o, instant_us now)
-{
-    (void)o;
-    (void)now;
-    return false;
-}
-
-static const struct ordering_type one = {.name = "one",
-                                         .claim = one_claim,
-                                         .claimed = one_claimed,
-                                         .claim_done = one_claim_done,
-                                         .claim_failed = one_claim_failed,
-                                         .settle = one_settle,
-                                         .settled = one_settled,
-                                         .pending = nothing_pending,
-                                         .released = note_released};
-
-static void set_up(void)
-{
-    stage_init(&stage, "there");
-    claim = &stage.claim;
-    stage.noting.ordering.type = &one;
-    stage.queue.table = &table;
-    stage.config.max_batch_bytes = 1 << 20;
-    stage.config.poll_min_us = MS_US;
-    stage.config.keys_per_claim = KEYS;
-    stage.queue.key_limit = KEYS;
-    stage.queue.outlet = &outlet;
-    stage.queue.side.probed = true;
-    stage.queue.idle_us = MS_US;
-    keyset_init(&claim->held, KEYS * (size_t)CLAIM_LOCKS_FACTOR);
-    claim->state = CLAIM_IDLE;
-    returned_count = failed_claims = 0;
-    returned_waited = false;
-    rows_limit = 100;
-    script_reset();
-}
-
-static void tear_down(void)
-{
-    if (claim->round.job)
-        settle_abort(claim->round.job);
-    if (claim->round.arena)
-        round_done(&claim->round);
-    batch_free(claim->arriving);
-    keyset_done(&claim->held);
-    stage_done(&stage);
-}
-
-static void progress(void)
-{
-    claim_round_progress(claim, NULL, NOW);
-}
+#include "tests/unit/claim_stage.h"
 
 static void claim_keys(void)
 {
@@ -390,6 +257,7 @@ static struct lane *held_lane(const char *key)
 START_TEST(transaction_of_a_straggler_is_extended_only_while_there_is_room_for_its_keys)
 {
     held_lane("slow");
+    script.shared = true; /* else its lock outlives the transaction */
     claim->began_at = NOW - SECOND_US;
     for (uint64_t i = 0; i < claim->held.max - (_i ? KEYS + 1 : KEYS); i++)
         ck_assert(keyset_put(&claim->held, (struct span){(char *)&i, sizeof i}, i, 0, NULL));

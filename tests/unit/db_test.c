@@ -46,22 +46,6 @@ START_TEST(session_of_a_pooler_is_left_as_it_is_but_for_the_encoding_of_bytes)
 }
 END_TEST
 
-START_TEST(statements_are_prepared_in_another_backend_when_the_configuration_says_so)
-{
-    db_free(db);
-    options.prepared = PREPARED_ON;
-    db = db_new(&options);
-    ck_assert(is_spoken_to());
-    say_welcome();
-    ck_assert(is_spoken_to());
-    say_hello_as("815", "false", "UTF8");
-    ck_assert(is_spoken_to());
-    say_settings(2);
-    ck_assert_int_eq(next_event(), DB_UP);
-    ck_assert(!db_is_shared(db));
-}
-END_TEST
-
 /* A round of `count` statements that nobody has sent before. */
 static void run_new_statements(const char *const *texts, int count)
 {
@@ -82,6 +66,22 @@ static void run_new_statements(const char *const *texts, int count)
     }
     ck_assert_int_eq(next_event(), DB_ROUND_END);
 }
+
+START_TEST(statements_are_prepared_in_another_backend_when_the_configuration_says_so)
+{
+    db_free(db);
+    options.prepared = PREPARED_ON;
+    db = db_new(&options);
+    ck_assert(is_spoken_to());
+    say_welcome();
+    ck_assert(is_spoken_to());
+    say_hello_as("815", "false", "UTF8");
+    ck_assert_int_eq(next_event(), DB_UP);
+    ck_assert(db_is_shared(db));
+    run_new_statements((const char *const[]){"select 1"}, 1);
+    ck_assert_int_eq(prepares, 1);
+}
+END_TEST
 
 START_TEST(statement_that_finds_no_room_is_sent_unprepared)
 {

@@ -9,10 +9,11 @@
 #include "relay/db.h"
 
 #include <check.h>
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SCRIPT_MAX 16
+#define SCRIPT_MAX 32
 
 static struct {
     bool idle, shared;
@@ -52,6 +53,16 @@ static inline void script_brings_result(size_t index, ExecStatusType status)
 {
     script_brings(DB_RESULT);
     script.events[script.event_count - 1].result = (struct db_result){PQmakeEmptyPGresult(NULL, status), index};
+}
+
+/* The same with one number in it. */
+static inline void script_brings_count(size_t index, int64_t count)
+{
+    PGresAttDesc column = {.name = "count", .format = 1, .typid = 20};
+    uint64_t big = htobe64((uint64_t)count);
+    script_brings_result(index, PGRES_TUPLES_OK);
+    PGresult *res = script.events[script.event_count - 1].result.res;
+    ck_assert(PQsetResultAttrs(res, 1, &column) && PQsetvalue(res, 0, 0, (char *)&big, sizeof big));
 }
 
 /* The place of a statement in the only round that was sent. */

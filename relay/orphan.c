@@ -1,0 +1,63 @@
+#include "relay/orphan.h"
+
+#include "relay/base/fault_point.h"
+#include "relay/claim_request.h"
+#include "relay/deliver.h"
+#include "relay/refusal.h"
+#include "relay/report.h"
+
+/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
+ * settled at that time? */
+static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
+{
+    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
+        return false;
+    if (!lane->key.data)
+        return !orphan->key.data && lane_solo_id(lane) == lane_solo_id(orphan);
+    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
+}
+
+void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us now)
+{
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
+            for (struct lane *lane = claimed->lanes; lane; lane = lane->next)
+                if (lane->state < LANE_FINISHED && is_orphaned(lane, orphan, claimed->sent_at))
+                    deliver_stop(lane, 0, now);
+}
+
+void orphan_make(struct claim *claim, bool session, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    size_t events = 0, in_flight = 0;
+    FAULT_POINT("claim.lost");
+    for (struct batch **list = &claim->batches; *list;) {
+        struct batch *batch = *list;
+        refusal_undo_parts(batch);
+        if (batch->kept && !session) {
+            list = &batch->next;
+            continue;
+        }
+        *list = batch->next;
+        batch->lost = true;
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+            events += lane->state < LANE_SETTLED ? lane->count : 0;
+            in_flight += lane->in_flight;
+            deliver_cancel(lane);
+            if (lane->state < LANE_FINISHED)
+                deliver_stop(lane, 0, now);
+        }
+        batch->next = queue->orphans;
+        queue->orphans = batch;
+    }
+    claim->in_transaction = false;
+    claim_forget_held(claim);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            orphan_drop(queue, batch, now);
+    claim->in_parts = false;
+    if (events > 0) {
+        queue->metrics.lost++;
+        report_lost(queue, events, in_flight);
+    }
+}

@@ -1,0 +1,16 @@
+/* relay/orphan.h -- what a claim leaves behind whose locks are lost: the queue's orphans.
+ *
+ * Nothing more of them is sent, and they stay until what was acked of them is settled (relay/side.c). */
+#ifndef RELAY_ORPHAN_H
+#define RELAY_ORPHAN_H
+
+#include "relay/queue.h"
+
+/* The locks of the claim's transaction are gone, and those that its session kept only with `session`. */
+void orphan_make(struct claim *claim, bool session, instant_us now);
+
+/* A claim of ours that was on its way when another one was lost, or that arrived before we heard of it, may have got
+ * the other's keys. We know better than the table what became of their events, so these lanes are given back. */
+void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us now);
+
+#endif
