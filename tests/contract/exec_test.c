@@ -266,7 +266,7 @@ START_TEST(key_too_long_for_a_variable_is_refused)
 END_TEST
 
 /* No descriptors and no processes are the machine's want, and nobody's attempt. */
-static void limited(int resource, rlim_t most)
+static void limited(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit before, limit;
     struct contract *c = contract_open(&exec_setup);
