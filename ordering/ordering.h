@@ -148,6 +148,8 @@ struct ordering_type {
     /* More to claim right now; and when that turns true by itself. */
     bool (*pending)(const struct ordering *o, instant_us now);
     instant_us (*pending_at)(const struct ordering *o);
+    /* A claim would find what was passed by mistake, and it has not looked everywhere since it last found something. */
+    bool (*sweep_due)(const struct ordering *o, instant_us now);
 };
 
 struct ordering {

@@ -423,6 +423,11 @@ static instant_us per_key_pending_at(const struct ordering *o)
     return scan_pending_at(&((const struct per_key *)o)->scan);
 }
 
+static bool per_key_sweep_due(const struct ordering *o, instant_us now)
+{
+    return scan_sweep_due(&((const struct per_key *)o)->scan, now);
+}
+
 const struct ordering_type ordering_per_key = {
     .name = "per_key",
     .open = per_key_open,
@@ -441,4 +446,5 @@ const struct ordering_type ordering_per_key = {
     .peek = per_key_peek,
     .pending = per_key_pending,
     .pending_at = per_key_pending_at,
+    .sweep_due = per_key_sweep_due,
 };

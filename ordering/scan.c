@@ -107,6 +107,11 @@ instant_us scan_pending_at(const struct scan *scan)
     return is_empty(scan->again) ? INSTANT_NEVER : scan->again_at;
 }
 
+bool scan_sweep_due(const struct scan *scan, instant_us now)
+{
+    return !scan->swept && scan->settled != SCAN_ID_MIN && now >= scan->sweep_after;
+}
+
 bool scan_unsettled(const struct scan *scan)
 {
     return !scan->known || scan->top > scan->settled;
@@ -117,8 +122,11 @@ static void plan_sweep(struct scan *scan, instant_us now, struct scan_plan *ret)
 {
     if (scan->settled == SCAN_ID_MIN || now < scan->sweep_after)
         return;
-    if (scan->sweep_at > scan->settled)
+    if (scan->sweep_at > scan->settled) {
         scan->sweep_at = SCAN_ID_MIN;
+        scan->swept = !scan->astray;
+        scan->astray = false;
+    }
     int64_t hi = id_add(scan->sweep_at < scan->first ? scan->first : scan->sweep_at, scan->sweep_span);
     ret->oldest = (struct id_range){scan->sweep_at, hi < scan->settled ? hi : scan->settled};
     ret->sweeping = true;
@@ -260,6 +268,10 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
     scan_again(scan, report->missed, now + scan->again_delay_us);
+    if (report->found || !is_empty(report->missed)) {
+        scan->astray = true;
+        scan->swept = false;
+    }
     if (plan->sweeping && report->found)
         scan->sweep_after = now + SWEEP_BUSY_US;
     if (report->found)

@@ -66,6 +66,8 @@ struct scan {
     int64_t sweep_at;   /* where the slow sweep goes on, */
     int64_t sweep_span; /* by so many ids at a time */
     instant_us sweep_after;
+    bool astray;         /* something was found since the sweep began anew */
+    bool swept;          /* since something was last found it has gone over everything */
     int64_t span;        /* ids in one bounded stretch */
     int64_t quickest_us; /* of the claims that found nothing; 0: there was none */
     int64_t first;
@@ -101,6 +103,9 @@ bool scan_pending(const struct scan *scan, instant_us now);
 
 /* When scan_pending() turns true by itself; INSTANT_NEVER if it does not. */
 instant_us scan_pending_at(const struct scan *scan);
+
+/* The slow sweep may go on, and has not been everywhere since something was last found. */
+bool scan_sweep_due(const struct scan *scan, instant_us now);
 
 /* Ids above `settled` exist, so another horizon would help. */
 bool scan_unsettled(const struct scan *scan);

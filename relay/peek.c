@@ -1,12 +1,13 @@
 #include "relay/peek.h"
 
-#define CLAIM_US SECOND_US /* the slow sweep goes on */
+#define CLAIM_US SECOND_US /* the slow sweep goes on, though it has been everywhere */
 
 bool peek_first(struct queue *queue, instant_us now)
 {
     const struct queue_config *config = queue->config;
     bool idle = now >= queue->poll_at && !queue->work_known && queue->idle_us >= config->poll_max_us &&
-                queue->follow.count == 0 && !queue->ordering->type->pending(queue->ordering, now);
+                queue->follow.count == 0 && !queue->ordering->type->pending(queue->ordering, now) &&
+                !queue->ordering->type->sweep_due(queue->ordering, now);
     if (!idle || now >= queue->claim_by || queue->side.state == SIDE_OFF) {
         queue->claim_by = now + CLAIM_US;
         return false;

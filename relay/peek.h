@@ -1,8 +1,9 @@
 /* relay/peek.h -- an idle queue looks whether there is anything to claim before it claims.
  *
  * A claim is a transaction of five statements, and it finds nothing where nothing comes. When the wait between polls is
- * at its longest, one small statement on the side connection asks first, and the claim follows at once when it says yes.
- * It asks about new events and waits that are over; all else that a claim looks at is looked at once a second. */
+ * at its longest, one small statement on the side connection asks first, and the claim follows at once when it says
+ * yes. It asks about new events and waits that are over. What is left besides, by mistake or by a late commit, claims
+ * find: every poll is a claim until the slow sweep has been everywhere, and one a second is from then on. */
 #ifndef RELAY_PEEK_H
 #define RELAY_PEEK_H
 

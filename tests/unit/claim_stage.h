@@ -95,7 +95,7 @@ static void one_settled(struct ordering *o, const struct settlement *s, size_t i
     (void)ret_missing;
 }
 
-static bool nothing_pending(const struct ordering *o, instant_us now)
+static bool never(const struct ordering *o, instant_us now)
 {
     (void)o;
     (void)now;
@@ -110,7 +110,8 @@ static const struct ordering_type one = {.name = "one",
                                          .hold = one_hold,
                                          .settle = one_settle,
                                          .settled = one_settled,
-                                         .pending = nothing_pending,
+                                         .pending = never,
+                                         .sweep_due = never,
                                          .released = note_released};
 
 static inline void set_up(void)

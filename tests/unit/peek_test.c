@@ -9,7 +9,7 @@
 
 static struct stage stage;
 static struct queue *queue;
-static bool more;
+static bool more, unswept;
 
 static bool is_pending(const struct ordering *o, instant_us now)
 {
@@ -18,7 +18,15 @@ static bool is_pending(const struct ordering *o, instant_us now)
     return more;
 }
 
-static const struct ordering_type pending = {.name = "pending", .pending = is_pending, .released = note_released};
+static bool is_sweep_due(const struct ordering *o, instant_us now)
+{
+    (void)o;
+    (void)now;
+    return unswept;
+}
+
+static const struct ordering_type pending = {
+    .name = "pending", .pending = is_pending, .sweep_due = is_sweep_due, .released = note_released};
 
 /* The last claim was a moment ago, found nothing, and the wait is at its longest. */
 static void set_up(void)
@@ -32,7 +40,7 @@ static void set_up(void)
     queue->poll_at = NOW;
     queue->claim_by = NOW + 1;
     queue->side.state = SIDE_IDLE;
-    more = false;
+    more = unswept = false;
 }
 
 static void tear_down(void)
@@ -68,6 +76,7 @@ enum reason {
     WAIT_STILL_SHORT,
     MORE_TO_LOOK_AT,
     KEYS_TO_FOLLOW,
+    NOT_YET_EVERYWHERE,
     SWEEP_DUE,
     NOBODY_TO_ASK,
     REASONS
@@ -90,6 +99,9 @@ static void give(enum reason reason)
         break;
     case KEYS_TO_FOLLOW:
         ck_assert(keyset_put(&queue->follow, span_of("k"), 1, NOW, NULL));
+        break;
+    case NOT_YET_EVERYWHERE:
+        unswept = true;
         break;
     case SWEEP_DUE:
         queue->claim_by = NOW;

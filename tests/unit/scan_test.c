@@ -338,6 +338,39 @@ START_TEST(sweep_over_dead_ids_takes_a_thousandth_of_the_time)
 }
 END_TEST
 
+START_TEST(sweep_is_due_until_it_has_been_everywhere_since_something_was_found)
+{
+    start(7, 0);
+    for (int i = 0; i < ROWS_MAX; i++)
+        draw_row(0, i != 100);
+    end_transactions(1);
+    instant_us now = SECOND_US;
+    struct scan *scan = &relays[0].scan;
+    ck_assert(!scan_sweep_due(scan, now)); /* nothing is known to be settled */
+    probe(&relays[0]);
+    bool found = false;
+    for (int claims = 0; scan_sweep_due(scan, now); claims++) {
+        struct scan_plan plan;
+        struct scan_report report;
+        scan_next(scan, now, &plan);
+        carry_out(0, &plan, &report);
+        scan_seen(scan, &plan, &report, MS_US, now);
+        found = found || report.found;
+        let_go(&relays[0], true, now);
+        now += SECOND_US;
+        ck_assert_int_lt(claims, 100);
+    }
+    ck_assert(found);
+    struct scan_plan nothing = {.fresh_above = ROWS_MAX, .newest = {1, 0}, .oldest = {1, 0}};
+    struct scan_report missed = {
+        .newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {7, 7}};
+    scan_seen(scan, &nothing, &missed, MS_US, now);
+    ck_assert(scan_sweep_due(scan, now));
+    scan->sweep_after = now + 1;
+    ck_assert(!scan_sweep_due(scan, now)); /* its pause */
+}
+END_TEST
+
 START_TEST(oldest_event_is_taken_while_producers_outrun_the_relay)
 {
     start(3, 0);
@@ -374,6 +407,7 @@ int main(void)
     tcase_add_test(tcase, quiet_drain_walks_over_each_id_a_few_times_only);
     tcase_add_test(tcase, dead_ids_are_walked_a_few_times_only);
     tcase_add_test(tcase, sweep_over_dead_ids_takes_a_thousandth_of_the_time);
+    tcase_add_test(tcase, sweep_is_due_until_it_has_been_everywhere_since_something_was_found);
     tcase_add_test(tcase, oldest_event_is_taken_while_producers_outrun_the_relay);
     return run_suite(suite);
 }
