@@ -294,7 +294,7 @@ static enum reach sink_ask(struct sink *base, struct span destination, instant_u
 }
 
 const struct sink_type sim_sink = {.name = "sim",
-                                   .run = {.events_min = 8, .events_max = 64, .bytes_max = 256 * 1024},
+                                   .run = {.events_min = 8, .events_max = 64, .bytes_max = (size_t)256 * 1024},
                                    .open = sink_open_one,
                                    .submit = sink_take,
                                    .prepare = sink_wait_for,
@@ -302,7 +302,7 @@ const struct sink_type sim_sink = {.name = "sim",
                                    .close = sink_end};
 
 const struct sink_type sim_sink_probing = {.name = "probing",
-                                           .run = {.events_min = 8, .events_max = 64, .bytes_max = 256 * 1024},
+                                           .run = {.events_min = 8, .events_max = 64, .bytes_max = (size_t)256 * 1024},
                                            .open = sink_open_one,
                                            .submit = sink_take,
                                            .prepare = sink_wait_for,

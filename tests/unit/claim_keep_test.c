@@ -180,8 +180,8 @@ static const struct {
     {KEYS / 2, 0, true, true},
     {KEYS / 2 + 1, 0, true, false},
     {KEYS / 2 + 1, 0, false, true},
-    {KEYS * CLAIM_LOCKS_FACTOR - 1, 0, false, true},
-    {KEYS * CLAIM_LOCKS_FACTOR, 0, false, false},
+    {(size_t)KEYS * CLAIM_LOCKS_FACTOR - 1, 0, false, true},
+    {(size_t)KEYS * CLAIM_LOCKS_FACTOR, 0, false, false},
     {1, 3 << 20, true, true},
     {1, (3 << 20) + 1, false, false},
 };

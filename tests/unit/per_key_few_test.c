@@ -2,7 +2,7 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/per_key_stage.h"
 
-#define KEYS 10 /* claim() asks for so many */
+#define KEYS ((int64_t)10) /* claim() asks for so many */
 
 static bool reads_few(void)
 {
