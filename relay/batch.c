@@ -114,3 +114,13 @@ int64_t lane_solo_id(const struct lane *lane)
 {
     return lane->last ? lane->last->event.id : lane->gone_id;
 }
+
+bool batch_is_over(const struct batch *batch)
+{
+    if (batch->unsettled > 0)
+        return false;
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->kept)
+            return false;
+    return true;
+}

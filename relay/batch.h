@@ -107,4 +107,7 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id);
 /* Of the event without a key that is the lane's, or that it waited for. */
 int64_t lane_solo_id(const struct lane *lane);
 
+/* All of it is settled, and the session has no lock left of it that is to be freed: see keep.h. */
+bool batch_is_over(const struct batch *batch);
+
 #endif

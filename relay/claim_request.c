@@ -206,7 +206,7 @@ void claim_free_settled(struct claim *claim)
     if (claim->in_parts)
         return; /* not before the commit */
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        for (const struct lane *lane = batch->unsettled ? NULL : batch->lanes; lane; lane = lane->next)
+        for (const struct lane *lane = batch_is_over(batch) ? batch->lanes : NULL; lane; lane = lane->next)
             if (lane->key.data)
                 note_held(claim, lane->key, lane->hash);
             else

@@ -272,7 +272,7 @@ void settle_free_batches(struct batch **list)
 {
     while (*list) {
         struct batch *batch = *list;
-        if (batch->unsettled > 0) {
+        if (!batch_is_over(batch)) {
             list = &batch->next;
             continue;
         }

@@ -1,4 +1,5 @@
 /* What becomes of a claim with a straggler: its locks are kept by the session, and the connection goes on. */
+#include "relay/claim_request.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"
@@ -259,6 +260,27 @@ START_TEST(claim_that_fails_costs_no_lock_that_is_kept)
 }
 END_TEST
 
+/* The side connection, which settles what other claims have left, has settled batches freed as well. */
+START_TEST(round_that_fails_before_a_lock_is_freed_does_not_forget_it)
+{
+    keep_straggler();
+    stage_finish(slow, 0, LANE_RELEASED);
+    settle_at(NOW);
+    ck_assert_int_eq(slow->state, LANE_SETTLED);
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    progress();
+    script_brings(DB_ROUND_END); /* rolled back, and begun again */
+    progress();
+    claim_free_settled(claim);
+    ck_assert_ptr_eq(claim->batches, batch);
+    size_t from = script.sends;
+    settle_at(claim->retry_at + SECOND_US);
+    assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "let go", "claim", "end", NULL});
+    ck_assert(span_equal(let_go.keys[0], slow->key));
+}
+END_TEST
+
 START_TEST(locks_that_the_session_did_not_take_are_lost)
 {
     settle_at(NOW);
@@ -307,6 +329,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, round_that_cannot_be_sent_loses_no_ack, 1, 10);
     tcase_add_test(tcase, settlement_that_fails_costs_no_lock_that_is_kept);
     tcase_add_test(tcase, claim_that_fails_costs_no_lock_that_is_kept);
+    tcase_add_test(tcase, round_that_fails_before_a_lock_is_freed_does_not_forget_it);
     tcase_add_test(tcase, locks_that_the_session_did_not_take_are_lost);
     tcase_add_test(tcase, locks_that_the_session_did_not_free_go_with_it);
     tcase_add_test(tcase, lost_connection_costs_the_locks_of_its_session);
