@@ -11,7 +11,7 @@ with waits as materialized (
              select from :state.parked p where p.queue = $1::text order by p.next_at offset 0))
          then pg_catalog.current_setting('courier.claim')::text[] end) as k (name)
     cross join lateral (
-        select w.attempts, w.event_id, w.next_at from :state.parked w
+        select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
         where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
         order by w.key offset 0
     ) as w
@@ -35,7 +35,7 @@ union all
 select p.attempts, p.event_id, null, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
 left join lateral (
-    select w.attempts, w.event_id, w.next_at from :state.parked w
+    select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id
     order by w.event_id offset 0
 ) as p on true
