@@ -142,8 +142,8 @@ START_TEST(rest_of_a_run_has_nothing_to_do_with_another_run)
     contract_event(c->ds[6])->payload_kind = PAYLOAD_TEXT;
     ck_assert_uint_eq(contract_submit(c), 8);
     sink_progress(c->sink, c->ps, clock_now());
-    while (lines_of("pids") < 2)
-        usleep(1000);
+    for (instant_us until = clock_now() + PATIENCE_MS * MS_US; lines_of("pids") < 2; usleep(1000))
+        ck_assert_msg(clock_now() < until, "two commands did not begin");
     char *text = file_text("pids"), *second = strchr(text, '\n') + 1;
     goes_away((pid_t)atoi(text));
     goes_away((pid_t)atoi(second));

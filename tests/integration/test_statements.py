@@ -60,3 +60,16 @@ def test_every_statement_is_prepared_for_every_shape_of_table(db, tmp_path):
     assert counts and counts.group(2) == "0" and done.returncode == 0, "\n".join(wrong) + done.stdout[-500:] + done.stderr
     files = [name for _, _, names in os.walk(os.path.join(REPO, "sql")) for name in names if name.endswith(".sql")]
     assert int(counts.group(1)) >= len(SHAPES) * (len(files) - 11)
+
+
+def test_both_ways_to_read_a_claim_read_what_waits_alike():
+    """Which one is used depends on how many events keys have: what an entry in parked means must not."""
+    def text(name):
+        with open(os.path.join(REPO, "sql", "claim", name), encoding="utf-8") as file:
+            return file.read()
+
+    one, other = text("per_key_read.sql"), text("per_key_read_few.sql")
+    alone = one[one.rindex("union all"):]
+    assert "courier.solo" in alone and other.endswith(alone)
+    wait = re.compile(r"select (w\.attempts.*) from :state\.parked w$", re.M)
+    assert len(set(wait.findall(one) + wait.findall(other))) == 1
