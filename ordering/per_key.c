@@ -3,54 +3,44 @@
  * what an earlier holder has deleted is not read again. The two statements travel in one round: the first leaves
  * the locked keys in a transaction-local setting for the second. scan.c says which ids to look at.
  *
- * `floor` keeps the reads off dead index entries at the front of a key's range. It is not a hint: an event below it
- * would be passed over and break the order of its key. So it only rises over ids that are settled (see scan.h) and were
- * found empty by a snapshot taken after they settled, and only when one sequence feeds the ids; a key that
- * waits is read from its own head on, wherever that is. */
+ * The horizon's floor keeps the reads off dead index entries at the front of a key's range. It is not a hint: an event
+ * below it would be passed over and break the order of its key. A key that waits is read from its own head on, wherever
+ * that is. */
+#include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
+#include "ordering/horizon.h"
 #include "ordering/result.h"
+#include "ordering/settler.h"
 #include "sql_text.h"
 
 #include <stdlib.h>
 
-#define ROWS_START 1024
-#define ROWS_MAX 16384
-#define FLOOR_STRETCH 200000
-#define LOOK_MIN 9
-#define LOOK_MAX 32
 #define FEW 2 /* events of a key, on the average */
 #define FEW_ROWS 4
 #define WARY_CLAIMS 32
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
-enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
-enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_KEPT, SETTLE_PARK, SETTLE_UNPARK };
 
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *few_sql, *keep_sql, *free_sql, *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql,
-        *drawn_sql, *holders_sql, *floor_sql, *peek_sql;
-    bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
+    char *lock_sql, *read_sql, *few_sql, *keep_sql, *free_sql, *peek_sql;
+    struct settler settler;
+    struct horizon horizon;
     struct scan scan;
-    int64_t rows_limit; /* adapts to the size of the rows */
-    int64_t look;       /* rows to look at for every 8 keys wanted: adapts to how often keys repeat */
-    bool few;           /* the last claim's keys had few events each, and all of them were returned */
-    int64_t wary;       /* claims to go before few are expected again */
-    int64_t floor;
-    int64_t floor_to; /* end of the stretch that the probe under way looks at */
-    struct scan_horizon horizon;
-    uint64_t holders[SCAN_HOLDERS_MAX + 1];
+    struct claim_rows rows;
+    bool few;     /* the last claim's keys had few events each, and all of them were returned */
+    int64_t wary; /* claims to go before few are expected again */
 };
 
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql,  pk->read_sql,    pk->few_sql,   pk->keep_sql, pk->free_sql,
-                     pk->done_sql,  pk->bury_sql,    pk->kept_sql,  pk->park_sql, pk->unpark_sql,
-                     pk->drawn_sql, pk->holders_sql, pk->floor_sql, pk->peek_sql};
+    char *texts[] = {pk->lock_sql, pk->read_sql, pk->few_sql, pk->keep_sql, pk->free_sql, pk->peek_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
+    settler_done(&pk->settler);
+    horizon_done(&pk->horizon);
     free(pk);
 }
 
@@ -63,25 +53,16 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
               (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
-              (pk->keep_sql = sql_render(sql_per_key_keep, v, err)) &&
-              (pk->free_sql = sql_render(sql_per_key_free, v, err)) &&
-              (pk->done_sql = sql_render(options->archive ? sql_settle_archive : sql_settle_delete, v, err)) &&
-              (pk->bury_sql = sql_render(sql_settle_bury, v, err)) &&
-              (pk->kept_sql = sql_render(sql_settle_kept, v, err)) &&
-              (pk->park_sql = sql_render(sql_settle_park, v, err)) &&
-              (pk->unpark_sql = sql_render(sql_settle_unpark, v, err)) &&
-              (pk->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
-              (pk->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
-              (pk->floor_sql = sql_render(sql_horizon_floor, v, err)) &&
-              (pk->peek_sql = sql_render(sql_per_key_peek, v, err));
+              (pk->keep_sql = sql_render(sql_claim_keep, v, err)) &&
+              (pk->free_sql = sql_render(sql_claim_free, v, err)) &&
+              (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && settler_init(&pk->settler, options, err) &&
+              horizon_init(&pk->horizon, options, true, err);
     if (!ok) {
         per_key_close(&pk->ordering);
         return NULL;
     }
     scan_init(&pk->scan);
-    pk->rows_limit = ROWS_START;
-    pk->look = LOOK_MIN;
-    pk->floor = SCAN_ID_MIN;
+    claim_rows_init(&pk->rows);
     return &pk->ordering;
 }
 
@@ -104,7 +85,7 @@ static bool waits_come_last(const struct claim_request *request)
 static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
                             int64_t *ret_newest, int64_t *ret_oldest)
 {
-    int64_t rows = request->max_keys * pk->look / 8 + 4;
+    int64_t rows = claim_rows_look(&pk->rows, request->max_keys);
     bool both = scan->newest.lo <= scan->newest.hi && scan->oldest.lo <= scan->oldest.hi;
     *ret_newest = both ? rows * (100 - pk->options.oldest_share) / 100 + 1 : rows;
     *ret_oldest = both ? rows * pk->options.oldest_share / 100 + 1 : rows;
@@ -120,7 +101,7 @@ static struct statement read_statement(struct per_key *pk, const struct claim_re
     struct statement read = statement_of(plan->few ? pk->few_sql : pk->read_sql);
     read.by_row = true;
     statement_add_text(&read, pk->options.queue);
-    statement_add_int(&read, arena, pk->floor);
+    statement_add_int(&read, arena, pk->horizon.floor);
     statement_add_int(&read, arena, plan->key_limit);
     statement_add_int(&read, arena, plan->rows_limit);
     return read;
@@ -130,7 +111,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
     struct per_key *pk = (struct per_key *)o;
-    *ret_plan = (struct claim_plan){.rows_limit = pk->rows_limit, .key_limit = request->events_per_key};
+    *ret_plan = (struct claim_plan){.rows_limit = pk->rows.limit, .key_limit = request->events_per_key};
     ret_plan->report =
         (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
     struct scan_plan *scan = &ret_plan->scan;
@@ -160,7 +141,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(lock, arena, oldest_rows);
 
     ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
-    ret[CLAIM_REST] = statement_of(sql_per_key_rest);
+    ret[CLAIM_REST] = statement_of(sql_claim_rest);
     return CLAIM_STATEMENTS;
 }
 
@@ -182,9 +163,9 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
         report->missed.lo = id;
     result_bigint(res, 0, 5, &plan->locked);
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, 6));
-    if (result_bigint(res, 0, 9, &id) && id < pk->floor) {
+    if (result_bigint(res, 0, 9, &id) && id < pk->horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
-        pk->floor = id;
+        pk->horizon.floor = id;
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
     plan->thin = result_bigint(res, 0, 10, &id) && id;
@@ -231,14 +212,7 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
     else if (pk->wary > 0)
         pk->wary--;
     pk->few = pk->options.key_index && !plan->truncated && plan->rows <= plan->locked * FEW;
-    if (plan->thin)
-        pk->look = pk->look * 2 < LOOK_MAX ? pk->look * 2 : LOOK_MAX;
-    else if (pk->look > LOOK_MIN)
-        pk->look--;
-    if (plan->spilled)
-        pk->rows_limit = pk->rows_limit > 1 ? pk->rows_limit / 2 : 1;
-    else if (full && !plan->few && pk->rows_limit < ROWS_MAX)
-        pk->rows_limit *= 2;
+    claim_rows_done(&pk->rows, plan, full && !plan->few);
 }
 
 static struct statement per_key_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)
@@ -256,99 +230,15 @@ static void per_key_claim_failed(struct ordering *o, const struct claim_plan *pl
     scan_failed(&((struct per_key *)o)->scan, &plan->scan);
 }
 
-/* The statements of a settlement, in the order they run. */
-static size_t settle_kinds(const struct settlement *s, bool kept, enum settle_kind *ret)
-{
-    size_t n = 0;
-    if (s->done_count)
-        ret[n++] = SETTLE_DONE;
-    if (s->buried_count)
-        ret[n++] = SETTLE_BURY;
-    if (kept && s->done_count + s->buried_count)
-        ret[n++] = SETTLE_KEPT;
-    if (s->parked_count)
-        ret[n++] = SETTLE_PARK;
-    if (s->resumed_key_count || s->resumed_solo_count)
-        ret[n++] = SETTLE_UNPARK;
-    return n;
-}
-
-static void add_failures(struct statement *st, struct arena *arena, const struct settle_failure *failures, size_t count,
-                         bool parking)
-{
-    int64_t *ids = arena_array(arena, count, sizeof *ids), *attempts = arena_array(arena, count, sizeof *attempts),
-            *delays = arena_array(arena, count, sizeof *delays);
-    struct span *keys = arena_array(arena, count, sizeof *keys), *whys = arena_array(arena, count, sizeof *whys);
-    for (size_t i = 0; i < count; i++) {
-        ids[i] = failures[i].id;
-        keys[i] = failures[i].key;
-        attempts[i] = failures[i].attempts;
-        delays[i] = failures[i].delay_us;
-        whys[i] = failures[i].why;
-    }
-    statement_add_ids(st, arena, ids, count);
-    if (parking)
-        statement_add_texts(st, arena, keys, count);
-    statement_add_ids(st, arena, attempts, count);
-    if (parking)
-        statement_add_ids(st, arena, delays, count);
-    statement_add_texts(st, arena, whys, count);
-}
-
-static struct statement settle_statement(const struct per_key *pk, const struct settlement *s, struct arena *arena,
-                                         enum settle_kind kind)
-{
-    const char *const texts[] = {pk->done_sql, pk->bury_sql, pk->kept_sql, pk->park_sql, pk->unpark_sql};
-    struct statement st = statement_of(texts[kind]);
-    switch (kind) {
-    case SETTLE_DONE:
-        statement_add_ids(&st, arena, s->done, s->done_count);
-        if (pk->options.archive)
-            statement_add_text(&st, pk->options.queue);
-        break;
-    case SETTLE_BURY:
-        statement_add_text(&st, pk->options.queue);
-        add_failures(&st, arena, s->buried, s->buried_count, false);
-        break;
-    case SETTLE_KEPT:
-        statement_add_ids(&st, arena, s->done, s->done_count + s->buried_count);
-        break;
-    case SETTLE_PARK:
-        statement_add_text(&st, pk->options.queue);
-        add_failures(&st, arena, s->parked, s->parked_count, true);
-        break;
-    case SETTLE_UNPARK:
-        statement_add_text(&st, pk->options.queue);
-        statement_add_texts(&st, arena, s->resumed_keys, s->resumed_key_count);
-        statement_add_ids(&st, arena, s->resumed_solos, s->resumed_solo_count);
-        break;
-    }
-    return st;
-}
-
 static size_t per_key_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
 {
-    enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
-    size_t n = settle_kinds(s, ((const struct per_key *)o)->missed, kinds);
-    for (size_t i = 0; i < n; i++)
-        ret[i] = settle_statement((struct per_key *)o, s, arena, kinds[i]);
-    return n;
+    return settler_settle(&((struct per_key *)o)->settler, s, arena, ret);
 }
 
 static void per_key_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
                             size_t *ret_missing)
 {
-    enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
-    if (index >= settle_kinds(s, false, kinds) || kinds[index] > SETTLE_BURY)
-        return;
-    size_t due = kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count;
-    int64_t counted;
-    size_t gone = PQntuples(res) == 1 && result_bigint(res, 0, 0, &counted)
-                      ? (size_t)counted
-                      : strtoul(PQcmdTuples((PGresult *)res), NULL, 10);
-    *ret_missing += due > gone ? due - gone : 0;
-    if (gone < due)
-        ((struct per_key *)o)->missed = true;
+    settler_settled(&((struct per_key *)o)->settler, s, index, res, ret_missing);
 }
 
 static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)
@@ -360,49 +250,19 @@ static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant
 static size_t per_key_probe(struct ordering *o, struct arena *arena, struct statement *ret)
 {
     struct per_key *pk = (struct per_key *)o;
-    pk->horizon = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = pk->holders};
-    ret[PROBE_DRAWN] = statement_of(pk->drawn_sql);
-    ret[PROBE_HOLDERS] = statement_of(pk->holders_sql);
-    if (!pk->options.sequence || pk->scan.settled == SCAN_ID_MIN || pk->floor > pk->scan.settled)
-        return PROBE_FLOOR;
-    int64_t from = pk->floor < pk->scan.first ? SCAN_ID_MIN : pk->floor;
-    int64_t start = pk->floor < pk->scan.first ? pk->scan.first : pk->floor;
-    pk->floor_to = start > SCAN_ID_MAX - FLOOR_STRETCH ? SCAN_ID_MAX : start + FLOOR_STRETCH;
-    if (pk->floor_to > pk->scan.settled)
-        pk->floor_to = pk->scan.settled;
-    struct statement *floor = &ret[PROBE_FLOOR];
-    *floor = statement_of(pk->floor_sql);
-    statement_add_int(floor, arena, from);
-    statement_add_int(floor, arena, pk->floor_to);
-    return PROBE_FLOOR + 1;
+    return horizon_probe(&pk->horizon, &pk->scan, arena, ret);
 }
 
 static void per_key_probed(struct ordering *o, size_t index, const PGresult *res)
 {
     struct per_key *pk = (struct per_key *)o;
-    if (index == PROBE_DRAWN && PQntuples(res) == 1) {
-        result_bigint(res, 0, 0, &pk->horizon.first);
-        result_bigint(res, 0, 1, &pk->horizon.drawn);
-        if (!PQgetisnull(res, 0, 1) && pk->horizon.drawn == SCAN_ID_MIN)
-            pk->horizon.drawn++; /* an id like any other; SCAN_ID_MIN itself stands for none */
-        if (!pk->options.sequence && pk->horizon.drawn < pk->scan.top)
-            pk->horizon.drawn = pk->scan.top; /* the greatest visible id falls when it is delivered */
-    } else if (index == PROBE_HOLDERS) {
-        for (int row = 0; row < PQntuples(res) && pk->horizon.holder_count <= SCAN_HOLDERS_MAX; row++)
-            pk->holders[pk->horizon.holder_count++] = span_hash(result_span(res, row, 0));
-        if (pk->horizon.drawn < pk->scan.settled)
-            pk->floor = SCAN_ID_MIN; /* see scan_horizon() */
-        scan_horizon(&pk->scan, &pk->horizon);
-    } else if (index == PROBE_FLOOR && PQntuples(res) == 1) {
-        int64_t id;
-        pk->floor = result_bigint(res, 0, 0, &id) ? id : pk->floor_to + 1;
-    }
+    horizon_probed(&pk->horizon, &pk->scan, index, res);
 }
 
 static bool per_key_wants_probe(const struct ordering *o)
 {
     const struct per_key *pk = (const struct per_key *)o;
-    return scan_unsettled(&pk->scan) || (pk->options.sequence && pk->floor <= pk->scan.settled);
+    return horizon_wants_probe(&pk->horizon, &pk->scan);
 }
 
 static void per_key_peek(const struct ordering *o, struct arena *arena, struct statement *ret)

@@ -71,7 +71,7 @@ static bool has_stragglers(const struct claim *claim)
 static bool send_rest(const struct claim *claim, struct error *err)
 {
     const struct round *round = &claim->round;
-    return !round->begin || round->free_count == 0 || db_send_sql(claim->db, sql_per_key_rest, err);
+    return !round->begin || round->free_count == 0 || db_send_sql(claim->db, sql_claim_rest, err);
 }
 
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)

@@ -100,7 +100,7 @@ static enum query query_of(const char *sql)
     static const struct {
         const char *sql;
         enum query query;
-    } plain[] = {{sql_claim_begin, QUERY_BEGIN},       {sql_per_key_rest, QUERY_NOTHING},
+    } plain[] = {{sql_claim_begin, QUERY_BEGIN},       {sql_claim_rest, QUERY_NOTHING},
                  {sql_archive_prepare, QUERY_NOTHING}, {sql_settle_savepoint, QUERY_SAVEPOINT},
                  {sql_settle_undo, QUERY_UNDO},        {sql_settle_constraints, QUERY_NOTHING},
                  {sql_settle_release, QUERY_RELEASE},  {sql_paused_look, QUERY_PAUSED},

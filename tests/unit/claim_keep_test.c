@@ -131,7 +131,7 @@ START_TEST(lane_that_is_given_back_is_freed_though_nothing_is_written)
     other->kept = true;
     stage_finish(other, 0, LANE_RELEASED);
     settle_at(NOW + SECOND_US);
-    assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "let go", sql_per_key_rest, "end", NULL});
+    assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "let go", sql_claim_rest, "end", NULL});
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 -- The session takes the locks of keys that its transaction holds, and so goes on holding them when that ends: the
 -- straggler's key among those that are done. A lock that a session has already is counted once more in the session itself:
--- nobody is waited for and no slot of the server's lock table is taken. per_key_free.sql gives it back.
+-- nobody is waited for and no slot of the server's lock table is taken. claim_free.sql gives it back.
 --
 -- :key_type :lock_hash   as in per_key_lock.sql
 --

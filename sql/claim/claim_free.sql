@@ -1,4 +1,4 @@
--- What per_key_keep.sql took is given back, once what became of the keys is committed. Not before: whoever takes the lock
+-- What claim_keep.sql took is given back, once what became of the keys is committed. Not before: whoever takes the lock
 -- next reads what is left in the table. One lock for each key that is named: a transaction's lock of the same hash stays.
 --
 -- :key_type :lock_hash   as in per_key_lock.sql

@@ -1,0 +1,28 @@
+#include "ordering/claim_rows.h"
+
+#define ROWS_START 1024
+#define ROWS_MAX 16384
+#define LOOK_MIN 9
+#define LOOK_MAX 32
+
+void claim_rows_init(struct claim_rows *rows)
+{
+    *rows = (struct claim_rows){.limit = ROWS_START, .look = LOOK_MIN};
+}
+
+int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys)
+{
+    return keys * rows->look / 8 + 4;
+}
+
+void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, bool full)
+{
+    if (plan->thin)
+        rows->look = rows->look * 2 < LOOK_MAX ? rows->look * 2 : LOOK_MAX;
+    else if (rows->look > LOOK_MIN)
+        rows->look--;
+    if (plan->spilled)
+        rows->limit = rows->limit > 1 ? rows->limit / 2 : 1;
+    else if (full && rows->limit < ROWS_MAX)
+        rows->limit *= 2;
+}

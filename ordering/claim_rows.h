@@ -1,0 +1,20 @@
+/* ordering/claim_rows.h -- how many rows a claim looks at and how many events it asks for, learnt from those before. */
+#ifndef ORDERING_CLAIM_ROWS_H
+#define ORDERING_CLAIM_ROWS_H
+
+#include "ordering/ordering.h"
+
+struct claim_rows {
+    int64_t limit; /* events asked for: adapts to the size of the rows */
+    int64_t look;  /* rows to look at for every 8 keys wanted: adapts to how many of them are of use */
+};
+
+void claim_rows_init(struct claim_rows *rows);
+
+/* Rows to look at for so many keys. */
+int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys);
+
+/* `plan` is done, and says whether it was truncated; `full`: it returned all the events that it asked for. */
+void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, bool full);
+
+#endif

@@ -1,0 +1,79 @@
+#include "ordering/horizon.h"
+
+#include "ordering/result.h"
+#include "sql_text.h"
+
+#include <stdlib.h>
+
+#define FLOOR_STRETCH 200000
+
+enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
+
+bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor, struct error *err)
+{
+    const struct sql_variable *v = options->variables;
+    *horizon =
+        (struct horizon){.sequence = options->sequence, .with_floor = floor && options->sequence, .floor = SCAN_ID_MIN};
+    return (horizon->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
+           (horizon->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
+           (horizon->floor_sql = sql_render(sql_horizon_floor, v, err));
+}
+
+void horizon_done(struct horizon *horizon)
+{
+    free(horizon->drawn_sql);
+    free(horizon->holders_sql);
+    free(horizon->floor_sql);
+}
+
+size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret)
+{
+    horizon->read = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = horizon->holders};
+    ret[PROBE_DRAWN] = statement_of(horizon->drawn_sql);
+    ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
+    if (!horizon->with_floor || scan->settled == SCAN_ID_MIN || horizon->floor > scan->settled)
+        return PROBE_FLOOR;
+    int64_t from = horizon->floor < scan->first ? SCAN_ID_MIN : horizon->floor;
+    int64_t start = horizon->floor < scan->first ? scan->first : horizon->floor;
+    horizon->floor_to = start > SCAN_ID_MAX - FLOOR_STRETCH ? SCAN_ID_MAX : start + FLOOR_STRETCH;
+    if (horizon->floor_to > scan->settled)
+        horizon->floor_to = scan->settled;
+    struct statement *floor = &ret[PROBE_FLOOR];
+    *floor = statement_of(horizon->floor_sql);
+    statement_add_int(floor, arena, from);
+    statement_add_int(floor, arena, horizon->floor_to);
+    return PROBE_FLOOR + 1;
+}
+
+static void read_drawn(struct horizon *horizon, const struct scan *scan, const PGresult *res)
+{
+    struct scan_horizon *read = &horizon->read;
+    result_bigint(res, 0, 0, &read->first);
+    result_bigint(res, 0, 1, &read->drawn);
+    if (!PQgetisnull(res, 0, 1) && read->drawn == SCAN_ID_MIN)
+        read->drawn++; /* an id like any other; SCAN_ID_MIN itself stands for none */
+    if (!horizon->sequence && read->drawn < scan->top)
+        read->drawn = scan->top; /* the greatest visible id falls when it is delivered */
+}
+
+void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res)
+{
+    struct scan_horizon *read = &horizon->read;
+    if (index == PROBE_DRAWN && PQntuples(res) == 1) {
+        read_drawn(horizon, scan, res);
+    } else if (index == PROBE_HOLDERS) {
+        for (int row = 0; row < PQntuples(res) && read->holder_count <= SCAN_HOLDERS_MAX; row++)
+            horizon->holders[read->holder_count++] = span_hash(result_span(res, row, 0));
+        if (read->drawn < scan->settled)
+            horizon->floor = SCAN_ID_MIN; /* see scan_horizon() */
+        scan_horizon(scan, read);
+    } else if (index == PROBE_FLOOR && PQntuples(res) == 1) {
+        int64_t id;
+        horizon->floor = result_bigint(res, 0, 0, &id) ? id : horizon->floor_to + 1;
+    }
+}
+
+bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan)
+{
+    return scan_unsettled(scan) || (horizon->with_floor && horizon->floor <= scan->settled);
+}

@@ -1,0 +1,31 @@
+/* ordering/horizon.h -- how far ids are settled: what scan.h is told, and where the first event is.
+ *
+ *   horizon_init -> (horizon_probe -> horizon_probed per result)* -> horizon_done
+ *
+ * `floor`: no event has a smaller id, but those that were put in by hand. It only rises over ids that are settled (see
+ * scan.h) and were found empty by a snapshot taken after they settled, and only when one sequence feeds the ids. */
+#ifndef ORDERING_HORIZON_H
+#define ORDERING_HORIZON_H
+
+#include "ordering/ordering.h"
+
+struct horizon {
+    bool sequence, with_floor;
+    char *drawn_sql, *holders_sql, *floor_sql;
+    int64_t floor;
+    int64_t floor_to; /* end of the stretch that the probe under way looks at */
+    struct scan_horizon read;
+    uint64_t holders[SCAN_HOLDERS_MAX + 1];
+};
+
+/* After a failure, too, it is ready for horizon_done(). Without `floor` nobody asks for it. */
+bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor,
+                  struct error *err) MUST_CHECK;
+void horizon_done(struct horizon *horizon);
+
+/* As in struct ordering_type. */
+size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret);
+void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res);
+bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan);
+
+#endif

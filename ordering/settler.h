@@ -1,0 +1,29 @@
+/* ordering/settler.h -- what became of events, written down: the part of a strategy that all of them have in common.
+ *
+ *   settler_init -> (settler_settle -> settler_settled per result)* -> settler_done
+ *
+ * They differ in what they lock and read; what is locked is deleted, archived, parked or buried by the same statements.
+ */
+#ifndef ORDERING_SETTLER_H
+#define ORDERING_SETTLER_H
+
+#include "ordering/ordering.h"
+
+struct settler {
+    const char *queue;
+    bool archive;
+    char *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql;
+    bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
+};
+
+/* After a failure, too, it is ready for settler_done(). */
+bool settler_init(struct settler *settler, const struct ordering_options *options, struct error *err) MUST_CHECK;
+void settler_done(struct settler *settler);
+
+/* As in struct ordering_type. */
+size_t settler_settle(const struct settler *settler, const struct settlement *s, struct arena *arena,
+                      struct statement *ret);
+void settler_settled(struct settler *settler, const struct settlement *s, size_t index, const PGresult *res,
+                     size_t *ret_missing);
+
+#endif
