@@ -1,5 +1,6 @@
 """What the bench says of its numbers: which limits they keep, and which run they come from."""
 
+import importlib
 import json
 import os
 import xml.etree.ElementTree
@@ -8,6 +9,7 @@ import pytest
 
 from bench import page, plot, results, run, table
 from bench.answer import Answer, BenchFailed
+from bench.drain import Drain
 
 FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1, "quick": False, "pairs": 5, "commit": "abc1234", "cpus": 2, "cpu": "CPU",
          "postgres": "15.1"}
@@ -62,6 +64,22 @@ def test_table_has_a_line_for_each_entry():
     assert len(lines) == 3
     assert "100,000" in lines[1] and "80,000 .. 90,000" in lines[1] and ">= 0.8" in lines[1] and lines[1].endswith("must")
     assert lines[2].split()[-4:] == ["-", "-", "-", "-"]
+
+
+# ---- how many events of a hot key are measured ----
+
+@pytest.mark.parametrize("rate, count", [(190, 300), (5_000, 5_000), (80_000, 50_000)])
+@pytest.mark.parametrize("disturbed", [(), (0,), (0, 3, 4)])
+def test_hot_key_is_measured_for_the_time_there_is_whatever_its_first_runs_cost(monkeypatch, rate, count, disturbed):
+    """300 events that took 0.6 s, because their broker had just started, once were all that was measured."""
+    question = importlib.import_module("bench.questions.06_hot_key")
+    runs = iter(range(100))
+
+    def drain(_, hot):
+        return hot.events / (0.1 + hot.events / rate + (0.6 if next(runs) in disturbed else 0))
+
+    monkeypatch.setattr(question, "drain_relay", drain)
+    assert question.affordable(None, Drain("hot", 50_000, 1, ""), 50_000, 1) == pytest.approx(count, abs=100)
 
 
 # ---- pages and plots ----
