@@ -85,13 +85,19 @@ bool db_is_idle(const struct db *db)
     return db->state == DB_STATE_IDLE && !db->dropped;
 }
 
-static void remember_notice(void *arg, const PGresult *res)
+/* A session that ends says so before it lets go of its locks, and closes its connection afterwards. So its last words are
+ * the end, whether they come as a notice or in the place of a result. */
+static void hear_last_words(struct db *db, const PGresult *res)
 {
-    struct db *db = arg;
     const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
     if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
         snprintf(db->trouble, sizeof db->trouble, "%s", text);
+}
+
+static void take_notice(void *arg, const PGresult *res)
+{
+    hear_last_words(arg, res);
 }
 
 /* Always DB_DOWN, so that callers return it. */
@@ -122,7 +128,7 @@ static bool start(struct db *db, instant_us now)
     db->conn = FAULT_ERROR("db.connect") ? NULL : PQconnectStartParams(names, values, 1);
     if (!db->conn || PQstatus(db->conn) == CONNECTION_BAD)
         return false;
-    PQsetNoticeReceiver(db->conn, remember_notice, db);
+    PQsetNoticeReceiver(db->conn, take_notice, db);
     db->state = DB_STATE_CONNECTING;
     db->connecting = PGRES_POLLING_WRITING;
     db->connect_deadline = now + CONNECT_TIMEOUT_US;
@@ -306,6 +312,8 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
         /* A PREPARE that failed, or that was skipped because something before it in its round failed, is due again. */
         if (due->parse)
             statement_cache_forget(&db->prepared, due->parse);
+        if (status == PGRES_FATAL_ERROR)
+            hear_last_words(db, res);
         *ret = (struct db_result){res, due->index};
         FAULT_POINT("db.result");
         return DB_RESULT;
@@ -374,8 +382,7 @@ static bool exchange(struct db *db, const struct pollset *ps)
         return false;
     for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
         db->notified = true;
-    /* A session that ends lets go of its locks before its connection is closed. */
-    return !db->trouble[0];
+    return !db->trouble[0]; /* hear_last_words() */
 }
 
 static enum db_event silent(struct db *db, instant_us now, struct error *err)

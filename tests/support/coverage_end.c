@@ -2,7 +2,9 @@
  *
  * gcov writes its counters when a program ends with exit(). The linker sends our code's _exit(), abort() and raise() to
  * the functions here, which write them first: otherwise the lines that end a process would seem never to have run. What
- * tests kill they send SIGUSR2, and the process writes them and kills itself. */
+ * tests kill they send SIGUSR2, and the process writes them and kills itself. A child that has only borrowed its parent's
+ * memory until it executes something leaves them to the parent, who could not write them any more. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,9 +18,23 @@ _Noreturn void __wrap__exit(int status);
 _Noreturn void __wrap_abort(void);
 int __wrap_raise(int number);
 
+static pid_t owner; /* of this memory */
+
+static void own(void)
+{
+    owner = getpid();
+}
+
+__attribute__((constructor)) static void own_from_now_on(void)
+{
+    own();
+    pthread_atfork(NULL, NULL, own);
+}
+
 void __wrap__exit(int status)
 {
-    __gcov_dump();
+    if (getpid() == owner)
+        __gcov_dump();
     __real__exit(status);
 }
 

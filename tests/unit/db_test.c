@@ -217,6 +217,21 @@ START_TEST(last_words_of_a_server_are_the_end_and_the_reason)
 }
 END_TEST
 
+/* Its locks are free from then on, and its connection may be closed much later. */
+START_TEST(last_words_in_a_round_are_the_end_before_the_connection_is_closed)
+{
+    come_up();
+    ck_assert(db_send_sql(db, "select 1", &err) && db_end_round(db, &err));
+    ck_assert(is_spoken_to());
+    say_complaint(severities[_i], "terminating connection");
+    enum db_event event;
+    while ((event = next_event()) == DB_RESULT)
+        PQclear(result.res);
+    ck_assert_int_eq(event, DB_DOWN);
+    ck_assert_ptr_nonnull(strstr(err.text, "terminating connection"));
+}
+END_TEST
+
 START_TEST(what_comes_after_poll_is_seen_by_who_looks_again)
 {
     come_up();
@@ -403,6 +418,7 @@ int main(void)
     tcase_add_test(tcase, setting_that_is_refused_is_the_reason);
     tcase_add_test(tcase, server_in_recovery_is_waited_for);
     tcase_add_loop_test(tcase, last_words_of_a_server_are_the_end_and_the_reason, 0, COUNT(severities));
+    tcase_add_loop_test(tcase, last_words_in_a_round_are_the_end_before_the_connection_is_closed, 0, COUNT(severities));
     tcase_add_test(tcase, what_comes_after_poll_is_seen_by_who_looks_again);
     tcase_add_loop_test(tcase, notice_that_is_not_an_end_is_passed_over, 0, COUNT(notices));
     tcase_add_test(tcase, server_that_talks_nonsense_to_an_idle_connection_is_lost);
