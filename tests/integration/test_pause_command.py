@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -64,6 +65,29 @@ def test_a_key_is_paused_by_the_name_that_its_events_have(db, shop):
 ])
 def test_what_cannot_be_paused_is_said(shop, words, code, text):
     assert text in shop(*words, code=code)
+
+
+def test_a_pause_wants_the_configuration():
+    done = run_command("pause", "orders")
+    assert done.returncode == 64 and "give the configuration with -c FILE" in done.stderr
+
+
+def test_a_key_that_is_no_text_is_refused_by_the_server(shop):
+    assert "invalid byte sequence" in shop("pause", "orders", "--key", b"\xff", code=64)
+
+
+def test_a_drain_whose_connection_breaks_says_so(db, relay, http, shop):
+    http.rule(lambda request: True, Reply(action=HANG))
+    one = relay(shop.path.read_text())
+    db.query("insert into public.events (order_id) values (1)")
+    wait_until(lambda: len(http.requests) == 1, what="a delivery is under way")
+    with ThreadPoolExecutor() as pool:
+        text = pool.submit(shop, "drain", "orders", code=69)
+        ended = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier/drain' and query ~ 'pg_locks'"
+        wait_until(lambda: db.query(ended), what="it looks at the locks, and its backend is terminated")
+        assert "terminating connection" in text.result()
+    http.release()
+    one.stop()
 
 
 def test_a_queue_without_keys_has_none_to_pause(db, shop):

@@ -37,7 +37,7 @@ def documented():
 
 
 NEEDS = documented()
-COMMANDS = ["run", "status", "dead list", "dead show", "dead retry", "dead drop", "pause", "resume", "publish"]
+COMMANDS = ["run", "status", "dead list", "dead show", "dead retry", "dead drop", "pause", "drain", "resume", "publish"]
 ARCHIVED = "run` with `after: archive"
 PURGED = "run` with `dead_retention"
 
@@ -79,7 +79,7 @@ def work(db, http, somebody, tmp_path):
         db.query(f"{EMPTY}; insert into shop.events values (102, 9), (103, 9); {LETTER}; {CLOSED}")
         if command == "publish":
             return run_command("publish", "-d", dsn, "--key", "k")
-        if command in ("pause", "resume"):
+        if command in ("pause", "drain", "resume"):
             return run_command(command, "-c", str(path), "orders")
         words = command.split() + (["--until-empty"] if command == "run" else ["--all"] if command in ("dead retry", "dead drop") else [])
         return run_command(*words, "-c", str(path))
