@@ -85,8 +85,8 @@ bool db_is_idle(const struct db *db)
     return db->state == DB_STATE_IDLE && !db->dropped;
 }
 
-/* A session that ends says so before it lets go of its locks, and closes its connection afterwards. So its last words are
- * the end, whether they come as a notice or in the place of a result. */
+/* A session that ends says so before it lets go of its locks, and closes its connection afterwards. So its last words
+ * are the end, whether they come as a notice or in the place of a result. */
 static void hear_last_words(struct db *db, const PGresult *res)
 {
     const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);

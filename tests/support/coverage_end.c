@@ -2,8 +2,8 @@
  *
  * gcov writes its counters when a program ends with exit(). The linker sends our code's _exit(), abort() and raise() to
  * the functions here, which write them first: otherwise the lines that end a process would seem never to have run. What
- * tests kill they send SIGUSR2, and the process writes them and kills itself. A child that has only borrowed its parent's
- * memory until it executes something leaves them to the parent, who could not write them any more. */
+ * tests kill they send SIGUSR2, and the process writes them and kills itself. A child that has only borrowed its
+ * parent's memory until it executes something leaves them to the parent, who could not write them any more. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
