@@ -130,8 +130,8 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     int64_t limit = most_keys(queue, now);
-    if (queue->stopping || queue->paused || !queue->side.probed || now < claim->retry_at || now < vain_over_at(queue) ||
-        limit == 0 || !has_reason(claim, now))
+    if (queue->stopping || queue->paused || !queue->side.probed || now < claim->retry_at || now < queue->pace_at ||
+        now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
@@ -283,6 +283,8 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
     if (vain_over_at(queue) > now)
         pollset_deadline(ps, vain_over_at(queue));
+    if (queue->pace_at > now)
+        pollset_deadline(ps, queue->pace_at);
     if (queue->refusal.doubt_at > 0 && queue->refusal.trial_at > now)
         pollset_deadline(ps, queue->refusal.trial_at);
     for (size_t i = 0; i < queue->claim_count; i++) {

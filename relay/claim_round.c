@@ -6,6 +6,7 @@
 #include "relay/deliver.h"
 #include "relay/keep.h"
 #include "relay/orphan.h"
+#include "relay/pace.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
@@ -22,6 +23,7 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
     size_t n =
         queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
     claim->round.claim = true;
+    claim->round.keys = keys;
     claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
     claim->arriving->lane_max = (size_t)claim->plan.key_limit;
     for (size_t i = 0; i < n; i++)
@@ -217,20 +219,6 @@ static void round_failed(struct claim *claim, instant_us now)
     start_again(claim, now);
 }
 
-static void plan_next_poll(struct queue *queue, bool found, instant_us now)
-{
-    const struct queue_config *config = queue->config;
-    queue->work_known = found;
-    if (found) {
-        queue->idle_us = config->poll_min_us;
-    } else {
-        queue->metrics.empty_claims++;
-        queue->idle_us = queue->idle_us * 2 > config->poll_max_us ? config->poll_max_us : queue->idle_us * 2;
-    }
-    int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(queue->idle_us / 4 + 1));
-    queue->poll_at = now + queue->idle_us - jitter;
-}
-
 /* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. */
 static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *batch)
 {
@@ -256,8 +244,7 @@ static void take_arriving(struct claim *claim, instant_us now)
         claim_follow_again(claim, now);
     claim->arriving = NULL;
     claim_follow_missed(claim, now);
-    if (!claim->full)
-        plan_next_poll(queue, found, now);
+    pace_claimed(claim, batch, now);
     if (queue->key_limit < queue->config->keys_per_claim)
         queue->key_limit++;
     claim_note_laneless(claim, batch);

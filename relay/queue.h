@@ -75,7 +75,8 @@ struct round {
     size_t settle_end;      /* and the first that has nothing to do with it, */
     bool commit, begin;     /* which is one of these, */
     size_t free_count;      /* or frees so many locks that were kept, */
-    bool claim;             /* then the claim's */
+    bool claim;             /* then the claim's, */
+    int64_t keys;           /* which may lock so many */
     bool failed;
     size_t failed_at; /* index of the first failure */
     const struct sqlstate_rule *rule;
@@ -159,6 +160,7 @@ struct queue {
     struct refusal refusal;
     instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
     instant_us poll_at;
+    instant_us pace_at;  /* nothing is claimed before, so that claims are worth what they cost */
     instant_us claim_by; /* and not only look whether there is something */
     int64_t idle_us;
     bool work_known;  /* the last claim found something */
@@ -166,7 +168,8 @@ struct queue {
     bool stopping;
     bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
     int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_found; /* by the last claim that found any */
+    int64_t keys_found; /* by the last claim that found any, */
+    size_t events_found;
     struct metrics metrics;
     struct order_watch *watch;
     struct rng rng;

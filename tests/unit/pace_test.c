@@ -1,0 +1,149 @@
+/* When the next claim comes, by what the last one has brought. */
+#include "relay/pace.h"
+
+#include "tests/support/run_suite.h"
+#include "tests/unit/hand_made.h"
+
+#define NOW (10 * SECOND_US)
+#define MIN_US (2 * MS_US)
+#define KEYS 256
+
+static struct stage stage;
+static struct queue *queue;
+static struct claim *claim;
+static struct batch *batch;
+static bool more;
+
+static bool is_pending(const struct ordering *o, instant_us now)
+{
+    (void)o;
+    (void)now;
+    return more;
+}
+
+static const struct ordering_type pending = {.name = "pending", .pending = is_pending};
+
+static void set_up(void)
+{
+    stage_init(&stage, "there");
+    stage.noting.ordering.type = &pending;
+    stage.config.poll_min_us = MIN_US;
+    stage.config.poll_max_us = 100 * MS_US;
+    queue = &stage.queue;
+    queue->idle_us = 50 * MS_US;
+    claim = &stage.claim;
+    claim->round.keys = KEYS;
+    queue->events_found = 1000;
+    more = false;
+}
+
+static void tear_down(void)
+{
+    stage_done(&stage);
+}
+
+/* Another claim, with as many events. */
+static void find(size_t events)
+{
+    batch = stage_batch(&stage);
+    for (size_t i = 0; i < events; i++)
+        stage_event(batch, (int64_t)i + 1, "a");
+    pace_claimed(claim, batch, NOW);
+}
+
+START_TEST(few_events_are_claimed_again_after_the_shortest_wait)
+{
+    find(4);
+    ck_assert_int_eq(queue->pace_at, NOW + MIN_US / 2); /* for other reasons than that it is time */
+    ck_assert_int_gt(queue->poll_at, NOW + MIN_US / 2);
+    ck_assert_int_le(queue->poll_at, NOW + MIN_US);
+}
+END_TEST
+
+START_TEST(next_claim_waits_longer_the_more_this_one_has_found)
+{
+    find(24);
+    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+    ck_assert_int_eq(queue->poll_at, queue->pace_at);
+}
+END_TEST
+
+START_TEST(what_follows_many_events_that_came_at_once_does_not_wait_for_as_many)
+{
+    find(4);
+    find(24);
+    ck_assert_int_eq(queue->pace_at, NOW + MIN_US / 2);
+    find(0); /* does not count */
+    find(28);
+    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+}
+END_TEST
+
+START_TEST(wait_has_its_limit)
+{
+    find(200);
+    ck_assert_int_eq(queue->pace_at, NOW + 5 * MIN_US);
+    stage.config.poll_max_us = 3 * MIN_US;
+    find(200);
+    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+}
+END_TEST
+
+START_TEST(claim_that_found_nothing_is_waited_for_ever_longer)
+{
+    find(0);
+    ck_assert_int_eq(queue->pace_at, NOW);
+    ck_assert_int_eq(queue->idle_us, 100 * MS_US);
+    find(0);
+    ck_assert_int_eq(queue->idle_us, 100 * MS_US);
+    ck_assert_uint_eq(queue->metrics.empty_claims, 2);
+    find(1);
+    ck_assert_int_eq(queue->idle_us, MIN_US);
+}
+END_TEST
+
+enum left { LOCKS_FOR_NO_MORE, FEWER_KEYS_THAN_ROWS, EVENTS_OF_A_LOCKED_KEY, EVENTS_OF_A_KEY, IDS, LEFT };
+
+START_TEST(claim_that_left_something_is_followed_at_once)
+{
+    claim->plan.locked = _i == LOCKS_FOR_NO_MORE ? KEYS : KEYS - 1;
+    claim->plan.thin = _i == FEWER_KEYS_THAN_ROWS;
+    claim->plan.truncated = _i == EVENTS_OF_A_LOCKED_KEY;
+    more = _i == IDS;
+    batch = stage_batch(&stage);
+    for (int64_t id = 1; id <= 24; id++)
+        stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
+    pace_claimed(claim, batch, NOW);
+    ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
+}
+END_TEST
+
+START_TEST(claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue)
+{
+    claim->full = true;
+    queue->poll_at = NOW + SECOND_US;
+    find(4);
+    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, few_events_are_claimed_again_after_the_shortest_wait);
+    tcase_add_test(tcase, next_claim_waits_longer_the_more_this_one_has_found);
+    tcase_add_test(tcase, what_follows_many_events_that_came_at_once_does_not_wait_for_as_many);
+    tcase_add_test(tcase, wait_has_its_limit);
+    tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
+    tcase_add_loop_test(tcase, claim_that_left_something_is_followed_at_once, 0, LEFT + 1);
+    tcase_add_test(tcase, claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("pace");
+    TCase *tcase = tcase_create("pace");
+    suite_add_tcase(suite, tcase);
+    add_tests(tcase);
+    return run_suite(suite);
+}
