@@ -44,6 +44,11 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
          __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
         event.created_at_us = EVENT_NO_TIME; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
     event.key = result_span(res, row, EVENT_KEY);
+    int64_t delay_us;
+    if (options->delays && result_bigint(res, row, EVENT_EXTRA + (int)options->extra_columns, &delay_us)) {
+        intake->delayed(intake->to, event.key, event.id, delay_us);
+        return true;
+    }
     event.type = result_span(res, row, EVENT_TYPE);
     event.payload = result_span(res, row, EVENT_PAYLOAD);
     event.headers = result_span(res, row, EVENT_HEADERS);

@@ -32,6 +32,7 @@ struct ordering_options {
     bool archive;   /* settled events go to the archive */
     bool sequence;  /* a readable sequence feeds the ids, one at a time */
     bool key_index; /* there is an index on the key and the id */
+    bool delays;    /* :columns end with how long the event is not due */
 };
 
 /* What the relay wants from one claim. */
@@ -82,8 +83,12 @@ struct claim_intake {
     bool (*event)(void *to, const struct event *event, bool waited, struct error *err);
     /* A key, or an event without one, that waited for event `id` and has no event any more. */
     void (*gone)(void *to, struct span key, int64_t id);
+    /* The event is not due for so long, or with a negative number ever: it is not delivered now, nor is what follows of
+     * its key. */
+    void (*delayed)(void *to, struct span key, int64_t id, int64_t delay_us);
 };
 
+/* With no attempts it is no failure: the event is not due. */
 struct settle_failure {
     int64_t id;
     struct span key; /* absent: an event without a key */

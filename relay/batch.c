@@ -27,11 +27,11 @@ static size_t event_bytes(const struct event *event, size_t extra_columns)
     return bytes;
 }
 
-/* The lane that `event` belongs to; NULL: a new one. */
-static struct lane *lane_of(const struct batch *batch, const struct event *event)
+/* The lane that the next event of `key` belongs to; NULL: a new one. */
+static struct lane *lane_of(const struct batch *batch, struct span key)
 {
     struct lane *last = batch->lanes_end;
-    bool same = last && event->key.data && last->key.data && span_equal(last->key, event->key);
+    bool same = last && key.data && last->key.data && span_equal(last->key, key);
     return same ? last : NULL;
 }
 
@@ -67,7 +67,9 @@ static void event_copy(struct arena *arena, struct event *to, const struct event
 
 bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err)
 {
-    struct lane *lane = lane_of(batch, event);
+    struct lane *lane = lane_of(batch, event->key);
+    if (lane && lane->delayed)
+        return true;
     if (lane && event->id <= lane->last->event.id)
         return error_set(err, ERROR_INTERNAL, "a claim returned event %" PRId64 " after event %" PRId64 " of one key",
                          event->id, lane->last->event.id);
@@ -99,15 +101,33 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
     return true;
 }
 
-void batch_add_gone(struct batch *batch, struct span key, int64_t id)
+static struct lane *lane_add_finished(struct batch *batch, struct span key)
 {
     struct lane *lane = lane_add(batch, key);
-    lane->gone_id = id;
-    lane->waited = lane->progressed = true;
     lane->state = LANE_FINISHED;
     lane->outcome = LANE_DELIVERED;
     batch->open--;
     batch->finished++;
+    return lane;
+}
+
+void batch_add_gone(struct batch *batch, struct span key, int64_t id)
+{
+    struct lane *lane = lane_add_finished(batch, key);
+    lane->gone_id = id;
+    lane->waited = lane->progressed = true;
+}
+
+void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us)
+{
+    struct lane *lane = lane_of(batch, key);
+    if (lane && (lane->more || lane->delayed))
+        return;
+    if (!lane)
+        lane = lane_add_finished(batch, key);
+    lane->delayed = true;
+    lane->gone_id = id;
+    lane->delay_us = delay_us;
 }
 
 int64_t lane_solo_id(const struct lane *lane)

@@ -49,6 +49,7 @@ struct lane {
     size_t acked;    /* leading events with a verdict of acked, not settled */
     size_t settling; /* of those, on their way out of the table */
     bool more;       /* the key has, or may have, events that were not claimed */
+    bool delayed;    /* after its events, or first of all, comes one that is not due: `gone_id` */
     bool waited;     /* the key has an entry in outbox.parked */
     bool progressed; /* events of it were settled ahead of its end */
     bool kept;       /* the session has been told to lock the key, too: see keep.h */
@@ -58,7 +59,7 @@ struct lane {
     struct item *start; /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
     struct item *failed;
     struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
-    int64_t delay_us;     /* RETRY */
+    int64_t delay_us;     /* RETRY, or `delayed`; negative: for ever */
     int64_t release_us;   /* RELEASED: not to be claimed again for this long */
     instant_us finished_at, settled_at;
     struct batch *batch;
@@ -103,6 +104,10 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
 /* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without
  * events, so that its wait is settled too. */
 void batch_add_gone(struct batch *batch, struct span key, int64_t id);
+
+/* An event that is not due: what comes after it of its key is left out. Where it is the first of its key, it makes a
+ * finished lane without events, so that its wait is written down. */
+void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us);
 
 /* Of the event without a key that is the lane's, or that it waited for. */
 int64_t lane_solo_id(const struct lane *lane);

@@ -303,6 +303,11 @@ static void take_gone(void *to, struct span key, int64_t id)
     batch_add_gone(to, key, id);
 }
 
+static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us)
+{
+    batch_add_delayed(to, key, id, delay_us);
+}
+
 /* False and *err: it cannot be right. */
 static bool read_result(struct claim *claim, size_t index, const PGresult *res, struct error *err)
 {
@@ -321,8 +326,11 @@ static bool read_result(struct claim *claim, size_t index, const PGresult *res, 
         return keep_freed(claim, res, err);
     if (!round->claim || index < first)
         return true;
-    struct claim_intake intake = {
-        .arena = claim->arriving->arena, .to = claim->arriving, .event = take_event, .gone = take_gone};
+    struct claim_intake intake = {.arena = claim->arriving->arena,
+                                  .to = claim->arriving,
+                                  .event = take_event,
+                                  .gone = take_gone,
+                                  .delayed = take_delayed};
     return ordering->type->claimed(ordering, &claim->plan, index - first, res, &intake, err);
 }
 

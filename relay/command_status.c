@@ -154,8 +154,10 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
         return false;
     struct status status = {.queue = queue->name, .table = table->plain_name};
     struct arena *arena = arena_new();
+    struct queue_config due = *queue;
+    due.delayed = DELAYED_PASS; /* what is not due does not wait for a relay */
     bool ok =
-        ask_table(conn, table, table_variables(table, queue, arena), &status, err) && ask_state(conn, &status, err);
+        ask_table(conn, table, table_variables(table, &due, arena), &status, err) && ask_state(conn, &status, err);
     if (!ok)
         privilege_explain(conn, table->oid, "{status}", err);
     if (ok && first && !ret_list)

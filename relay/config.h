@@ -17,6 +17,7 @@
 struct sink_type;
 
 enum after { AFTER_DELETE, AFTER_ARCHIVE };
+enum delayed { DELAYED_HOLD, DELAYED_PASS };
 enum on_exhausted { ON_EXHAUSTED_DEAD_LETTER, ON_EXHAUSTED_PARK };
 enum prepared { PREPARED_AUTO, PREPARED_ON, PREPARED_OFF };
 
@@ -30,7 +31,7 @@ struct sink_config {
 
 /* Names of the table's columns; NULL = not mapped. `id` is always set. */
 struct column_map {
-    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at;
+    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before;
 };
 
 struct queue_config {
@@ -42,6 +43,7 @@ struct queue_config {
     char *sink;        /* name of a sink */
     char *destination; /* template: text with {key} {type} {id} {COLUMN}; NULL if the sink needs none */
     int after;         /* enum after */
+    int delayed;       /* enum delayed */
     int64_t archive_retention_us, dead_retention_us; /* 0 = for ever */
 
     int64_t retry_base_us, retry_max_us, retry_attempts;

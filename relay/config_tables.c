@@ -18,6 +18,7 @@
 /* In the order of the enums in config.h. */
 static const char *const prepared_names[] = {"auto", "on", "off", NULL};
 static const char *const after_names[] = {"delete", "archive", NULL};
+static const char *const delayed_names[] = {"hold", "pass", NULL};
 static const char *const on_exhausted_names[] = {"dead_letter", "park", NULL};
 
 static const char *const ordering_names[] = {"per_key", NULL};
@@ -108,6 +109,13 @@ const struct setting queue_settings[] = {
      .fallback = "delete",
      .choices = after_names,
      .help = "what happens to a delivered row"},
+    {.name = "delayed",
+     .kind = SETTING_CHOICE,
+     .offset = AT_QUEUE(delayed),
+     .fallback = "hold",
+     .choices = delayed_names,
+     .help = "what an event whose `columns.not_before` is to come does to later events of its key: `hold` keeps them "
+             "back, `pass` lets them go"},
     {.name = "archive_retention",
      .kind = SETTING_DURATION,
      .offset = AT_QUEUE(archive_retention_us),
@@ -200,6 +208,10 @@ static const struct setting columns_settings[] = {
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.created_at),
      .help = "when the event was made; latency is measured from it"},
+    {.name = "not_before",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.not_before),
+     .help = "timestamptz; the event is not delivered earlier, by the database's clock"},
     {.name = NULL},
 };
 
@@ -271,5 +283,6 @@ const struct setting outbox_columns[] = {
     {.name = "event_id", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.event_id), .fallback = "event_id"},
     {.name = "traceparent", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.traceparent), .fallback = "traceparent"},
     {.name = "created_at", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.created_at), .fallback = "created_at"},
+    {.name = "not_before", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.not_before), .fallback = "not_before"},
     {.name = NULL},
 };

@@ -26,7 +26,10 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     queue->empty_sql = sql_render(sql_queue_empty, queue->variables, err);
     queue->route = route_new(queue->config->destination, (const char *const *)queue->table->extra_names,
                              queue->table->extra_count, err);
-    return queue->empty_sql && queue->route;
+    bool passes = queue->table->not_before_sql && queue->config->delayed == DELAYED_PASS;
+    if (passes)
+        queue->due_sql = sql_render(sql_delayed_due, queue->variables, err);
+    return queue->empty_sql && queue->route && (queue->due_sql || !passes);
 }
 
 static bool open_ordering(struct queue *queue, struct error *err)
@@ -46,6 +49,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .archive = config->after == AFTER_ARCHIVE,
         .sequence = queue->table->sequence_sql != NULL,
         .key_index = queue->table->index_key_id,
+        .delays = table_holds_delayed(queue->table, config),
     };
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;
@@ -100,6 +104,7 @@ void queue_close(struct queue *queue)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);
     free(queue->empty_sql);
+    free(queue->due_sql);
     arena_free(queue->names);
     table_free(queue->table);
     order_watch_free(queue->watch);
@@ -137,7 +142,8 @@ bool queue_is_idle(const struct queue *queue)
 /* An event that was put back by hand waits with an entry of its own: it is old, not late. */
 static void watch_order(struct queue *queue, const struct lane *lane)
 {
-    if (!lane->key.data || lane->waited || !order_watch_is_late(queue->watch, lane->hash, lane->first->event.id))
+    if (!lane->key.data || !lane->first || lane->waited ||
+        !order_watch_is_late(queue->watch, lane->hash, lane->first->event.id))
         return;
     queue->metrics.late++;
     report_late(queue, &lane->first->event);

@@ -127,13 +127,14 @@ struct side {
     bool peek;               /* asked for: see relay/peek.h */
 };
 
-enum upkeep_task { UPKEEP_LOOK, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
+enum upkeep_task { UPKEEP_LOOK, UPKEEP_DUE, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
 
 /* See upkeep.h. */
 struct upkeep {
     instant_us due_at[UPKEEP_TASKS];
     enum upkeep_task task; /* under way */
     bool looked;           /* whether the queue is paused is known */
+    int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
     uint64_t purged;       /* dead letters, and nothing said of them yet */
 };
 
@@ -144,7 +145,7 @@ struct queue {
     struct table *table;
     struct arena *names; /* holds `variables` */
     const struct sql_variable *variables;
-    char *empty_sql;
+    char *empty_sql, *due_sql; /* the latter only where what is not due lets others pass */
     struct ordering *ordering;
     struct route *route;
     struct outlet *outlet;

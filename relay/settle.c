@@ -56,11 +56,18 @@ static void add_failure(struct settlement *s, struct lists *lists, const struct 
         lists->parked[s->parked_count++] = failure;
 }
 
-/* The key waited and its head is gone now: its entry has to move on. A failure writes the entry anew instead. */
+/* All that was due of the key is done, and what comes next is not due. */
+static bool is_delayed(const struct lane *lane)
+{
+    return lane->delayed && lane->outcome == LANE_DELIVERED;
+}
+
+/* The key waited and its head is gone now: its entry has to move on. A failure, or an event that is not due, writes the
+ * entry anew instead. */
 static bool is_resumed(const struct lane *lane)
 {
     bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
-    return lane->waited && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED;
+    return lane->waited && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED && !is_delayed(lane);
 }
 
 static void add_resumed(struct settlement *s, struct lists *lists, const struct lane *lane)
@@ -76,7 +83,7 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
 /* What became of the lane, besides its acked events, has to be written down. */
 static bool end_is_written(const struct lane *lane)
 {
-    return !lane->batch->lost && (lane->outcome > LANE_RELEASED || is_resumed(lane));
+    return !lane->batch->lost && (lane->outcome > LANE_RELEASED || is_resumed(lane) || is_delayed(lane));
 }
 
 static void count_things(struct settle_job *job, struct lane *lane, size_t things)
@@ -112,6 +119,9 @@ static void add_lane(struct settle_job *job, struct lists *lists, struct lane *l
         return; /* without the lock only this is certain: what was acked is done */
     if (lane->outcome > LANE_RELEASED)
         add_failure(s, lists, lane);
+    if (is_delayed(lane))
+        lists->parked[s->parked_count++] = (struct settle_failure){
+            .id = lane->gone_id, .key = lane->key, .delay_us = lane->delay_us, .why = SPAN_LITERAL("")};
     add_resumed(s, lists, lane);
 }
 
@@ -188,6 +198,19 @@ static void keep_away(struct queue *queue, const struct lane *lane, instant_us n
         queue->poll_at = now + (lane->release_us < most_us ? lane->release_us : most_us);
 }
 
+static void release(struct queue *queue, const struct lane *lane, instant_us now)
+{
+    if (!lane->first && lane->more)
+        follow(queue, lane, now);
+    if (!lane->first && !lane->delayed)
+        return;
+    int64_t from = lane->first ? lane->first->event.id : lane->gone_id;
+    int64_t to = lane->delayed ? lane->gone_id : lane->last->event.id;
+    queue->ordering->type->released(queue->ordering, from, to, now + lane->release_us);
+    if (lane->first && lane->release_us > 0)
+        keep_away(queue, lane, now);
+}
+
 /* A lane whose end is settled: what comes next for its key? */
 static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 {
@@ -199,15 +222,7 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
     switch (outcome) {
     case LANE_RELEASED:
         metrics->released++;
-        if (!lane->first) {
-            if (lane->more)
-                follow(queue, lane, now);
-            break;
-        }
-        queue->ordering->type->released(queue->ordering, lane->first->event.id, lane->last->event.id,
-                                        now + lane->release_us);
-        if (lane->release_us > 0)
-            keep_away(queue, lane, now);
+        release(queue, lane, now);
         return;
     case LANE_RETRY:
         metrics->retried++;
@@ -217,10 +232,11 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
         break;
     case LANE_DEAD:
         metrics->buried++;
-        if (lane->failed->next || lane->more)
+        if (lane->failed->next || lane->more || lane->delayed)
             follow(queue, lane, now);
         break;
     case LANE_DELIVERED:
+        metrics->delayed += lane->delayed;
         if (lane->more)
             follow(queue, lane, now);
         break;

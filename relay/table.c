@@ -11,7 +11,7 @@
 
 #define IDENTIFIER_MAX 64 /* NAMEDATALEN */
 
-enum column_use { USE_ID, USE_KEY, USE_PAYLOAD, USE_HEADERS, USE_TIME, USE_ANY };
+enum column_use { USE_ID, USE_KEY, USE_PAYLOAD, USE_HEADERS, USE_TIME, USE_INSTANT, USE_ANY };
 
 /* The types that serve a use, and what they are to us: a key_type or a payload_kind. */
 static const struct {
@@ -38,6 +38,7 @@ static const struct {
     {USE_HEADERS, "text", PAYLOAD_TEXT},
     {USE_TIME, "timestamp with time zone", 0},
     {USE_TIME, "timestamp without time zone", 0},
+    {USE_INSTANT, "timestamp with time zone", 0},
 };
 
 #define RULES (sizeof type_rules / sizeof type_rules[0])
@@ -56,6 +57,7 @@ static const struct mapping {
     {"event_id", offsetof(struct column_map, event_id), offsetof(struct table, event_id_sql), USE_ANY},
     {"traceparent", offsetof(struct column_map, traceparent), offsetof(struct table, traceparent_sql), USE_ANY},
     {"created_at", offsetof(struct column_map, created_at), offsetof(struct table, created_at_sql), USE_TIME},
+    {"not_before", offsetof(struct column_map, not_before), offsetof(struct table, not_before_sql), USE_INSTANT},
 };
 
 #define MAPPINGS (sizeof mappings / sizeof mappings[0])
@@ -171,6 +173,9 @@ static void note_column(struct inspection *in, const struct mapping *mapping, in
         break;
     case USE_HEADERS:
         in->table->headers_kind = (enum payload_kind)value;
+        break;
+    case USE_INSTANT:
+        in->table->not_before_attnum = attnum;
         break;
     default:
         break;
@@ -325,7 +330,7 @@ static int32_t lock_class_of(const char *plain_name)
 struct table *table_inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
 {
     struct table *table = memory_new(sizeof *table);
-    table->key_attnum = -1;
+    table->key_attnum = table->not_before_attnum = -1;
     struct inspection in = {.conn = conn, .queue = queue, .table = table};
     bool ok = find_table(&in, err) && find_columns(&in, err) && find_indexes(&in, err);
     PQclear(in.columns);

@@ -16,11 +16,12 @@ enum key_type { KEY_NONE, KEY_BIGINT, KEY_INTEGER, KEY_TEXT, KEY_UUID };
 
 struct table {
     unsigned oid;
-    int id_attnum, key_attnum; /* key_attnum -1: not mapped */
-    char *name_sql;            /* "public"."events": quoted, schema-qualified */
-    char *plain_name;          /* public.events, for messages and for the lock class */
+    int id_attnum, key_attnum, not_before_attnum; /* -1: not mapped */
+    char *name_sql;                               /* "public"."events": quoted, schema-qualified */
+    char *plain_name;                             /* public.events, for messages and for the lock class */
     /* Quoted column names; NULL when not mapped. id_sql is always set. */
-    char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql;
+    char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql,
+        *not_before_sql;
     enum key_type key_type;
     bool key_nullable;
     bool key_loose;                 /* its collation takes texts of different bytes for equal */
@@ -69,6 +70,12 @@ const char *table_lock_hash_keyless(void);
  * not write any key of this column like that. What is remembered of a key may be older than its column's type. Static.
  */
 const char *table_key_of_text(const struct table *table);
+
+/* Its events may be delayed, and one that is keeps the later ones of its key back. */
+static inline bool table_holds_delayed(const struct table *table, const struct queue_config *queue)
+{
+    return table->not_before_sql && queue->delayed == DELAYED_HOLD;
+}
 
 /* What to end with when there are errors: ERROR_PERMISSION if all of them are missing rights, else ERROR_CONFIG. */
 enum error_kind findings_kind(const struct findings *findings);

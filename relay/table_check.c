@@ -320,16 +320,39 @@ bool table_check_shared(PGconn *conn, const struct queue_config *queue, const st
                      queue->place, other->name, rows_of, table->plain_name);
 }
 
+/* Only speed: four times a second the relay looks for what has become due. */
+static bool check_delays(struct check *check, struct error *err)
+{
+    const struct table *table = check->table;
+    if (!table->not_before_sql || check->queue->delayed == DELAYED_HOLD)
+        return true;
+    char attnum[16];
+    snprintf(attnum, sizeof attnum, "%d", table->not_before_attnum);
+    PGresult *result = ask(check, sql_table_delays, 2, (const char *const[]){check->oid, attnum}, err);
+    if (!result)
+        return false;
+    if (!query_bool(result, 0, 0))
+        mend(find(check, FINDING_WARNING,
+                  "%s has no index on %s: with delayed: pass, what becomes due is looked for in the whole table",
+                  table->plain_name, table->not_before_sql),
+             "create index concurrently on %s (%s) where %s is not null;", table->name_sql, table->not_before_sql,
+             table->not_before_sql);
+    PQclear(result);
+    return true;
+}
+
 /* Nothing is asked that an earlier finding says cannot be answered. */
 static bool check_workers(struct check *check, struct error *err)
 {
     if (check->queue->state || check->findings->errors > 0)
         return true;
-    char lock_class[16];
+    char lock_class[16], not_before[16];
     snprintf(lock_class, sizeof lock_class, "%d", (int)check->table->lock_class);
-    const char *params[] = {check->queue->name, check->oid,          check->id_attnum,
-                            check->key_attnum,  check->queue->where, lock_class};
-    PGresult *result = ask(check, sql_table_queue, 6, params, err);
+    snprintf(not_before, sizeof not_before, "%d", check->table->not_before_attnum);
+    const char *params[] = {
+        check->queue->name,  check->oid, check->id_attnum, check->key_attnum,
+        check->queue->where, lock_class, not_before,       check->queue->delayed == DELAYED_PASS ? "pass" : "hold"};
+    PGresult *result = ask(check, sql_table_queue, 8, params, err);
     if (!result)
         return false;
     for (int row = 0; row < PQntuples(result); row++)
@@ -353,5 +376,5 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
            check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err) &&
-           check_workers(&check, err);
+           check_delays(&check, err) && check_workers(&check, err);
 }

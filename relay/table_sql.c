@@ -37,6 +37,17 @@ static const char *payload(const struct table *table, struct arena *arena)
                                                 : as_text(arena, table->payload_sql);
 }
 
+/* Microseconds until the event is due; null: it is. After a hundred years the relay may look again. */
+static const char *delay(const struct table *table, struct arena *arena)
+{
+    const char *at = table->not_before_sql;
+    return arena_printf(arena,
+                        "case when e.%s = 'infinity' then -1::bigint when e.%s > pg_catalog.statement_timestamp() then "
+                        "(extract(epoch from least(e.%s, pg_catalog.statement_timestamp() + interval '36500 days') - "
+                        "pg_catalog.statement_timestamp()) * 1000000)::bigint end",
+                        at, at, at);
+}
+
 /* The columns of per_key_read.sql from id on. */
 static const char *event_columns(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
@@ -58,7 +69,19 @@ static const char *event_columns(const struct table *table, const struct queue_c
                              as_text(arena, table->event_id_sql), as_text(arena, table->traceparent_sql));
     for (size_t i = 0; i < table->extra_count; i++)
         out = arena_printf(arena, "%s, %s as extra_%zu", out, as_text(arena, table->extra_sql[i]), i);
+    if (table_holds_delayed(table, queue))
+        out = arena_printf(arena, "%s, %s as delay_us", out, delay(table, arena));
     return out;
+}
+
+/* What is not due is left out everywhere, as if it was not there. */
+static const char *condition(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    const char *where = queue->where ? queue->where : "true";
+    if (!table->not_before_sql || queue->delayed == DELAYED_HOLD)
+        return where;
+    return arena_printf(arena, "(%s) and (e.%s is null or e.%s <= pg_catalog.statement_timestamp())", where,
+                        table->not_before_sql, table->not_before_sql);
 }
 
 static const char *key_type_name(enum key_type type)
@@ -120,12 +143,13 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
         {"table_name", literal(arena, table->plain_name)},
-        {"where", queue->where ? queue->where : "true"},
+        {"where", condition(table, queue, arena)},
         {"state", queue->state ? queue->state : "outbox"},
         {"id", id},
         {"key", key},
         {"type", column(arena, table->type_sql, "null")},
         {"created_at", column(arena, table->created_at_sql, "null")},
+        {"not_before", column(arena, table->not_before_sql, "null::timestamptz")},
         {"key_type", key_type_name(table->key_type)},
         {"parked_key", parked_key(table, arena, &err)},
         {"lock_hash", lock_hash(table, arena, &err)},

@@ -9,6 +9,8 @@
 #define HOURLY_US (3600 * SECOND_US)
 #define PURGE_MAX 1000 /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
+#define DUE_US (250 * MS_US)
+#define DUE_MAX 10000 /* events at a time */
 
 /* ---- pauses ---- */
 
@@ -56,6 +58,32 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
     }
     queue->paused = paused;
     queue->upkeep.looked = true;
+}
+
+/* ---- what has become due ---- */
+
+static void bind_due(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    ret->sql = queue->due_sql;
+    statement_add_text(ret, queue->config->name);
+    if (queue->upkeep.due_to > 0)
+        statement_add_int(ret, arena, queue->upkeep.due_to);
+    else
+        statement_add_text(ret, NULL);
+    statement_add_int(ret, arena, DUE_MAX);
+}
+
+static void take_due(struct queue *queue, const PGresult *res, instant_us now)
+{
+    int64_t found = 0, looked = 0;
+    result_bigint(res, 0, 0, &found);
+    result_bigint(res, 0, 1, &looked);
+    if (found > 0)
+        queue->poll_at = now;
+    if (found < DUE_MAX)
+        queue->upkeep.due_to = looked;
+    else
+        queue->upkeep.due_at[UPKEEP_DUE] = now;
 }
 
 /* ---- what is kept only for a time ---- */
@@ -110,6 +138,11 @@ static bool every_queue(const struct queue_config *config)
     return !config->state; /* without the schema outbox there is nobody who could pause it */
 }
 
+static bool lets_pass(const struct queue_config *config)
+{
+    return config->columns.not_before && config->delayed == DELAYED_PASS;
+}
+
 static bool archives(const struct queue_config *config)
 {
     return config->after == AFTER_ARCHIVE;
@@ -130,6 +163,7 @@ static const struct {
     void (*take)(struct queue *queue, const PGresult *res, instant_us now);              /* or NULL */
 } tasks[UPKEEP_TASKS] = {
     [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
+    [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
     [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOURLY_US, FAILED_US, archives, NULL, NULL},
     [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOURLY_US, FAILED_US, archives, bind_expire,
                        take_expired},

@@ -13,7 +13,8 @@ create table :state.events (
     payload       jsonb,
     headers       jsonb,
     traceparent   text,
-    created_at    timestamptz not null default pg_catalog.clock_timestamp()
+    created_at    timestamptz not null default pg_catalog.clock_timestamp(),
+    not_before    timestamptz
 );
 create index events_key on :state.events (aggregateid, id);
 alter table :state.events set (

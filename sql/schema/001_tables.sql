@@ -23,7 +23,8 @@ create table outbox.events (
     traceparent   text,
     -- Not now(): that is the start of the transaction, so a transaction of a minute would look like a minute of lag,
     -- and all events of one transaction would tie.
-    created_at    timestamptz not null default clock_timestamp()
+    created_at    timestamptz not null default clock_timestamp(),
+    not_before    timestamptz -- null: at once
 );
 
 create index events_key on outbox.events (aggregateid, id);

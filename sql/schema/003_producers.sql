@@ -14,7 +14,8 @@
 -- plpgsql and not a single INSERT: statement by statement, the lock is granted before the INSERT evaluates the identity.
 create function outbox.publish(
     key text, type text, payload jsonb,
-    aggregatetype text default null, headers jsonb default null, traceparent text default null)
+    aggregatetype text default null, headers jsonb default null, traceparent text default null,
+    not_before timestamptz default null)
     returns bigint
     language plpgsql
 as $$
@@ -24,8 +25,8 @@ begin
     if publish.key is not null then
         perform pg_catalog.pg_advisory_xact_lock(525316013, pg_catalog.hashtext(publish.key));
     end if;
-    insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent)
-    values (publish.aggregatetype, publish.key, publish.type, publish.payload, publish.headers, publish.traceparent)
+    insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent, not_before)
+    values (publish.aggregatetype, publish.key, publish.type, publish.payload, publish.headers, publish.traceparent, publish.not_before)
     returning e.id into new_id;
     return new_id;
 end
@@ -121,6 +122,6 @@ begin
 end
 $$;
 
-revoke all on function outbox.publish(text, text, jsonb, text, jsonb, text),
+revoke all on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz),
     outbox.sequence_of(regclass, name), outbox.install_ordering(regclass, name, name), outbox.uninstall_ordering(regclass)
     from public;

@@ -5,6 +5,8 @@ create view outbox.status_parked as
            count(*)                                                           as keys,
            count(*) filter (where next_at = 'infinity' and resume_at is null) as closed,
            count(*) filter (where resume_at is not null)                      as paused,
+           count(*) filter (where resume_at is null and attempts = 0 and last_error = ''
+                              and next_at > now() and next_at < 'infinity')   as delayed,
            max(attempts)                                                      as most_attempts,
            min(first_failed_at) filter (where last_error <> '')               as oldest_failure
       from outbox.parked

@@ -15,6 +15,8 @@ create table outbox.queue (
     headers_column     name,
     traceparent_column name,
     created_at_column  name,
+    not_before_column  name,
+    delayed            text not null check (delayed in ('hold', 'pass')),
     condition          text,
     lock_class         int not null,
     max_attempts       int not null check (max_attempts > 0),
@@ -119,7 +121,8 @@ create function outbox.queue_set(
     type_column name default null, payload_column name default null, headers_column name default null,
     traceparent_column name default null, created_at_column name default null, condition text default null,
     lock_class int default null, max_attempts int default 12, retry_base interval default '1 s', retry_max interval default '5 min',
-    on_exhausted text default 'dead_letter', after text default 'delete')
+    on_exhausted text default 'dead_letter', after text default 'delete', not_before_column name default null,
+    delayed text default 'hold')
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -130,14 +133,19 @@ declare
     other  outbox.queue;
     busy   timestamptz;
 begin
-    if tbl = 'outbox.events'::regclass and coalesce(key_column, type_column, payload_column, headers_column, traceparent_column, created_at_column) is null then
+    if tbl = 'outbox.events'::regclass and coalesce(key_column, type_column, payload_column, headers_column, traceparent_column, created_at_column, not_before_column) is null then
         key_column := 'aggregateid'; type_column := 'type'; payload_column := 'payload'; headers_column := 'headers';
-        traceparent_column := 'traceparent'; created_at_column := 'created_at';
+        traceparent_column := 'traceparent'; created_at_column := 'created_at'; not_before_column := 'not_before';
     end if;
     perform outbox.check_queue_table(queue_set.name, tbl, id_column, key_column,
-        array[type_column, payload_column, headers_column, traceparent_column, created_at_column], condition);
+        array[type_column, payload_column, headers_column, traceparent_column, created_at_column, not_before_column], condition);
+    if not_before_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = not_before_column)
+                                         <> 'timestamptz'::regtype then
+        raise exception 'queue_set: % of % is no timestamp with time zone', quote_ident(not_before_column), tbl
+            using errcode = 'datatype_mismatch', hint = format('alter table %s alter column %I type timestamptz;', tbl, not_before_column);
+    end if;
     q := (queue_set.name, tbl, id_column, key_column, type_column, payload_column, headers_column, traceparent_column,
-          created_at_column, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
+          created_at_column, not_before_column, delayed, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
           retry_max, on_exhausted, after, outbox.key_type_of(tbl, key_column), false, null);
     q.key_index := exists (
         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam

@@ -23,6 +23,7 @@ create table outbox.take_mark (
     swept      bigint,               -- the sweep goes on after this id,
     sweep_span bigint not null,      -- by so many at a time
     waits_from timestamptz not null, -- what waits, waits for a later time
+    due_to     timestamptz,          -- what became due until then has been found
     due_at     timestamptz not null, -- when to move all this again
     primary key (queue, moved_at)
 ) with (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
@@ -56,7 +57,61 @@ as $$
     select case when column_name is null then format('null::%s', type) else format('e.%I::%s', column_name, type) end
 $$;
 
--- Makes the three functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
+-- A part of queue_N_lease(): heads that are not due wait, as relay/settle.c has them wait.
+create function outbox.delayed_sql(q outbox.queue) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $function$
+    select format($$delayed as (
+        insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
+        select %1$L, h.key, h.id, false, h.due_at from head h where h.due_at is not null and h.key is not null
+        on conflict (queue, key) where not keyless do update
+        set event_id = excluded.event_id, attempts = 0, last_error = '', token = null, updated_at = excluded.updated_at,
+            next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
+            resume_at = case when p.resume_at is not null then excluded.next_at end
+    ), delayed_solo as (
+        insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
+        select %1$L, '', h.id, true, h.due_at from head h where h.due_at is not null and h.key is null
+        on conflict (queue, event_id) where keyless do update
+        set attempts = 0, last_error = '', next_at = excluded.next_at, token = null, updated_at = excluded.updated_at
+    ), $$, q.name)
+$function$;
+
+-- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
+-- plpgsql. It returns the end of its look.
+create function outbox.queue_build_due(q outbox.queue, condition text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $build$
+begin
+    execute format($function$
+create function outbox.queue_%1$s_due(looked timestamptz) returns timestamptz
+    language plpgsql
+as $$
+declare
+    until constant timestamptz := clock_timestamp();
+begin
+    with due as materialized (
+        select %2$s as id, %3$s as key from %4$s e
+        where e.%5$I > coalesce(looked - interval '2 s', until) and e.%5$I <= until and (%6$s) order by e.%5$I
+    ), keyed as (
+        insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
+        select %7$L, d.key, min(d.id), false, until from due d where d.key is not null group by d.key
+        on conflict (queue, key) where not keyless do update
+        set event_id = excluded.event_id, attempts = case when p.token is null then 0 else p.attempts end, updated_at = until
+        where p.event_id > excluded.event_id
+    )
+    insert into outbox.parked (queue, key, event_id, keyless, next_at)
+    select %7$L, '', d.id, true, until from due d where d.key is null
+    on conflict do nothing;
+    return until;
+end
+$$$function$, q.number, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), q.tbl, q.not_before_column,
+        condition, q.name);
+end
+$build$;
+
+-- Makes the functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
 -- kept, and chosen when the queue may be empty: so each look-up says by its range and its order which index it is to use, as
 -- in sql/claim/per_key_lock.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
 create function outbox.queue_build(q outbox.queue) returns void
@@ -69,6 +124,7 @@ declare
     type       text := outbox.column_sql(q.type_column, 'text');
     created_at text := outbox.column_sql(q.created_at_column, 'timestamptz');
     condition  text := coalesce(q.condition, 'true');
+    holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
     is_key     text := case q.key_type -- what is remembered of a key may be older than its column's type
         when 'bigint' then 'case when p.key ~ ''^-?[0-9]{1,19}$'' then p.key::numeric between -9223372036854775808'
                            ' and 9223372036854775807 end'
@@ -78,6 +134,13 @@ declare
         outbox.column_sql(q.headers_column, 'text'), outbox.column_sql(q.traceparent_column, 'text'), created_at);
     made       record;
 begin
+    if holds then
+        event := event || format(', case when e.%1$I > clock_timestamp() then e.%1$I end as due_at', q.not_before_column);
+    elsif q.not_before_column is not null then
+        condition := format('(%1$s) and (e.%2$I is null or e.%2$I <= clock_timestamp())', condition, q.not_before_column);
+        perform outbox.queue_build_due(q, condition);
+        q.condition := condition;
+    end if;
     -- One look at what may be taken, oldest event first, and the locks of its keys: at most `most`, among `waits` waits that
     -- are over, `rows` events from from_id on, and `sweep_rows` from sweep_from to sweep_to. Keys in `keys` and `solos` are
     -- left out. left_from: from this id on there was no need to try a lock; null: all were tried.
@@ -158,7 +221,7 @@ begin
     ), leased as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, h.key, h.id, false, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
-        from head h where h.id is not null and h.key is not null
+        from head h where h.id is not null and h.key is not null%9$s
         on conflict (queue, key) where not keyless do update
         set event_id = excluded.event_id, attempts = excluded.attempts, -- paused meanwhile? then it is both
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
@@ -168,19 +231,20 @@ begin
     ), leased_solo as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, '', h.id, true, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
-        from head h where h.id is not null and h.key is null
+        from head h where h.id is not null and h.key is null%9$s
         on conflict (queue, event_id) where keyless do update
         set attempts = excluded.attempts, next_at = excluded.next_at, token = excluded.token,
             worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
             updated_at = excluded.updated_at
-    ), gone as (
+    ), %10$sgone as (
         delete from outbox.parked p using head h where p.ctid = h.place and h.id is null
     )
     select h.token, h.id, h.key, h.type, h.payload, h.headers, h.traceparent, h.created_at, coalesce(h.failures, 0) + 1, h.expires_at
-    from head h where h.id is not null order by h.id;
+    from head h where h.id is not null%9$s order by h.id;
 end
 $$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', 'coalesce(p.event_id, -9223372036854775808)'), event, q.tbl,
-        q.id_column, key, condition);
+        q.id_column, key, condition, case when holds then ' and h.due_at is null' else '' end,
+        case when holds then outbox.delayed_sql(q) else '' end);
 
     -- Takes leased events out of the table, into the archive or, with a reason, to the dead letters; their entries go on to
     -- the next events of their keys, or go. Returns how many events were there.
@@ -263,12 +327,15 @@ begin
     keys := '{}'; solos := '{}'; expired := false;
     select * into m from outbox.take_mark t where t.queue = q.name order by t.moved_at desc limit 1;
     if not found then
-        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', '-infinity');
+        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, '-infinity');
     end if;
     moves := m.due_at <= began and (random() < 0.25 or m.due_at < began - interval '1 s'); -- not all at once
     if moves then
         sweep_to := least(coalesce(m.swept, 0) + m.sweep_span, m.low - 1);
         m.waits_from := '-infinity';
+        if q.delayed = 'pass' and q.not_before_column is not null then
+            execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
+        end if;
     end if;
     from_id := m.low;
     for pass in 1..6 loop
@@ -293,11 +360,11 @@ begin
         return;
     end if;
     left_from := least(left_from, from_id);
-    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_at)
+    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, due_at)
     values (q.name, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept,
             case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
                  when took < interval '5 ms' then least(m.sweep_span * 2, 1000000000000) else m.sweep_span end,
-            m.waits_from, clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
+            m.waits_from, m.due_to, clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
     on conflict do nothing;
     delete from outbox.take_mark t
      where t.queue = q.name and t.moved_at between m.moved_at - interval '1 min' and began - interval '10 s';
@@ -413,6 +480,8 @@ declare
     q      outbox.queue;
     locked record;
     lost   record;
+    got    int;
+    free   int := n;
 begin
     perform outbox.check_worker_call();
     if n is null or n not between 1 and 1000 then
@@ -433,23 +502,29 @@ begin
     if outbox.is_paused(q.name) then
         return;
     end if;
-    locked := outbox.lock_keys(q, n);
-    if locked.expired then
-        -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token.
-        for lost in
-            select p.token, coalesce(p.worker, '') as worker, p.attempts from outbox.parked p
-             where p.queue = q.name and p.token is not null and p.next_at <= clock_timestamp()
-               and (p.keyless and p.event_id = any (locked.solos) or not p.keyless and p.key = any (locked.keys))
-             order by p.token for update
-        loop
-            if lost.attempts + 1 >= q.max_attempts then
-                perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
-            end if;
-        end loop;
-    end if;
-    return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4)', q.number)
-        using locked.keys, locked.solos,
-              left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease;
+    -- What is not due is put aside, and others are looked for: in a bounded number of looks, as each holds locks until the commit.
+    for look in 1 .. case when q.not_before_column is null or q.delayed = 'pass' then 1 else 100 end loop
+        locked := outbox.lock_keys(q, free);
+        if locked.expired then
+            -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token.
+            for lost in
+                select p.token, coalesce(p.worker, '') as worker, p.attempts from outbox.parked p
+                 where p.queue = q.name and p.token is not null and p.next_at <= clock_timestamp()
+                   and (p.keyless and p.event_id = any (locked.solos) or not p.keyless and p.key = any (locked.keys))
+                 order by p.token for update
+            loop
+                if lost.attempts + 1 >= q.max_attempts then
+                    perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
+                end if;
+            end loop;
+        end if;
+        return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4)', q.number)
+            using locked.keys, locked.solos,
+                  left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease;
+        get diagnostics got = row_count;
+        free := free - got;
+        exit when free = 0 or got = cardinality(locked.keys) + cardinality(locked.solos);
+    end loop;
 end
 $$;
 

@@ -48,7 +48,8 @@ begin
         grant insert, select (id) on outbox.events to outbox_writer;
         -- For the ordering trigger.
         grant usage on sequence outbox.events_id_seq to outbox_writer;
-        grant execute on function outbox.publish(text, text, jsonb, text, jsonb, text) to outbox_writer;
+        grant execute on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz), outbox.next_full(interval, timestamptz, text),
+            outbox.look_again(text, text) to outbox_writer;
     end if;
     if to_regrole('outbox_relay') is not null then
         grant usage on schema outbox to outbox_relay;
@@ -61,7 +62,8 @@ begin
             to outbox_relay;
         grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval) to outbox_relay;
         grant select on outbox.paused to outbox_relay;
-        grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text) to outbox_relay;
+        grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text),
+            outbox.look_again(text, text) to outbox_relay;
     end if;
     if to_regrole('outbox_worker') is not null then
         grant usage on schema outbox to outbox_worker;

@@ -1,12 +1,16 @@
 -- What workers that pull are told about the same rows (outbox.queue) and a relay would not agree with: they would not
 -- keep out of each other's way.
--- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int
+-- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int,
+-- $7 attnum of not_before int (-1: none), $8 delayed text
 -- -> text, remedy text
 with known as (
     select q.name, q.tbl, q.condition, q.lock_class,
            coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.id_column), 0) as id,
            case when q.key_column is null then -1
                 else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.key_column), 0) end as key,
+           case when q.not_before_column is null then -1
+                else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.not_before_column), 0) end as not_before,
+           q.delayed,
            q.condition is not distinct from nullif(pg_catalog.btrim($5::text), '') as same
       from outbox.queue q
 )
@@ -18,7 +22,9 @@ select pg_catalog.format('workers take events of this table as queue %I, and rel
 union all
 select pg_catalog.format('workers take events of queue %I with another %s (outbox.queue): they and relays would deliver the same key at once',
                          k.name, case when k.tbl <> $2::oid then 'table' when k.id <> $3::int then 'id' when k.key <> $4::int then 'key'
-                                      when k.lock_class <> $6::int then 'lock_class' else 'condition' end),
+                                      when k.lock_class <> $6::int then 'lock_class' when k.not_before <> $7::int then 'not_before'
+                                      when not k.same then 'condition' else 'delayed' end),
        pg_catalog.format('select outbox.queue_drop(%L);', k.name)
   from known k
- where k.name = $1::text and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same);
+ where k.name = $1::text and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same
+                                and k.not_before = $7::int and (k.not_before = -1 or k.delayed = $8::text));

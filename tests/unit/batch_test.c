@@ -106,6 +106,42 @@ START_TEST(events_are_copied_with_their_columns)
 }
 END_TEST
 
+START_TEST(event_that_is_not_due_ends_its_lane)
+{
+    ck_assert(add(1, "a", 0));
+    batch_add_delayed(batch, SPAN_LITERAL("a"), 2, 500);
+    batch_add_delayed(batch, SPAN_LITERAL("a"), 3, 900);
+    ck_assert(add(4, "a", 0));
+    const struct lane *lane = batch->lanes;
+    ck_assert(lane->delayed && !lane->more);
+    ck_assert_uint_eq(lane->count, 1);
+    ck_assert_int_eq(lane->state, LANE_OPEN);
+    ck_assert_int_eq(lane->gone_id, 2);
+    ck_assert_int_eq(lane->delay_us, 500);
+}
+END_TEST
+
+START_TEST(event_that_is_not_due_behind_one_that_was_left_out_is_left_out)
+{
+    batch->lane_max = 1;
+    ck_assert(add(1, "a", 0) && add(2, "a", 0));
+    batch_add_delayed(batch, SPAN_LITERAL("a"), 3, 500);
+    ck_assert(batch->lanes->more && !batch->lanes->delayed);
+}
+END_TEST
+
+START_TEST(key_whose_head_is_not_due_is_a_finished_lane)
+{
+    batch_add_delayed(batch, SPAN_LITERAL("a"), 2, 500);
+    ck_assert(add(3, "a", 0));
+    batch_add_delayed(batch, (struct span){NULL, 0}, 4, -1);
+    ck_assert_uint_eq(batch->lane_count, 2);
+    ck_assert_uint_eq(batch->event_count, 0);
+    ck_assert_uint_eq(batch->finished, 2);
+    ck_assert_int_eq(lane_solo_id(batch->lanes_end), 4);
+}
+END_TEST
+
 START_TEST(key_that_has_nothing_left_is_a_finished_lane)
 {
     batch_add_gone(batch, SPAN_LITERAL("a"), 7);
@@ -131,6 +167,9 @@ int main(void)
     tcase_add_test(tcase, first_event_always_fits);
     tcase_add_test(tcase, full_batch_leaves_events_out_and_says_so);
     tcase_add_test(tcase, events_are_copied_with_their_columns);
+    tcase_add_test(tcase, event_that_is_not_due_ends_its_lane);
+    tcase_add_test(tcase, event_that_is_not_due_behind_one_that_was_left_out_is_left_out);
+    tcase_add_test(tcase, key_whose_head_is_not_due_is_a_finished_lane);
     tcase_add_test(tcase, key_that_has_nothing_left_is_a_finished_lane);
     return run_suite(suite);
 }

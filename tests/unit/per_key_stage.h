@@ -36,7 +36,7 @@ static struct event events[EVENTS_MAX];
 static bool waited[EVENTS_MAX];
 static size_t event_count;
 static struct span gone_key;
-static int64_t gone_id;
+static int64_t gone_id, delayed_id, delayed_us;
 static bool refuse;
 
 static inline bool take_event(void *to, const struct event *event, bool has_waited, struct error *error)
@@ -58,6 +58,14 @@ static inline void take_gone(void *to, struct span key, int64_t id)
     gone_id = id;
 }
 
+static inline void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us)
+{
+    (void)to;
+    gone_key = arena_copy(arena, key);
+    delayed_id = id;
+    delayed_us = delay_us;
+}
+
 static inline void open_with(bool sequence, bool archive)
 {
     struct ordering_options options = {.queue = "orders",
@@ -68,6 +76,7 @@ static inline void open_with(bool sequence, bool archive)
                                        .keys_per_claim = 16,
                                        .oldest_share = 20,
                                        .archive = archive,
+                                       .delays = archive,
                                        .sequence = sequence,
                                        .key_index = true};
     o = ordering_per_key.open(&options, &err);
@@ -77,10 +86,10 @@ static inline void open_with(bool sequence, bool archive)
 static inline void set_up(void)
 {
     arena = arena_new();
-    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone};
+    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone, .delayed = take_delayed};
     event_count = 0;
     refuse = false;
-    gone_id = 0;
+    gone_id = delayed_id = delayed_us = 0;
     open_with(true, false);
 }
 
@@ -145,6 +154,7 @@ enum {
     TRACE,
     EXTRA_0,
     EXTRA_1,
+    DELAY, /* where there are delays */
     ALL
 };
 

@@ -301,6 +301,23 @@ START_TEST(key_that_waited_for_nothing_is_told)
 }
 END_TEST
 
+START_TEST(event_that_is_not_due_is_told_and_not_taken)
+{
+    ordering_per_key.close(o);
+    open_with(true, true);
+    claim();
+    PGresult *res = event_row(7, "k");
+    set_bigint(res, 0, DELAY, 1500);
+    ck_assert(take_result(1, res));
+    ck_assert_uint_eq(event_count, 0);
+    ck_assert_int_eq(delayed_id, 7);
+    ck_assert_int_eq(delayed_us, 1500);
+    ck_assert(span_equal(gone_key, span_of("k")));
+    ck_assert(take_result(1, event_row(8, "k")));
+    ck_assert_uint_eq(event_count, 1);
+}
+END_TEST
+
 START_TEST(event_without_an_id_is_refused)
 {
     claim();
@@ -445,6 +462,7 @@ int main(void)
     tcase_add_test(tcase, oversize_event_comes_with_its_size_and_no_payload);
     tcase_add_test(tcase, attempts_count_for_the_head_only);
     tcase_add_test(tcase, key_that_waited_for_nothing_is_told);
+    tcase_add_test(tcase, event_that_is_not_due_is_told_and_not_taken);
     tcase_add_test(tcase, event_without_an_id_is_refused);
     tcase_add_test(tcase, event_that_the_relay_refuses_ends_the_claim);
     tcase_add_test(tcase, settlement_is_done_then_buried_then_parked_then_resumed);

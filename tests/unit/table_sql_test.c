@@ -117,6 +117,20 @@ START_TEST(payload_is_the_row_unless_a_column_is_mapped)
 }
 END_TEST
 
+START_TEST(what_is_not_due_is_read_with_its_delay_or_left_out)
+{
+    static char at[] = "\"at\"";
+    assert_has_not(value("columns"), "delay_us");
+    ck_assert_str_eq(value("where"), "true");
+    table.not_before_sql = at;
+    assert_has(value("columns"), "as delay_us");
+    ck_assert_str_eq(value("where"), "true");
+    config.delayed = DELAYED_PASS;
+    assert_has_not(value("columns"), "delay_us");
+    assert_has(value("where"), "(true) and (e.\"at\" is null or e.\"at\" <= pg_catalog.statement_timestamp())");
+}
+END_TEST
+
 START_TEST(oversize_payload_is_measured_and_not_read)
 {
     table.payload_sql = payload_sql;
@@ -189,6 +203,7 @@ int main(void)
     tcase_add_test(tcase, key_is_compared_in_its_own_type);
     tcase_add_test(tcase, queue_without_a_key_column_has_null_keys);
     tcase_add_test(tcase, payload_is_the_row_unless_a_column_is_mapped);
+    tcase_add_test(tcase, what_is_not_due_is_read_with_its_delay_or_left_out);
     tcase_add_test(tcase, oversize_payload_is_measured_and_not_read);
     tcase_add_test(tcase, extra_columns_come_last_in_order);
     tcase_add_test(tcase, filter_is_true_when_there_is_none);

@@ -169,6 +169,46 @@ START_TEST(archive_is_gone_through_step_by_step)
 }
 END_TEST
 
+/* A look for what has become due. */
+static void due(int64_t found, int64_t looked)
+{
+    static char names[2][8] = {"found", "looked"};
+    PGresAttDesc columns[2] = {{.name = names[0]}, {.name = names[1]}};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 2, columns));
+    put_bigint(res, 0, found);
+    put_bigint(res, 1, looked);
+    queue->upkeep.task = UPKEEP_DUE;
+    upkeep_take(queue, res, NOW);
+    PQclear(res);
+}
+
+START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
+{
+    static char column[] = "at";
+    stage.config.columns.not_before = column;
+    upkeep_open(queue);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], INSTANT_NEVER);
+    stage.config.delayed = DELAYED_PASS;
+    upkeep_open(queue);
+    static char sql[] = "look";
+    queue->due_sql = sql;
+    queue->upkeep.task = UPKEEP_DUE;
+    struct statement st = upkeep_begin(queue, arena, NOW);
+    ck_assert_ptr_eq(st.sql, sql);
+    ck_assert_ptr_null(st.values[1]);
+    queue->poll_at = NOW + SECOND_US;
+    due(0, 5000);
+    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "5000");
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW + 250 * MS_US);
+    due(10000, 6000); /* there is more */
+    ck_assert_int_eq(queue->poll_at, NOW);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW);
+    ck_assert_int_eq(queue->upkeep.due_to, 5000);
+}
+END_TEST
+
 static void purge(int64_t gone)
 {
     static char name[] = "gone";
@@ -276,6 +316,7 @@ int main(void)
     tcase_add_test(tcase, paused_key_is_given_back_and_no_other);
     tcase_add_test(tcase, look_comes_first_and_twice_a_second);
     tcase_add_test(tcase, archive_is_gone_through_step_by_step);
+    tcase_add_test(tcase, what_becomes_due_is_looked_for_from_the_end_of_the_last_look);
     tcase_add_test(tcase, dead_letters_go_a_thousand_at_a_time);
     tcase_add_test(tcase, task_that_fails_is_tried_again_after_a_while);
     tcase_add_test(tcase, queue_of_another_schema_is_never_paused);

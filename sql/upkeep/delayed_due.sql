@@ -1,0 +1,40 @@
+-- Where what is not due lets others of its key pass: the keys of what has become due get an entry in parked, as if their event
+-- had been put back, because it may lie below all ids that are looked at. A range of times that ends now and begins a
+-- little before the end of the last one: an event that another session shows only now was not due in any claim before.
+--
+-- An entry that is there already points at the event at least, and keeps its wait.
+--
+-- :table :where :state :id :key :not_before   as in per_key_lock.sql; :where has only what is due
+-- $1 text     queue
+-- $2 bigint   microseconds since 1970: the end of the last look; null: from now on
+-- $3 bigint   events at most
+-- One row: found bigint, how many there were that no entry pointed at; looked bigint, the end of this look
+with due as materialized (
+    select id, key from (
+        select :id as id, (:key)::text as key from :table e
+        where :not_before > coalesce('epoch'::timestamptz + ($2::bigint - 2000000) * interval '1 microsecond', pg_catalog.statement_timestamp())
+          and :not_before <= pg_catalog.statement_timestamp() and (:where)
+        order by :not_before) as e
+    where case when e.key is null then not exists (
+              select from :state.parked p
+              where p.queue = $1::text and p.keyless and p.event_id between e.id and e.id
+              order by p.event_id offset 0)
+          else not exists (
+              select from :state.parked p
+              where p.queue = $1::text and not p.keyless and p.event_id <= e.id
+                and p.key between (e.key collate "default") and (e.key collate "default")
+              order by p.key offset 0) end
+    limit $3::bigint
+), keyed as (
+    insert into :state.parked as p (queue, key, event_id, keyless, next_at)
+    select $1::text, d.key, pg_catalog.min(d.id), false, pg_catalog.statement_timestamp() from due d where d.key is not null group by d.key
+    on conflict (queue, key) where not keyless do update
+    set event_id = least(p.event_id, excluded.event_id), updated_at = pg_catalog.clock_timestamp(),
+        attempts = case when p.token is null then 0 else p.attempts end
+), solo as (
+    insert into :state.parked as p (queue, key, event_id, keyless, next_at)
+    select $1::text, '', d.id, true, pg_catalog.statement_timestamp() from due d where d.key is null
+    on conflict do nothing
+)
+select (select pg_catalog.count(*) from due) as found,
+       (extract(epoch from pg_catalog.statement_timestamp()) * 1000000)::bigint as looked;

@@ -1,0 +1,275 @@
+"""Events that wait for their time: columns.not_before, publish(..., not_before =>) and outbox.next_full()."""
+
+import os
+import random
+import time
+
+import psycopg2
+import pytest
+
+from tests.support.history import Fault
+from tests.support.postgres import OWNER_ROLE
+from tests.support.process import stands_still
+from tests.support.servers import Reply, wait_until
+from tests.support.shop import Shop
+from tests.support.targets import FileTarget
+from tests.support.workers import Worker
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ hook: {{ type: http, url: "{url}" }} }}
+queues:
+  timers:
+    table: public.timers
+    columns: {{ key: k, not_before: at }}
+    sink: hook
+    delayed: {delayed}
+"""
+TABLE = """
+create table public.timers (id bigint primary key, k text, at timestamptz);
+create index on public.timers (k, id);
+create index on public.timers (at) where at is not null"""
+PUT = "insert into public.timers select id, k, clock_timestamp() + wait * interval '1 s' from (values %s) as t (id, k, wait)"
+WAITS = "select keys, delayed from outbox.status_parked where queue = 'timers'"
+
+
+@pytest.fixture
+def timers(db):
+    """timers(id=(key, seconds), ...) puts events that are due so many seconds from now."""
+    db.query(TABLE)
+    db.let_relay_in("public.timers")
+
+    def put(**events):
+        rows = ", ".join(f"({name[1:]}, {'null' if key is None else repr(key)}, {wait})" for name, (key, wait) in events.items())
+        db.query(PUT % rows)
+
+    return put
+
+
+def start(db, relay, http, delayed="hold"):
+    return relay(CONFIG.format(dsn=db.dsn, url=http.url, delayed=delayed))
+
+
+def sent(http):
+    return [request.json()["id"] for request in http.requests]
+
+
+def test_an_event_holds_its_key_back_until_it_is_due(db, relay, http, timers):
+    timers(e1=("a", -1), e2=("a", 1.5), e3=("a", -1), e4=("b", -1), e5=(None, 1), e6=(None, -1))
+    start(db, relay, http)
+    wait_until(lambda: sorted(sent(http)) == [1, 4, 6], what="what is due")
+    wait_until(lambda: db.query(WAITS) == [(2, 2)], what="the two that are not to wait")
+    assert db.query("select attempts, last_error, next_at - (select at from public.timers where id = event_id) < '100 ms'"
+                    " from outbox.parked") == [(0, "", True)] * 2
+    wait_until(lambda: len(sent(http)) == 6, what="the others")
+    assert [event for event in sent(http) if event in (1, 2, 3)] == [1, 2, 3]
+    wait_until(lambda: db.query("select from public.timers") == db.query("select from outbox.parked") == [], what="nothing to be left")
+
+
+def test_an_event_lets_others_of_its_key_pass_until_it_is_due(db, relay, http, timers):
+    timers(e1=("a", 2), e2=("a", -1), e3=("a", 2), e4=("b", -1), e5=(None, 2))
+    start(db, relay, http, "pass")
+    wait_until(lambda: sorted(sent(http)) == [2, 4], what="what is due")
+    timers(e6=("a", -1))
+    wait_until(lambda: sorted(sent(http)) == [2, 4, 6], 1.5, what="what is due")
+    assert db.query(WAITS) == []
+    wait_until(lambda: len(sent(http)) == 6, what="the others")
+    assert [event for event in sent(http) if event in (1, 3)] == [1, 3]
+    wait_until(lambda: db.query("select from public.timers") == db.query("select from outbox.parked") == [], what="nothing to be left")
+
+
+def test_what_becomes_due_in_front_of_a_key_that_waits_is_not_forgotten(db, relay, http, timers):
+    timers(e1=("a", 1), e2=("a", -1))
+    db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at, last_error)"
+             " values ('timers', 'a', 2, 3, now() + interval '2 s', 'no')")
+    start(db, relay, http, "pass")
+    wait_until(lambda: db.query("select event_id, attempts from outbox.parked") == [(1, 0)], what="the entry to point at it")
+    wait_until(lambda: sent(http) == [1, 2], what="both")
+
+
+def lateness(db, events):
+    """By the database's clock, which is this machine's: never before, and soon after."""
+    due = dict(db.query("select id, extract(epoch from at) from public.due"))
+    late = [at - float(due[event]) for event, at in events]
+    assert min(late) >= 0
+    return sorted(late)
+
+
+@pytest.mark.parametrize("delayed", ["hold", "pass"])
+def test_every_event_comes_after_its_time_and_soon(db, relay, http, timers, delayed):
+    arrived = []
+
+    def note(request):
+        arrived.append((request.json()["id"], time.time()))
+        return Reply(200)
+
+    http.respond = note
+    start(db, relay, http, delayed)
+    db.query("insert into public.timers select n, 'key-' || n % 150, clock_timestamp() + random() * interval '3 s'"
+             " from generate_series(1, 300) n; create table public.due as select * from public.timers")
+    wait_until(lambda: len(arrived) >= 300, 30, what="all of them")
+    late = lateness(db, arrived)
+    print(f"{delayed}: late by {late[150]:.3f} s, at most {late[-1]:.3f} s")
+    assert len(late) == 300
+    assert delayed == "hold" or late[150] < 1
+
+
+def test_a_time_that_is_moved_to_later_counts(db, relay, http, timers):
+    timers(e1=("a", 1), e2=("b", 1))
+    start(db, relay, http)
+    wait_until(lambda: db.query(WAITS) == [(2, 2)], what="both to wait")
+    db.query("update public.timers set at = 'infinity' where id = 1")
+    wait_until(lambda: sent(http) == [2], what="the other one")
+    wait_until(lambda: db.query("select event_id, attempts, next_at = 'infinity' from outbox.parked") == [(1, 0, True)],
+               what="it to wait without end")
+
+
+def test_a_time_that_is_moved_to_earlier_counts_when_relays_are_told(db, relay, http, timers):
+    timers(e1=("a", 3600), e2=("a", -1), e3=("b", 3600), e4=("b", -1), e5=(None, 3600))
+    start(db, relay, http)
+    wait_until(lambda: db.query(WAITS) == [(3, 3)], what="all to wait")
+    db.query("update public.timers set at = now() where id in (1, 5); delete from public.timers where id = 3")
+    assert db.value("select outbox.look_again('timers', 'a')") == 1
+    wait_until(lambda: sent(http) == [1, 2], what="that key")
+    assert db.value("select outbox.look_again('timers')") == 2
+    wait_until(lambda: sorted(sent(http)) == [1, 2, 4, 5], what="all keys")
+    assert db.value("select outbox.look_again('timers')") == 0
+
+
+def test_a_look_again_leaves_failures_leases_and_pauses_alone(db):
+    db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at, last_error, token, resume_at) values"
+             " ('q', 'failed', 1, 1, 'infinity', 'no', null, null), ('q', 'leased', 2, 0, now() + interval '1 h', '', gen_random_uuid(), null),"
+             " ('q', 'paused', 3, 0, 'infinity', '', null, now()), ('other', 'delayed', 4, 0, now() + interval '1 h', '', null, null)")
+    assert db.value("select outbox.look_again('q')") == 0
+    with pytest.raises(psycopg2.errors.InvalidParameterValue):
+        db.query("select outbox.look_again('')")
+
+
+def test_publish_delays_an_event_of_the_outbox_without_any_setting(db, relay, http):
+    db.query("select outbox.publish('a', 't', '1', not_before => now() + interval '1 h')")
+    db.query("select outbox.publish('b', 't', '2')")
+    relay(CONFIG.format(dsn=db.dsn, url=http.url, delayed="hold").replace("    table: public.timers\n    columns: { key: k, not_before: at }\n", ""))
+    wait_until(lambda: [request.json() for request in http.requests] == [2], what="the other one")
+    wait_until(lambda: db.query(WAITS) == [(1, 1)], what="it to wait")
+
+
+# ---- workers ----
+
+def over_timers(db, delayed):
+    db.query(f"grant select, delete on public.timers to {OWNER_ROLE}; set role {OWNER_ROLE};"
+             f" select outbox.queue_set('timers', 'public.timers', key_column => 'k', not_before_column => 'at', delayed => '{delayed}')")
+    return Worker(db, "timers")
+
+
+def test_a_worker_is_given_nothing_before_its_time(db, timers):
+    worker = over_timers(db, "hold")
+    timers(**{f"e{n}": (f"key-{n}", 2) for n in range(1, 41)}, e50=("key-1", -1), e51=("z", -1), e52=(None, 2), e53=(None, -1))
+    taken = worker.take(2)
+    assert [event.id for event in taken] == [51, 53], "as many as it has room for, whatever waits before them"
+    assert worker.take(2) == []
+    assert db.query("select delayed from outbox.status_parked") == [(41,)]
+    assert db.query("select count(*) from outbox.status_leases") == [(2,)]
+    worker.done_all([event.token for event in taken])
+    again = []
+    wait_until(lambda: again.extend(worker.take(50)) or len(again) == 41, what="the others")
+    assert 50 not in {event.id for event in again} and {event.attempt for event in again} == {1}
+    worker.done_all([event.token for event in again])
+    assert [event.id for event in worker.take(5)] == [50]
+
+
+def test_a_worker_is_given_what_may_pass_and_then_what_is_due(db, timers):
+    worker = over_timers(db, "pass")
+    worker.take(1)
+    timers(e1=("a", 1.5), e2=("a", -1), e3=(None, 1.5))
+    taken = worker.take(5)
+    assert [event.id for event in taken] == [2]
+    assert worker.take(5) == []
+    worker.done(taken[0].token)
+    due = []
+    wait_until(lambda: due.extend(worker.take(5)) or len(due) == 2, what="the others", interval_s=0.05)
+    assert sorted(event.id for event in due) == [1, 3]
+    assert worker.done_all([event.token for event in due]) == 2 and db.query("select from outbox.parked") == []
+
+
+def test_a_relay_and_workers_agree_on_times(db, relay, http, timers):
+    over_timers(db, "pass")
+    refused = start(db, relay, http)
+    assert refused.wait() == 78 and "another delayed" in refused.process.log_tail()
+
+
+def test_a_queue_is_told_what_is_wrong_with_its_times(db):
+    db.query("create table public.plain (id bigint primary key, at timestamp);"
+             f" grant select, delete on public.plain to {OWNER_ROLE}")
+    with pytest.raises(psycopg2.errors.DatatypeMismatch, match="no timestamp with time zone"):
+        db.query("select outbox.queue_set('plain', 'public.plain', not_before_column => 'at')")
+
+
+# ---- history ----
+
+TURBULENCE = """
+alter table public.events add not_before timestamptz default
+    case when random() < 0.2 then clock_timestamp() + random() * interval '1.5 s' end;
+create index on public.events (not_before) where not_before is not null"""
+
+
+def free_of_delays(db, shop, receipts):
+    """Where delayed events let others pass, each of them is in no order with the rest of its key."""
+    delayed = {row[0] for row in db.query("select id from public.noted where delayed")}
+
+    def moved(record):
+        return record._replace(key=None if record.id in delayed else record.key)
+
+    shop.journal = [moved(event) for event in shop.journal]
+    return [moved(receipt) for receipt in receipts]
+
+
+@pytest.mark.parametrize("delayed", ["hold", "pass"])
+def test_two_relays_that_are_killed_lose_nothing_that_is_delayed(db, relay, tmp_path, delayed):
+    rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
+    shop = Shop(db, orders=200)
+    db.query(TURBULENCE)
+    db.query("create table public.noted (id bigint, delayed boolean); create function public.note() returns trigger language plpgsql as"
+             " $$ begin insert into public.noted values (new.id, new.not_before is not null); return null; end $$;"
+             " create trigger note after insert on public.events for each row execute function public.note()")
+    target = FileTarget(tmp_path / "events.jsonl")
+    config = shop.config(target.sink(), keys_per_claim=16, max_events_per_key=4, delayed=delayed, **target.queue)
+    config = config.replace("created_at: created_at", "created_at: created_at, not_before: not_before")
+    relays = [relay(config) for _ in range(2)]
+    faults = []
+    for round_number in range(5):
+        shop.produce(400, producers=4, seed=round_number)
+        goal = shop.settled() + rng.randint(1, 100)
+        wait_until(lambda goal=goal: shop.settled() >= goal, 60, "the drain to go on")
+        victim = relays.pop(0)
+        receipts, at = target.count() or 0, time.monotonic()
+        victim.pause()
+        wait_until(lambda victim=victim: stands_still(victim.pid), 60, "the relay to stand still")
+        faults.append(Fault("SIGKILL", in_flight=128, receipts=receipts, at=at))
+        victim.kill()
+        relays.append(relay(config))
+    wait_until(lambda: shop.left() == 0, 120, "the table to be empty")
+    assert [one.stop() for one in relays] == [0, 0]
+    receipts = target.receipts()
+    shop.check(receipts if delayed == "hold" else free_of_delays(db, shop, receipts), faults)
+
+
+# ---- next_full ----
+
+@pytest.mark.parametrize("step, after, zone, expected", [
+    ("1 hour", "2026-03-10 12:10:01Z", "UTC", "2026-03-10 13:00Z"),
+    ("1 hour", "2026-03-10 12:00:00Z", "UTC", "2026-03-10 13:00Z"),
+    ("15 minutes", "2026-03-10 12:44:59.9Z", "UTC", "2026-03-10 12:45Z"),
+    ("1 hour", "2026-03-10 12:10:00Z", "Asia/Kolkata", "2026-03-10 12:30Z"),
+    ("1 day", "2026-03-28 12:00:00Z", "Europe/Berlin", "2026-03-28 23:00Z"),
+    ("1 day", "2026-03-29 12:00:00Z", "Europe/Berlin", "2026-03-29 22:00Z"),
+    ("1 hour", "2026-03-29 00:59:00Z", "Europe/Berlin", "2026-03-29 01:00Z"),
+    ("7 days", "2026-11-22 12:00:00Z", "UTC", "2026-11-23 00:00Z"),  # from a Sunday to a Monday
+])
+def test_next_full_is_the_next_one_on_the_clock_of_the_zone(db, step, after, zone, expected):
+    assert db.value("select outbox.next_full(%s, %s, %s) = %s::timestamptz", (step, after, zone, expected))
+
+
+@pytest.mark.parametrize("step", ["0", "-1 hour", "8 days", "1 month", None])
+def test_next_full_refuses_what_is_no_step(db, step):
+    with pytest.raises(psycopg2.errors.InvalidParameterValue):
+        db.value("select outbox.next_full(%s)", (step,))
