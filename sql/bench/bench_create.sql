@@ -54,7 +54,7 @@ create table :state.dead (
     source_table text not null,
     original     json not null,
     created_at   timestamptz,
-    died_at      timestamptz not null default pg_catalog.now()
+    died_at      timestamptz not null default pg_catalog.statement_timestamp()
 );
 create index dead_key on :state.dead (queue, key);
 create index dead_event on :state.dead (queue, event_id);

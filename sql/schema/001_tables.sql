@@ -76,7 +76,7 @@ create table outbox.dead (
     source_table text not null,
     original     json not null,
     created_at   timestamptz,
-    died_at      timestamptz not null default now()
+    died_at      timestamptz not null default statement_timestamp()
 );
 
 create index dead_key on outbox.dead (queue, key);

@@ -6,7 +6,8 @@ create table outbox.archive (
     queue       text not null,
     event_id    bigint not null,
     key         text,
-    archived_at timestamptz not null default now(),
+    archived_at timestamptz not null default statement_timestamp(), -- the transaction is as old as its claim
+    created_at  timestamptz, -- null: the queue maps none
     original    json not null
 ) partition by range (archived_at);
 

@@ -287,8 +287,8 @@ $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
         (select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = q.tbl),
         'row_to_json(e.*)',
         case when q.after = 'archive' then
-                 format('kept as (insert into outbox.archive (queue, event_id, key, original)'
-                        ' select %L, id, key, original from gone where $3 is null)', q.name)
+                 format('kept as (insert into outbox.archive (queue, event_id, key, created_at, original)'
+                        ' select %L, id, key, created_at, original from gone where $3 is null)', q.name)
              else 'kept as (select)' end,
         outbox.head_sql(q, format('%s as id', id), 'l.key', 'l.event_id', format('e.%I <> l.taken_id', q.id_column)));
 

@@ -6,7 +6,7 @@
 --                   event back, so whoever runs that is a member of outbox_writer too (for another table: has INSERT
 --                   on it).
 --   outbox_worker   takes events from every queue in outbox.queue and says what became of them, by functions alone
---   outbox_monitor  reads the status views and what is paused
+--   outbox_monitor  reads the status views, the answers and what is paused
 
 -- Roles belong to the whole server: another database, or another migration at this moment, may have made them already.
 create function outbox.create_roles() returns void
@@ -64,6 +64,8 @@ begin
         grant select on outbox.paused to outbox_relay;
         grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text),
             outbox.look_again(text, text) to outbox_relay;
+        grant select on outbox.failures to outbox_relay;
+        grant execute on function outbox.sample_of(regclass[]) to outbox_relay;
     end if;
     if to_regrole('outbox_worker') is not null then
         grant usage on schema outbox to outbox_worker;
@@ -74,6 +76,10 @@ begin
         grant usage on schema outbox to outbox_monitor;
         grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events, outbox.status_leases,
             outbox.status_late_verdicts, outbox.paused to outbox_monitor;
+        -- A view has its owner's rights on tables, and its reader's on functions.
+        grant select on outbox.overview, outbox.failures, outbox.stuck, outbox.by_hour, outbox.workers to outbox_monitor;
+        grant execute on function outbox.overview_rows(), outbox.queue_names(), outbox.sample_of(regclass[]), outbox.archive_lately()
+            to outbox_monitor;
     end if;
 end
 $$;

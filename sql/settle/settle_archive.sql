@@ -2,6 +2,7 @@
 -- in settle_delete.sql.
 --
 -- :table :id :key   the queue's table (as e), its order column and its key
+-- :created_at       its time of creation, or null
 -- :state            as in per_key_lock.sql
 -- :table_name       the table's name as a literal
 -- $1 bigint[]  ids
@@ -16,13 +17,13 @@ with blind as materialized (
         select e.ctid from only :table e
         where :id = any (case when exists (select from blind) then $1::bigint[] end)
         order by :id))
-    returning :id as id, (:key)::text as key, pg_catalog.row_to_json(e.*) as original
+    returning :id as id, (:key)::text as key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original
 ), listed as (
     delete from :table e
     where :id = any (case when not exists (select from blind) then $1::bigint[] end)
-    returning :id as id, (:key)::text as key, pg_catalog.row_to_json(e.*) as original
+    returning :id as id, (:key)::text as key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original
 )
-insert into :state.archive (queue, event_id, key, original)
-select $2::text, id, key, original from placed
+insert into :state.archive (queue, event_id, key, created_at, original)
+select $2::text, id, key, created_at, original from placed
 union all
-select $2::text, id, key, original from listed
+select $2::text, id, key, created_at, original from listed

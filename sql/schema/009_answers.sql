@@ -1,0 +1,261 @@
+-- 009_answers: how the queues stand, in SQL, for people and for dashboards. docs/operations.md describes each view.
+--
+-- None of them takes longer because there is more: up to 10,000 rows are counted; of more the planner says how many there
+-- may be, or a sample of 200 pages is read and multiplied; and what is not exact is marked as estimated.
+--
+-- Which table a queue has is known here if outbox.queue says so. Of a queue that only a relay's configuration knows there
+-- is what lies in pgcourier's own tables.
+
+-- The planner's guess at how many rows a query gives; it is planned and not run.
+create function outbox.guess(query text) returns bigint
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    plan json;
+begin
+    execute 'explain (format json) ' || query into plan;
+    return (plan -> 0 -> 'Plan' ->> 'Plan Rows')::numeric;
+end
+$$;
+
+-- How many rows a query gives: counted up to 10,000, guessed above.
+create function outbox.count_some(query text, out rows bigint, out guessed boolean)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    execute format('select count(*) from (%s limit 10001) counted', query) into rows;
+    guessed := rows > 10000;
+    if guessed then
+        rows := greatest(rows, outbox.guess(query));
+    end if;
+end
+$$;
+
+-- For TABLESAMPLE SYSTEM, which takes whole pages: how many percent of these tables are 200 pages.
+create function outbox.sample_of(tables regclass[]) returns real
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(least(100, 100 * 200 * current_setting('block_size')::numeric / nullif(sum(pg_relation_size(t)), 0)), 100)::real
+      from unnest(tables) t
+$$;
+
+-- The archive of the last week and a day.
+create function outbox.archive_lately() returns regclass[]
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+    set timezone = 'UTC'
+as $$
+    select array_agg(c.oid::regclass) from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = 'outbox.archive'::regclass
+       and (c.relname = 'archive_default' or c.relname ~ '^archive_[0-9]{8}$' and c.relname >= 'archive_' || to_char(current_date - 7, 'YYYYMMDD'))
+$$;
+
+-- The queues that anything here knows of, without reading more than one row of each.
+create function outbox.queue_names() returns setof text
+    language sql stable security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive parked (queue) as (
+        (select p.queue from outbox.parked p order by p.queue limit 1)
+        union all
+        select (select p.queue from outbox.parked p where p.queue > l.queue order by p.queue limit 1) from parked l where l.queue is not null
+    ), dead (queue) as (
+        (select d.queue from outbox.dead d order by d.queue limit 1)
+        union all
+        select (select d.queue from outbox.dead d where d.queue > l.queue order by d.queue limit 1) from dead l where l.queue is not null
+    )
+    select x.queue from (select name from outbox.queue union select queue from parked union select queue from dead
+                         union select queue from outbox.paused union select queue from outbox.archive_retention) x (queue)
+     where x.queue is not null
+$$;
+
+-- How many events wait in a queue's table, and since when the oldest of those that will be delivered does. Where vacuum has
+-- not come by for long, not even the first of them is found in no time.
+create function outbox.backlog(q outbox.queue, out waiting bigint, out guessed boolean, out oldest_at timestamptz)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+as $$
+declare
+    events text := format('select %2$s as key, e.%3$I::bigint as id, %4$s as created_at from %1$s e where (%5$s) order by e.%3$I',
+        q.tbl, outbox.column_sql(q.key_column, 'text'), q.id_column, outbox.column_sql(q.created_at_column, 'timestamptz'),
+        coalesce(q.condition, 'true'));
+    live   bigint;
+    gone   bigint;
+begin
+    select sum(pg_stat_get_live_tuples(t.oid)), sum(pg_stat_get_dead_tuples(t.oid)) into live, gone
+      from (select q.tbl::oid union select p.relid from pg_partition_tree(q.tbl) p) t (oid);
+    if gone > 100000 or q.condition is not null and live > 100000 then
+        guessed := true;
+        waiting := case when q.condition is null then live else outbox.guess(events) end;
+        return;
+    end if;
+    select c.rows, c.guessed into waiting, guessed from outbox.count_some(events) c;
+    execute format($query$
+        select e.created_at from (%1$s limit 10000) e
+         where case when e.key is null then not exists (
+                        select from outbox.parked p where p.queue = %2$L and p.keyless and p.event_id = e.id and p.next_at = 'infinity')
+                    else not exists (
+                        select from outbox.parked p where p.queue = %2$L and not p.keyless and p.key = e.key and p.next_at = 'infinity') end
+         order by e.id limit 1$query$, events, q.name) into oldest_at;
+end
+$$;
+
+-- How many events each queue archived per second in the last minute, by the last 200 pages of today's partition.
+create function outbox.archive_rates(out queue text, out per_second numeric) returns setof record
+    language plpgsql security definer
+    set search_path = pg_catalog, pg_temp
+    set timezone = 'UTC'
+as $$
+declare
+    part text := 'outbox.archive_' || to_char(current_date, 'YYYYMMDD');
+    page bigint := pg_relation_size(to_regclass(part)) / current_setting('block_size')::int - 200;
+begin
+    if to_regclass(part) is null then
+        return;
+    end if;
+    return query execute format($query$
+        with seen as materialized (
+            select a.queue, a.archived_at from %s a where a.ctid >= '(%s,0)'::tid
+        ), span as (
+            select greatest(clock_timestamp() - interval '1 minute', case when %2$s > 0 then (select min(s.archived_at) from seen s) end) as since
+        )
+        select s.queue, round((count(*) / greatest(extract(epoch from clock_timestamp() - p.since), 1))::numeric, 1)
+        from seen s, span p where s.archived_at >= p.since group by s.queue, p.since$query$, part, greatest(page, 0));
+end
+$$;
+
+create function outbox.overview_rows()
+    returns table (queue text, waiting bigint, oldest_age interval, running bigint, parked bigint, closed bigint, paused bigint,
+                   paused_since timestamptz, dead bigint, per_second numeric, estimated text[])
+    language plpgsql security definer
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off -- the first 10,001 rows are wanted, and not soon the last
+    set enable_bitmapscan = off
+as $$
+#variable_conflict use_variable
+declare
+    q      outbox.queue;
+    rates  jsonb := (select jsonb_object_agg(r.queue, r.per_second) from outbox.archive_rates() r);
+    rules  constant text[] := array[ -- name, and which rows of outbox.parked count
+        ['running', 'token is not null and next_at > clock_timestamp() and resume_at is null'],
+        ['parked', 'token is null and next_at < ''infinity'''],
+        ['closed', 'next_at = ''infinity'' and resume_at is null'],
+        ['paused', 'next_at = ''infinity'' and resume_at is not null']];
+    counts bigint[];
+    counted record;
+    rule   text[];
+begin
+    for queue in select n from outbox.queue_names() n order by 1 loop
+        select * into q from outbox.queue x where x.name = queue;
+        estimated := '{}'; counts := '{}'; waiting := null; oldest_age := null;
+        if q.name is not null then
+            select * into counted from outbox.backlog(q);
+            waiting := counted.waiting;
+            oldest_age := clock_timestamp() - counted.oldest_at;
+            estimated := case when counted.guessed then array['waiting'] else '{}' end;
+        end if;
+        foreach rule slice 1 in array rules loop
+            select * into counted from outbox.count_some(format('select from outbox.parked p where p.queue = %L and %s', queue, rule[2]));
+            counts := counts || counted.rows;
+            estimated := estimated || case when counted.guessed then array[rule[1]] else '{}' end;
+        end loop;
+        running := counts[1] + (select case when q.name is not null then count(*) end from pg_locks l
+                                 where l.locktype = 'advisory' and l.objsubid = 2 and l.granted and l.classid::bigint = q.lock_class & 4294967295
+                                   and l.database = (select d.oid from pg_database d where d.datname = current_database()));
+        parked := counts[2]; closed := counts[3]; paused := counts[4];
+        select * into counted from outbox.count_some(format('select from outbox.dead d where d.queue = %L', queue));
+        dead := counted.rows;
+        estimated := estimated || case when counted.guessed then array['dead'] else '{}' end;
+        paused_since := (select p.since from outbox.paused p where p.queue = overview_rows.queue and p.key is null);
+        per_second := rates ->> queue;
+        return next;
+    end loop;
+end
+$$;
+
+-- A line for each queue.
+create view outbox.overview as select * from outbox.overview_rows();
+
+-- What events failed with, most often first: given up, or waiting for a retry or for somebody.
+create view outbox.failures as
+    with seen as (
+        select d.queue, d.reason as error, 100 / outbox.sample_of(array['outbox.dead'::regclass]) as each, count(*) as dead, 0 as waiting,
+               min(d.died_at) as first_at, max(d.died_at) as last_at
+          from outbox.dead d tablesample system (outbox.sample_of(array['outbox.dead'::regclass])) repeatable (0)
+         group by 1, 2
+        union all
+        select p.queue, p.last_error, 100 / outbox.sample_of(array['outbox.parked'::regclass]), 0, count(*),
+               min(p.first_failed_at), max(p.updated_at)
+          from outbox.parked p tablesample system (outbox.sample_of(array['outbox.parked'::regclass])) repeatable (0)
+         where p.last_error <> ''
+         group by 1, 2
+    )
+    select queue, error, round(sum(dead * each))::bigint as dead, round(sum(waiting * each))::bigint as waiting,
+           min(first_at) as first_at, max(last_at) as last_at, max(each) > 1 as estimated
+      from seen
+     group by queue, error
+     order by sum((dead + waiting) * each) desc, queue, error;
+
+-- What does not go on by itself, or should have by now; up to 1,000 of each kind and queue.
+create view outbox.stuck as
+    select s.* from outbox.queue_names() q (queue)
+     cross join lateral (
+        (select p.queue, 'closed' as what, case when not p.keyless then p.key end as key, p.event_id, p.updated_at as since,
+                null::text as worker, p.last_error as error
+           from outbox.parked p
+          where p.queue = q.queue and p.next_at = 'infinity' and p.resume_at is null limit 1000)
+        union all
+        (select p.queue, case when p.token is not null then 'lease over' else 'retry overdue' end,
+                case when not p.keyless then p.key end, coalesce(p.taken_id, p.event_id), p.next_at,
+                case when p.token is not null then p.worker end, p.last_error
+           from outbox.parked p
+          where p.queue = q.queue and p.next_at < now() and (p.token is not null or p.next_at < now() - interval '1 minute')
+          order by p.next_at limit 1000)) s;
+
+-- What was delivered into the archive and what was given up, by the hour, for a week. Nothing is kept of what a queue
+-- deletes. A duration is from created_at to the acknowledgement's settlement.
+create view outbox.by_hour as
+    with delivered as (
+        select a.queue, date_trunc('hour', a.archived_at) as hour, 100 / outbox.sample_of(outbox.archive_lately()) as each,
+               count(*) as events,
+               avg(a.archived_at - a.created_at) filter (where isfinite(a.created_at)) as average,
+               percentile_disc(0.99) within group (order by a.archived_at - a.created_at) filter (where isfinite(a.created_at)) as p99
+          from outbox.archive a tablesample system (outbox.sample_of(outbox.archive_lately())) repeatable (0)
+         where a.archived_at >= date_trunc('hour', now() - interval '7 days')
+         group by 1, 2
+    ), failed as (
+        select d.queue, date_trunc('hour', d.died_at) as hour, 100 / outbox.sample_of(array['outbox.dead'::regclass]) as each,
+               count(*) as events
+          from outbox.dead d tablesample system (outbox.sample_of(array['outbox.dead'::regclass])) repeatable (0)
+         where d.died_at >= date_trunc('hour', now() - interval '7 days')
+         group by 1, 2
+    )
+    select queue, hour, coalesce(round(d.events * d.each)::bigint, 0) as delivered, coalesce(round(f.events * f.each)::bigint, 0) as failed,
+           d.average as average_duration, d.p99 as p99_duration, greatest(d.each, f.each) > 1 as estimated
+      from delivered d full join failed f using (queue, hour)
+     order by hour, queue;
+
+-- Who has what, and since when: each event that a worker has, and each session that holds keys: relays, and workers in the
+-- middle of a take(). Only members of pg_monitor see when the session's transaction began.
+create view outbox.workers as
+    select p.queue, p.worker, null::int as pid, case when not p.keyless then p.key end as key, p.taken_id as event_id,
+           1::bigint as keys, p.taken_at as since, p.next_at as expires_at
+      from outbox.parked p
+     where p.token is not null and p.next_at > clock_timestamp()
+    union all
+    select h.queue, a.application_name, h.pid, null, null, h.keys, a.xact_start, null
+      from (select q.name as queue, l.classid, l.pid, count(*) as keys
+              from pg_catalog.pg_locks l
+              left join outbox.queue q on l.classid::bigint = q.lock_class & 4294967295
+             where l.locktype = 'advisory' and l.objsubid = 2 and l.granted
+               and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+             group by 1, 2, 3) h
+      join pg_catalog.pg_stat_activity a using (pid)
+     where h.queue is not null or a.application_name = 'pgcourier';
+
+revoke all on all functions in schema outbox from public;
