@@ -23,6 +23,7 @@ static const struct argp_option options[] = {
     {"queue", 'q', "NAME", 0, "only this queue", 0},
     {"key", 'k', "KEY", 0, "only this key", 0},
     {"id", 'i', "ID", 0, "only the event with this id", 0},
+    {"error", 'e', "PATTERN", 0, "only what failed with this text; % stands for any part of it", 0},
     {"all", 'a', NULL, 0, "retry, drop: everything that the others leave", 0},
     {"limit", 'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
     {"json", 'j', NULL, 0, "list, show: a JSON array, for programs", 0},
@@ -34,6 +35,11 @@ static bool is_number(const char *text)
     return *text && (strtoll(text, &end, 10), *end == '\0');
 }
 
+static bool is_named(const struct dead_options *given)
+{
+    return given->filter.id || given->filter.key || given->filter.error;
+}
+
 static void check_arguments(const struct dead_options *given, struct argp_state *state)
 {
     if (!given->verb)
@@ -41,8 +47,8 @@ static void check_arguments(const struct dead_options *given, struct argp_state 
     if (!given->config_path)
         argp_error(state, "give the configuration with -c FILE");
     bool acts = given->verb && (strcmp(given->verb, "retry") == 0 || strcmp(given->verb, "drop") == 0);
-    if (acts && !given->all && !given->filter.key && !given->filter.id)
-        argp_error(state, "%s: give --key, --id or --all", given->verb);
+    if (acts && !given->all && !is_named(given))
+        argp_error(state, "%s: give --key, --id, --error or --all", given->verb);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -54,7 +60,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         bool number;
     } texts[] = {
         {'c', &given->config_path, false}, {'q', &given->filter.queue, false}, {'k', &given->filter.key, false},
-        {'i', &given->filter.id, true},    {'n', &given->limit, true},
+        {'i', &given->filter.id, true},    {'n', &given->limit, true},         {'e', &given->filter.error, false},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i].key == key) {
@@ -93,7 +99,7 @@ static const struct argp argp = {
            "themselves, but after later events that went on without them; and it opens closed keys, whose order is "
            "whole.\n"
            "drop forgets dead letters; of a closed key it deletes the event that failed, and the key goes on.\n"
-           "show, retry and drop end with 64 when there is nothing of the --id or --key that was given.\n"
+           "show, retry and drop end with 64 when there is nothing of the --id, --key or --error that was given.\n"
            "retry needs INSERT on the queue's table, which outbox_relay does not have.",
 };
 
@@ -144,9 +150,10 @@ static void print_json(const PGresult *rows, size_t *printed)
 
 static PGresult *find(PGconn *conn, const char *sql, const struct dead_options *given, struct error *err)
 {
-    const char *params[] = {given->filter.queue, given->filter.key, given->filter.id,
+    const struct dead_filter *filter = &given->filter;
+    const char *params[] = {filter->queue, filter->key, filter->id, filter->error,
                             given->limit ? given->limit : "1000"};
-    PGresult *found = query(conn, "dead letters", sql, 4, params, err);
+    PGresult *found = query(conn, "dead letters", sql, 5, params, err);
     char work[16];
     snprintf(work, sizeof work, "{dead %s}", given->verb);
     if (!found)
@@ -183,15 +190,12 @@ static bool list(PGconn *conn, const struct config *config, const struct dead_op
 static bool not_found(const struct dead_options *given, struct error *err)
 {
     const struct dead_filter *filter = &given->filter;
-    return error_set(err, ERROR_USAGE, "dead %s: no dead letter%s%s%s%s%s in %s%s", given->verb,
+    return error_set(err, ERROR_USAGE, "dead %s: no dead letter%s%s%s%s%s%s%s%s in %s%s", given->verb,
                      strcmp(given->verb, "show") == 0 ? "" : " and no closed key", filter->id ? " with id " : "",
                      filter->id ? filter->id : "", filter->key ? " of key " : "", filter->key ? filter->key : "",
-                     filter->queue ? "queue " : "any queue", filter->queue ? filter->queue : "");
-}
-
-static bool is_named(const struct dead_options *given)
-{
-    return given->filter.id || given->filter.key;
+                     filter->error ? " with an error like \"" : "", filter->error ? filter->error : "",
+                     filter->error ? "\"" : "", filter->queue ? "queue " : "any queue",
+                     filter->queue ? filter->queue : "");
 }
 
 static bool show(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)

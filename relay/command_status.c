@@ -1,3 +1,5 @@
+#include "relay/base/clock.h"
+#include "relay/base/setting.h"
 #include "relay/base/statement.h"
 #include "relay/command.h"
 #include "relay/privilege.h"
@@ -11,13 +13,23 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #define COUNT_LIMIT "100000" /* counting more would read the table to say what an estimate says */
 
 struct status_options {
     const char *config_path;
-    bool json;
+    bool json, watch;
+    int64_t every_us; /* between two looks with --watch */
 };
+
+static const struct setting every_setting = {.name = "watch",
+                                             .kind = SETTING_DURATION,
+                                             .offset = offsetof(struct status_options, every_us),
+                                             .fallback = "2s",
+                                             .min = 100 * MS_US,
+                                             .max = 3600 * SECOND_US};
 
 struct status {
     const char *queue, *table;
@@ -29,13 +41,16 @@ struct status {
 
 enum { STATE_PARKED, STATE_CLOSED, STATE_DEAD, STATE_PAUSED, STATE_SINCE, STATE_BY, STATE_REASON };
 
-static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration", 0},
-                                             {"json", 'j', NULL, 0, "a JSON document, for programs", 0},
-                                             {0}};
+static const struct argp_option options[] = {
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"json", 'j', NULL, 0, "a JSON document, for programs", 0},
+    {"watch", 'w', "DURATION", OPTION_ARG_OPTIONAL, "look again, every 2s or so often", 0},
+    {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct status_options *given = state->input;
+    struct error err;
     switch (key) {
     case 'c':
         given->config_path = arg;
@@ -43,7 +58,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'j':
         given->json = true;
         return 0;
+    case 'w':
+        given->watch = true;
+        if (arg && !setting_parse(&every_setting, arg, given, &err))
+            argp_error(state, "--watch: %s", err.text);
+        return 0;
     case ARGP_KEY_END:
+        if (given->watch && given->json)
+            argp_error(state, "--watch is for people and --json for programs");
         if (!given->config_path)
             argp_error(state, "give the configuration with -c FILE");
         return 0;
@@ -61,7 +83,8 @@ static const struct argp argp = {
         "them: "
         "their events wait, and are not in that age), and how many events are dead; and whether the queue is paused. "
         "Above " COUNT_LIMIT " waiting events the number is an "
-        "estimate, marked with ~.",
+        "estimate, marked with ~."
+        "\v--watch redraws the screen until it is interrupted; to a file or a pipe it writes one look after the other.",
 };
 
 static PGresult *ask(PGconn *conn, const char *what, const char *template, const struct sql_variable *variables,
@@ -188,15 +211,34 @@ static void print_json(json_t *list)
     json_decref(document);
 }
 
+/* Back to the first line, and away with all below: written with what follows it, at once. */
+#define CLEAR_SCREEN "\033[H\033[J"
+
+/* Until a signal ends the program, or the database is lost. */
+static bool watch(PGconn *conn, const struct config *config, int64_t every_us, struct error *err)
+{
+    const struct timespec pause = {.tv_sec = every_us / SECOND_US, .tv_nsec = every_us % SECOND_US * 1000};
+    setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    for (;;) {
+        if (isatty(STDOUT_FILENO))
+            fputs(CLEAR_SCREEN, stdout);
+        if (!show_queues(conn, config, NULL, err))
+            return false;
+        fflush(stdout);
+        nanosleep(&pause, NULL);
+    }
+}
+
 static int run(int argc, char **argv)
 {
     struct status_options given = {0};
     struct error err = {0};
+    setting_defaults((const struct setting[]){every_setting, {.name = NULL}}, &given);
     argp_parse(&argp, argc, argv, 0, NULL, &given);
     struct config *config = config_load(given.config_path, &err);
     PGconn *conn = config ? command_connect(config->database, "status", &err) : NULL;
     json_t *list = given.json ? json_array() : NULL;
-    bool ok = conn && show_queues(conn, config, list, &err);
+    bool ok = conn && (given.watch ? watch(conn, config, given.every_us, &err) : show_queues(conn, config, list, &err));
     if (ok && list)
         print_json(list);
     json_decref(list);

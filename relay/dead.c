@@ -81,10 +81,10 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
     return st->closed != NULL;
 }
 
-static bool count(struct dead_work *work, const char *what, const char *sql, const char *const params[3], int64_t *ret,
+static bool count(struct dead_work *work, const char *what, const char *sql, const char *const params[4], int64_t *ret,
                   struct error *err)
 {
-    PGresult *result = query(work->conn, what, sql, 3, params, err);
+    PGresult *result = query(work->conn, what, sql, 4, params, err);
     if (!result)
         return false;
     *ret = query_int(result, 0, 0);
@@ -100,7 +100,7 @@ static bool act_locked(struct dead_work *work, const struct dead_statements *st,
     PQclear(locked);
     if (!locked)
         return false;
-    const char *params[3] = {work->queue->name, name, work->filter->id};
+    const char *params[4] = {work->queue->name, name, work->filter->id, work->filter->error};
     return count(work, "dead letters", st->letters, params, &ret->letters, err) &&
            count(work, "closed key", st->closed, params, &ret->keys, err);
 }
@@ -122,8 +122,8 @@ static bool act_on(struct dead_work *work, const char *name, bool keyless, struc
 
 static bool act_on_all(struct dead_work *work, struct dead_counts *ret, struct error *err)
 {
-    const char *params[] = {work->queue->name, work->filter->key, work->filter->id};
-    PGresult *keys = query(work->conn, "dead letters", sql_dead_keys, 3, params, err);
+    const char *params[] = {work->queue->name, work->filter->key, work->filter->id, work->filter->error};
+    PGresult *keys = query(work->conn, "dead letters", sql_dead_keys, 4, params, err);
     bool ok = keys != NULL;
     for (int row = 0; ok && row < PQntuples(keys); row++) {
         const char *key = query_text(keys, row, 0);

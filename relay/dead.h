@@ -18,6 +18,7 @@ enum dead_action {
 /* Which ones; NULL = any. */
 struct dead_filter {
     const char *queue, *key, *id; /* id: the event's, in decimal */
+    const char *error;            /* what it failed with, as for SQL's LIKE */
 };
 
 struct dead_counts {

@@ -2,7 +2,7 @@
 -- passed that id already. A key that is paused besides keeps its entry. Everything here sees the table as it was, so the
 -- head is told apart by its id.
 -- :table, :id, :key_is (rows e of the table: the key's events, by $2); :closed as in closed_retry.sql
--- $1 queue text, $2 key or event id text, $3 only this event id bigint or null
+-- $1 queue text, $2 key or event id text, $3 only this event id bigint or null, $4 only errors like this text or null
 -- -> count bigint: keys opened, also when the event was gone already
 with head as (
     select p.event_id
@@ -11,6 +11,7 @@ with head as (
        and p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity'
        and :closed
        and ($3::bigint is null or p.event_id = $3::bigint)
+       and ($4::text is null or p.last_error like $4)
 ), dropped as (
     delete from :table e using head h where e.:id = h.event_id
 ), next as (

@@ -3,13 +3,14 @@
 -- The row comes back as it was but for one thing: row_to_json() writes SQL NULL and the JSON null alike, so the latter in a
 -- json column comes back as SQL NULL.
 -- :table, :columns, :fields; :match (rows d of outbox.dead: one key's, or one event's, by $2); :keyless, :conflict
--- $1 queue text, $2 key or event id text, $3 only this event id bigint or null
+-- $1 queue text, $2 key or event id text, $3 only this event id bigint or null, $4 only errors like this text or null
 -- -> count bigint
 with taken as (
     delete from outbox.dead d
      where d.queue = $1::text
        and :match
        and ($3::bigint is null or d.event_id = $3::bigint)
+       and ($4::text is null or d.reason like $4)
     returning d.event_id, d.original
 ), put as (
     insert into :table (:columns) overriding system value

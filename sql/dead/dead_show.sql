@@ -1,5 +1,5 @@
 -- Dead letters whole, each with its row as it was in the table.
--- $1 queue text or null, $2 key text or null, $3 event id bigint or null, $4 limit bigint
+-- $1 queue text or null, $2 key text or null, $3 event id bigint or null, $4 errors like this text or null, $5 limit bigint
 -- -> queue, event_id, key, type, attempts, died_at text, reason, json (with the row), created_at text, table text, row text
 select d.queue, d.event_id, d.key, d.type, d.attempts, d.died_at::text, d.reason,
        pg_catalog.json_build_object('state', 'dead', 'queue', d.queue, 'id', d.event_id, 'key', d.key, 'type', d.type,
@@ -10,5 +10,6 @@ select d.queue, d.event_id, d.key, d.type, d.attempts, d.died_at::text, d.reason
  where ($1::text is null or d.queue = $1)
    and ($2::text is null or d.key = $2)
    and ($3::bigint is null or d.event_id = $3)
+   and ($4::text is null or d.reason like $4)
  order by d.queue, d.event_id, d.dead_id
- limit $4;
+ limit $5;

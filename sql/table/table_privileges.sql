@@ -1,13 +1,15 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, archive, purge, status, dead list, dead show, dead retry, dead drop, pause, resume, publish, migrate, bench
+-- $2 works text[]: of run, archive, purge, status, failures, dead list, dead show, dead retry, dead drop, pause, resume, publish, take, done,
+--    fail, extend, release, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
     values ('run', 'outbox_relay'), ('archive', 'outbox_relay'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
            ('dead show', 'outbox_relay'),
            ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('pause', 'outbox_relay'),
-           ('resume', 'outbox_relay'), ('publish', 'outbox_writer')
+           ('resume', 'outbox_relay'), ('publish', 'outbox_writer'), ('failures', 'outbox_monitor'), ('take', 'outbox_worker'),
+           ('done', 'outbox_worker'), ('fail', 'outbox_worker'), ('extend', 'outbox_worker'), ('release', 'outbox_worker')
 ), need (work, name, rights) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
            ('run', 'paused', 'SELECT'), ('run', 'queue', 'SELECT'),
@@ -19,7 +21,9 @@ with work (name, role) as (
            ('dead list', 'dead', 'SELECT'), ('dead list', 'parked', 'SELECT'), ('dead show', 'dead', 'SELECT'),
            ('dead retry', '*', 'INSERT'), ('dead retry', 'dead', 'SELECT,DELETE'), ('dead retry', 'parked', 'SELECT,INSERT,UPDATE'),
            ('dead drop', '*', 'SELECT,DELETE'), ('dead drop', 'dead', 'SELECT,DELETE'), ('dead drop', 'parked', 'SELECT,UPDATE,DELETE'),
-           ('publish', 'publish()', 'EXECUTE'), ('publish', 'events', 'INSERT,SELECT (id)'), ('publish', 'events_id_seq', 'USAGE')
+           ('publish', 'publish()', 'EXECUTE'), ('publish', 'events', 'INSERT,SELECT (id)'), ('publish', 'events_id_seq', 'USAGE'),
+           ('failures', 'failures', 'SELECT'), ('failures', 'sample_of()', 'EXECUTE'), ('take', 'take()', 'EXECUTE'),
+           ('done', 'done()', 'EXECUTE'), ('fail', 'fail()', 'EXECUTE'), ('extend', 'extend()', 'EXECUTE'), ('release', 'release()', 'EXECUTE')
 ), wanted (place, kind, object, of_outbox, right_, role) as materialized (
     -- Materialized: a plan that asks for a right before it has joined asks functions about rights that only tables have.
     select 1, 's', n.oid, n.nspname = 'outbox', 'USAGE', w.role

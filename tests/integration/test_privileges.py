@@ -37,7 +37,9 @@ def documented():
 
 
 NEEDS = documented()
-COMMANDS = ["run", "status", "dead list", "dead show", "dead retry", "dead drop", "pause", "drain", "resume", "publish"]
+VERDICTS = ["done", "fail", "extend", "release"]
+COMMANDS = ["run", "status", "failures", "dead list", "dead show", "dead retry", "dead drop", "pause", "drain", "resume", "publish", "take",
+            *VERDICTS]
 ARCHIVED = "run` with `after: archive"
 PURGED = "run` with `dead_retention"
 
@@ -72,6 +74,11 @@ def somebody_new(empty_db, pg):
 def work(db, http, somebody, tmp_path):
     """work(command) -> what came of it, with something to do for it."""
     path = tmp_path / "pgcourier.yaml"
+    db.query("select outbox.queue_set('tasks')")
+
+    def lease():
+        db.query("insert into outbox.events (aggregateid) values ('a'); update outbox.parked set next_at = now() where token is not null")
+        return str(db.value("select token from outbox.take('tasks')"))
 
     def run(command, after="delete"):
         dsn = db.server.dsn(db.name, somebody)
@@ -79,6 +86,10 @@ def work(db, http, somebody, tmp_path):
         db.query(f"{EMPTY}; insert into shop.events values (102, 9), (103, 9); {LETTER}; {CLOSED}")
         if command == "publish":
             return run_command("publish", "-d", dsn, "--key", "k")
+        if command == "take":
+            return run_command("take", "tasks", "-d", dsn)
+        if command in VERDICTS:
+            return run_command(command, lease(), "-d", dsn)
         if command in ("pause", "drain", "resume"):
             return run_command(command, "-c", str(path), "orders")
         words = command.split() + (["--until-empty"] if command == "run" else ["--all"] if command in ("dead retry", "dead drop") else [])
@@ -110,7 +121,7 @@ def test_a_right_that_is_missing_is_named_with_the_statement_that_grants_it(db, 
         assert done.returncode == 77 and done.stdout == "", (right, thing, done)
         assert mend(db, done.stderr, somebody) == f"{right.upper().replace('(ID)', '(id)')} on {thing}"
         assert work(command).returncode == 0, (right, thing)
-        db.query(f"revoke outbox_relay, outbox_writer, outbox_monitor from {somebody}")
+        db.query(f"revoke outbox_relay, outbox_writer, outbox_worker, outbox_monitor from {somebody}")
         grant(db, somebody, [(right, thing)])
 
 

@@ -1,4 +1,4 @@
--- 009_answers: how the queues stand, in SQL, for people and for dashboards. docs/operations.md describes each view.
+-- 010_answers: how the queues stand, in SQL, for people and for dashboards. docs/operations.md describes each view.
 --
 -- None of them takes longer because there is more: up to 10,000 rows are counted; of more the planner says how many there
 -- may be, or a sample of 200 pages is read and multiplied; and what is not exact is marked as estimated.

@@ -1,0 +1,122 @@
+#include "relay/command.h"
+#include "relay/privilege.h"
+#include "relay/query.h"
+#include "sql_text.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct failures_options {
+    const char *config_path, *queue, *limit;
+    bool json;
+};
+
+static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration", 0},
+                                             {"queue", 'q', "NAME", 0, "only this queue", 0},
+                                             {"limit", 'n', "COUNT", 0, "at most so many errors (100)", 0},
+                                             {"json", 'j', NULL, 0, "a JSON array, for programs", 0},
+                                             {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct failures_options *given = state->input;
+    switch (key) {
+    case 'c':
+        given->config_path = arg;
+        return 0;
+    case 'q':
+        given->queue = arg;
+        return 0;
+    case 'n':
+        if (strtoll(arg, NULL, 10) <= 0)
+            argp_error(state, "--limit is a number from 1 on, not \"%s\"", arg);
+        given->limit = arg;
+        return 0;
+    case 'j':
+        given->json = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (!given->config_path)
+            argp_error(state, "give the configuration with -c FILE");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "What events failed with, most often first: how many are dead, how many keys wait for a retry or for somebody, "
+        "and the first and the last time. Above 10,000 the numbers are estimates, marked with ~."
+        "\v`pgcourier dead retry --error PATTERN` takes up all of an error again, when its cause is gone.",
+};
+
+/* The columns of sql/status/failures.sql. */
+enum {
+    FAILURES_DEAD,
+    FAILURES_WAITING,
+    FAILURES_ESTIMATED,
+    FAILURES_FIRST,
+    FAILURES_LAST,
+    FAILURES_QUEUE,
+    FAILURES_ERROR,
+    FAILURES_JSON
+};
+
+static void print_row(const PGresult *rows, int row)
+{
+    const char *about = query_bool(rows, row, FAILURES_ESTIMATED) ? "~" : "";
+    char dead[32], waiting[32];
+    snprintf(dead, sizeof dead, "%s%s", about, query_text(rows, row, FAILURES_DEAD));
+    snprintf(waiting, sizeof waiting, "%s%s", about, query_text(rows, row, FAILURES_WAITING));
+    printf("%10s %10s %-20s %-20s %-16s %s\n", dead, waiting, query_text(rows, row, FAILURES_FIRST),
+           query_text(rows, row, FAILURES_LAST), query_text(rows, row, FAILURES_QUEUE),
+           query_text(rows, row, FAILURES_ERROR));
+}
+
+static void print_all(const PGresult *rows, bool json)
+{
+    if (json)
+        putchar('[');
+    else
+        printf("%10s %10s %-20s %-20s %-16s %s\n", "dead", "waiting", "first", "last", "queue", "error");
+    for (int row = 0; row < PQntuples(rows); row++) {
+        if (json)
+            printf("%s%s", row ? ",\n" : "", query_text(rows, row, FAILURES_JSON));
+        else
+            print_row(rows, row);
+    }
+    if (json)
+        puts("]");
+}
+
+static bool show(PGconn *conn, const struct failures_options *given, struct error *err)
+{
+    const char *params[] = {given->queue, given->limit ? given->limit : "100"};
+    PGresult *rows = query(conn, "failures", sql_failures, 2, params, err);
+    if (!rows) {
+        privilege_explain(conn, 0, "{failures}", err);
+        return false;
+    }
+    print_all(rows, given->json);
+    PQclear(rows);
+    return true;
+}
+
+static int run(int argc, char **argv)
+{
+    struct failures_options given = {0};
+    struct error err = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    struct config *config = config_load(given.config_path, &err);
+    PGconn *conn = config ? command_connect(config->database, "failures", &err) : NULL;
+    bool ok = conn && show(conn, &given, &err);
+    PQfinish(conn);
+    config_free(config);
+    return ok ? EXIT_OK : command_fail(&err);
+}
+
+const struct command command_failures = {"failures", "print what events failed with", run};

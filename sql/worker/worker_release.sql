@@ -1,0 +1,3 @@
+-- $1 token uuid
+-- -> counted boolean
+select outbox.release($1::uuid);
