@@ -130,7 +130,8 @@ end
 $$;
 
 create function outbox.overview_rows()
-    returns table (queue text, waiting bigint, oldest_age interval, running bigint, parked bigint, closed bigint, paused bigint,
+    returns table (queue text, waiting bigint, oldest_age interval, running bigint, parked bigint, delayed bigint,
+                   closed bigint, paused bigint,
                    paused_since timestamptz, dead bigint, per_second numeric, estimated text[])
     language plpgsql security definer
     set search_path = pg_catalog, pg_temp
@@ -143,7 +144,8 @@ declare
     rates  jsonb := (select jsonb_object_agg(r.queue, r.per_second) from outbox.archive_rates() r);
     rules  constant text[] := array[ -- name, and which rows of outbox.parked count
         ['running', 'token is not null and next_at > clock_timestamp() and resume_at is null'],
-        ['parked', 'token is null and next_at < ''infinity'''],
+        ['parked', 'token is null and next_at < ''infinity'' and (attempts > 0 or last_error <> '''')'],
+        ['delayed', 'token is null and next_at < ''infinity'' and attempts = 0 and last_error = '''' and next_at > now()'],
         ['closed', 'next_at = ''infinity'' and resume_at is null'],
         ['paused', 'next_at = ''infinity'' and resume_at is not null']];
     counts bigint[];
@@ -167,7 +169,7 @@ begin
         running := counts[1] + (select case when q.name is not null then count(*) end from pg_locks l
                                  where l.locktype = 'advisory' and l.objsubid = 2 and l.granted and l.classid::bigint = q.lock_class & 4294967295
                                    and l.database = (select d.oid from pg_database d where d.datname = current_database()));
-        parked := counts[2]; closed := counts[3]; paused := counts[4];
+        parked := counts[2]; delayed := counts[3]; closed := counts[4]; paused := counts[5];
         select * into counted from outbox.count_some(format('select from outbox.dead d where d.queue = %L', queue));
         dead := counted.rows;
         estimated := estimated || case when counted.guessed then array['dead'] else '{}' end;

@@ -65,10 +65,12 @@ def test_a_queue_is_summed_up_in_a_line(db, tasks, watch):
     one.fail(taken["b"].token, "no", fatal=True)
     one.close()
     db.query("update outbox.parked set next_at = 'infinity' where key = 'a'; select outbox.pause('tasks', 'e'), outbox.pause('tasks')")
+    park(db, "later", "1 hour")
+    db.query("update outbox.parked set attempts = 0 where key = 'later'")
     bury(db, "no", 2)
     (line,) = watch("overview")
     age, since = line.pop("oldest_age"), line.pop("paused_since")
-    assert line == {"queue": "tasks", "waiting": 5, "running": 2, "parked": 0, "closed": 1, "paused": 1, "dead": 3,
+    assert line == {"queue": "tasks", "waiting": 5, "running": 2, "parked": 0, "delayed": 1, "closed": 1, "paused": 1, "dead": 3,
                     "per_second": None, "estimated": []}
     assert timedelta(hours=3) <= age < timedelta(hours=3, minutes=5), "the closed key's event does not count"
     assert since is not None
