@@ -1,6 +1,6 @@
 #include "relay/pace.h"
 
-#define EVENTS_A_WAIT 8 /* found by a claim: the next one comes poll.min later */
+#define EVENTS_A_WAIT 4 /* found by a claim: the next one comes poll.min later */
 #define WAITS_MAX 5
 
 static void plan_poll(struct queue *queue, bool found, instant_us now)

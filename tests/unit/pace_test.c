@@ -53,7 +53,7 @@ static void find(size_t events)
 
 START_TEST(few_events_are_claimed_again_after_the_shortest_wait)
 {
-    find(4);
+    find(2);
     ck_assert_int_eq(queue->pace_at, NOW + MIN_US / 2); /* for other reasons than that it is time */
     ck_assert_int_gt(queue->poll_at, NOW + MIN_US / 2);
     ck_assert_int_le(queue->poll_at, NOW + MIN_US);
@@ -62,7 +62,7 @@ END_TEST
 
 START_TEST(next_claim_waits_longer_the_more_this_one_has_found)
 {
-    find(24);
+    find(12);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
     ck_assert_int_eq(queue->poll_at, queue->pace_at);
 }
@@ -70,11 +70,11 @@ END_TEST
 
 START_TEST(what_follows_many_events_that_came_at_once_does_not_wait_for_as_many)
 {
-    find(4);
-    find(24);
+    find(2);
+    find(12);
     ck_assert_int_eq(queue->pace_at, NOW + MIN_US / 2);
     find(0); /* does not count */
-    find(28);
+    find(16);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
 }
 END_TEST
@@ -111,7 +111,7 @@ START_TEST(claim_that_left_something_is_followed_at_once)
     claim->plan.truncated = _i == EVENTS_OF_A_LOCKED_KEY;
     more = _i == IDS;
     batch = stage_batch(&stage);
-    for (int64_t id = 1; id <= 24; id++)
+    for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
     pace_claimed(claim, batch, NOW);
     ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
