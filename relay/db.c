@@ -378,11 +378,12 @@ static bool exchange(struct db *db, const struct pollset *ps)
     short ready = ps ? pollset_revents(ps, PQsocket(db->conn)) : POLLIN;
     if (ps && (ready & POLLIN))
         expect_answer(db);
-    if (((ready & (POLLIN | POLLERR | POLLHUP)) && !read_input(db)) || ((ready & POLLOUT) && PQflush(db->conn) < 0))
-        return false;
+    bool good = !(ready & (POLLIN | POLLERR | POLLHUP)) || read_input(db);
+    good = good && (!(ready & POLLOUT) || PQflush(db->conn) >= 0);
+    /* Also where the connection is closed already: why is still to be read. */
     for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
         db->notified = true;
-    return !db->trouble[0]; /* hear_last_words() */
+    return good && !db->trouble[0]; /* hear_last_words() */
 }
 
 static enum db_event silent(struct db *db, instant_us now, struct error *err)

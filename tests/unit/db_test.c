@@ -217,6 +217,16 @@ START_TEST(last_words_of_a_server_are_the_end_and_the_reason)
 }
 END_TEST
 
+START_TEST(last_words_are_heard_of_a_connection_that_is_closed_already)
+{
+    come_up();
+    say_complaint(severities[_i], "terminating connection");
+    close(peer);
+    peer = -1;
+    assert_down("terminating connection");
+}
+END_TEST
+
 /* Its locks are free from then on, and its connection may be closed much later. */
 START_TEST(last_words_in_a_round_are_the_end_before_the_connection_is_closed)
 {
@@ -418,6 +428,7 @@ int main(void)
     tcase_add_test(tcase, setting_that_is_refused_is_the_reason);
     tcase_add_test(tcase, server_in_recovery_is_waited_for);
     tcase_add_loop_test(tcase, last_words_of_a_server_are_the_end_and_the_reason, 0, COUNT(severities));
+    tcase_add_loop_test(tcase, last_words_are_heard_of_a_connection_that_is_closed_already, 0, COUNT(severities));
     tcase_add_loop_test(tcase, last_words_in_a_round_are_the_end_before_the_connection_is_closed, 0, COUNT(severities));
     tcase_add_test(tcase, what_comes_after_poll_is_seen_by_who_looks_again);
     tcase_add_loop_test(tcase, notice_that_is_not_an_end_is_passed_over, 0, COUNT(notices));
