@@ -29,7 +29,8 @@ struct ordering_options {
     enum payload_kind payload_kind, headers_kind;
     size_t extra_columns;
     int64_t keys_per_claim, oldest_share;
-    bool archive;   /* settled events go to the archive */
+    bool archive;   /* delivered events go to the archive */
+    bool hand_on;   /* and into the next queue's table: then `variables` names that, too */
     bool sequence;  /* a readable sequence feeds the ids, one at a time */
     bool key_index; /* there is an index on the key and the id */
     bool delays;    /* :columns end with how long the event is not due */

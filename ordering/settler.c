@@ -11,7 +11,10 @@ bool settler_init(struct settler *settler, const struct ordering_options *option
 {
     const struct sql_variable *v = options->variables;
     *settler = (struct settler){.queue = options->queue, .archive = options->archive};
-    return (settler->done_sql = sql_render(options->archive ? sql_settle_archive : sql_settle_delete, v, err)) &&
+    const char *done = options->archive ? sql_settle_archive : sql_settle_delete;
+    if (options->hand_on)
+        done = options->archive ? sql_settle_next_archive : sql_settle_next;
+    return (settler->done_sql = sql_render(done, v, err)) &&
            (settler->bury_sql = sql_render(sql_settle_bury, v, err)) &&
            (settler->kept_sql = sql_render(sql_settle_kept, v, err)) &&
            (settler->park_sql = sql_render(sql_settle_park, v, err)) &&

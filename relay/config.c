@@ -148,7 +148,7 @@ static bool read_queues(const struct config_place *top, const struct yaml_node *
         if (!read_queue(&at, pair, config, &config->queues[config->queue_count++], err))
             return false;
     }
-    return true;
+    return config_link_queues(&place, queues->value, config, err);
 }
 
 /* ---- all ---- */

@@ -45,6 +45,8 @@ struct queue_config {
     int after;         /* enum after */
     int delayed;       /* enum delayed */
     int64_t archive_retention_us, dead_retention_us; /* 0 = for ever */
+    char *then;                                      /* name of the queue that gets what was delivered, or NULL */
+    const struct queue_config *next;                 /* the queue of that name, or NULL */
 
     int64_t retry_base_us, retry_max_us, retry_attempts;
     int on_exhausted; /* enum on_exhausted */
@@ -82,6 +84,7 @@ struct config {
 struct config *config_load(const char *path, struct error *err) MUST_CHECK;
 void config_free(struct config *config); /* NULL is a no-op; wipes secrets */
 
+/* NULL if there is none. */
 const struct sink_config *config_sink(const struct config *config, const char *name);
 
 /* docs/configuration.md, from the same tables that the parser uses. */

@@ -64,6 +64,19 @@ static bool check_template(const struct config_place *place, const char *text, s
     return true;
 }
 
+/* Nothing of the `kind` has this name, and `names`, which is freed, are those there are. */
+static bool no_such(const struct config_place *place, const char *kind, const char *name, const char **names,
+                    struct error *err)
+{
+    const char *near = suggest(name, names);
+    if (near)
+        config_error(place, err, "no %s \"%s\" under %ss; did you mean \"%s\"?", kind, name, kind, near);
+    else
+        config_error(place, err, "no %s \"%s\" under %ss; add it there", kind, name, kind);
+    free(names);
+    return false;
+}
+
 static bool check_sink(const struct config_place *place, const struct yaml_node *map, const struct config *config,
                        const struct queue_config *queue, struct error *err)
 {
@@ -73,13 +86,7 @@ static bool check_sink(const struct config_place *place, const struct yaml_node 
         const char **names = memory_array(config->sink_count + 1, sizeof *names);
         for (size_t i = 0; i < config->sink_count; i++)
             names[i] = config->sinks[i].name;
-        const char *near = suggest(queue->sink, names);
-        if (near)
-            config_error(&at, err, "no sink \"%s\" under sinks; did you mean \"%s\"?", queue->sink, near);
-        else
-            config_error(&at, err, "no sink \"%s\" under sinks; add it there", queue->sink);
-        free(names);
-        return false;
+        return no_such(&at, "sink", queue->sink, names, err);
     }
     if (!queue->destination && sink->type->needs_destination)
         return config_error(place, err,
@@ -176,4 +183,48 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
         return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);
     }
     return check_table(place, map, config, queue, err) && check_sink(place, map, config, queue, err);
+}
+
+/* ---- stages ---- */
+
+static bool find_next(const struct config_place *place, const struct config *config, struct queue_config *queue,
+                      struct error *err)
+{
+    for (size_t i = 0; i < config->queue_count; i++)
+        if (strcmp(config->queues[i].name, queue->then) == 0)
+            queue->next = &config->queues[i];
+    if (queue->next)
+        return true;
+    const char **names = memory_array(config->queue_count + 1, sizeof *names);
+    for (size_t i = 0; i < config->queue_count; i++)
+        names[i] = config->queues[i].name;
+    return no_such(place, "queue", queue->then, names, err);
+}
+
+/* Among the queues behind this one; it need not be one of a ring itself. */
+static bool comes_back(const struct config *config, const struct queue_config *queue)
+{
+    const struct queue_config *next = queue->next;
+    for (size_t i = 0; next && next != queue && i < config->queue_count; i++)
+        next = next->next;
+    return next == queue;
+}
+
+bool config_link_queues(const struct config_place *place, const struct yaml_node *map, const struct config *config,
+                        struct error *err)
+{
+    for (size_t i = 0; i < config->queue_count; i++) {
+        struct queue_config *queue = &config->queues[i];
+        if (!queue->then)
+            continue;
+        struct config_place of_queue = config_place_of(place, map, queue->name);
+        struct config_place at = config_place_of(&of_queue, yaml_find(map, queue->name)->value, "then");
+        if (!find_next(&at, config, queue, err))
+            return false;
+        if (comes_back(config, queue))
+            return config_error(&at, err,
+                                "what goes on to \"%s\" comes back to this queue, for ever; leave one \"then\" out",
+                                queue->then);
+    }
+    return true;
 }

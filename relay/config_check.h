@@ -15,4 +15,9 @@ bool config_check_database(const struct config_place *place, const char *text, s
 bool config_check_queue(const struct config_place *place, const struct yaml_node *map, const struct config *config,
                         const struct queue_config *queue, struct error *err) MUST_CHECK;
 
+/* What queues hand on to each other, when all are read: finds queue->next. `map` is the mapping of the queues and
+ * `place` that of its name. */
+bool config_link_queues(const struct config_place *place, const struct yaml_node *map, const struct config *config,
+                        struct error *err) MUST_CHECK;
+
 #endif

@@ -116,6 +116,12 @@ const struct setting queue_settings[] = {
      .choices = delayed_names,
      .help = "what an event whose `columns.not_before` is to come does to later events of its key: `hold` keeps them "
              "back, `pass` lets them go"},
+    {.name = "then",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(then),
+     .help =
+         "another queue of this file: a delivered event is put into its table by the statement that takes it out of "
+         "this one"},
     {.name = "archive_retention",
      .kind = SETTING_DURATION,
      .offset = AT_QUEUE(archive_retention_us),

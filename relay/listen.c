@@ -67,13 +67,6 @@ static void start_listening(struct listener *listener)
         db_drop(listener->db, false, err.text);
 }
 
-static void wake(struct listener *listener, instant_us now)
-{
-    struct queue *queue = listener->queue;
-    queue->poll_at = instant_min(queue->poll_at, now);
-    queue->claim_by = instant_min(queue->claim_by, now); /* there is something: no need to ask first */
-}
-
 static void take_result(struct listener *listener, PGresult *res)
 {
     struct error err;
@@ -99,7 +92,7 @@ static void listening(struct listener *listener, instant_us now)
         report_connected(listener->queue, "listen");
     listener->up = true;
     listener->trouble = 0;
-    wake(listener, now);
+    queue_wake(listener->queue, now);
 }
 
 void listener_ready(struct listener *listener, const struct pollset *ps, instant_us now)
@@ -121,5 +114,5 @@ void listener_ready(struct listener *listener, const struct pollset *ps, instant
             break;
     }
     if (db_notified(listener->db))
-        wake(listener, now);
+        queue_wake(listener->queue, now);
 }

@@ -47,6 +47,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .keys_per_claim = config->keys_per_claim,
         .oldest_share = config->oldest_share,
         .archive = config->after == AFTER_ARCHIVE,
+        .hand_on = queue->table->next != NULL,
         .sequence = queue->table->sequence_sql != NULL,
         .key_index = queue->table->index_key_id,
         .delays = table_holds_delayed(queue->table, config),
@@ -112,6 +113,14 @@ void queue_close(struct queue *queue)
     keyset_done(&queue->avoid);
     keyset_done(&queue->avoid_solos);
     free(queue);
+}
+
+void queue_wake(struct queue *queue, instant_us now)
+{
+    queue->poll_at = instant_min(queue->poll_at, now);
+    queue->claim_by = instant_min(queue->claim_by, now); /* there is something: no need to ask first */
+    queue->side.empty = false;
+    queue->side.outdated = true;
 }
 
 bool queue_is_quiet(const struct queue *queue)

@@ -124,6 +124,7 @@ struct side {
     unsigned failures;
     bool probed;             /* once at least */
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
+    bool outdated;           /* something has come since the question under way was sent */
     bool peek;               /* asked for: see relay/peek.h */
 };
 
@@ -146,6 +147,7 @@ struct queue {
     struct arena *names; /* holds `variables` */
     const struct sql_variable *variables;
     char *empty_sql, *due_sql; /* the latter only where what is not due lets others pass */
+    struct queue *next;        /* gets what was delivered; NULL: there is none */
     struct ordering *ordering;
     struct route *route;
     struct outlet *outlet;
@@ -193,6 +195,9 @@ struct queue_options {
  * the options point at must outlive the queue. NULL and *err on failure. */
 struct queue *queue_open(const struct queue_options *options, PGconn *conn, struct error *err) MUST_CHECK;
 void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is open */
+
+/* There is something to claim: it looks at once. */
+void queue_wake(struct queue *queue, instant_us now);
 
 /* Gives every event that has arrived its destination and hands its lane to the outlet. */
 void queue_route_claimed(struct queue *queue);

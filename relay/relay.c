@@ -73,6 +73,14 @@ static struct outlet *outlet_of(const struct relay *relay, const char *sink)
     return relay->outlets[i];
 }
 
+static void link_queues(struct relay *relay)
+{
+    const struct config *config = relay->options.config;
+    for (size_t i = 0; i < config->queue_count; i++)
+        if (config->queues[i].next)
+            relay->queues[i]->next = relay->queues[config->queues[i].next - config->queues];
+}
+
 static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
 {
     const struct config *config = relay->options.config;
@@ -95,6 +103,7 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
             return false;
         relay->listeners[i] = listener_new(relay->queues[i]);
     }
+    link_queues(relay);
     return true;
 }
 

@@ -262,6 +262,8 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
         if (lane->state == LANE_SETTLING)
             lane_settled(queue, lane, now);
     }
+    if (queue->next && job->settlement.done_count > 0)
+        queue_wake(queue->next, now);
     if (job->missing > 0) {
         queue->metrics.missing += job->missing;
         report_missing(queue, job->missing);

@@ -87,7 +87,7 @@ static void start_check(struct queue *queue)
     struct statement st = statement_of(queue->empty_sql);
     statement_add_text(&st, queue->config->name);
     bool ok = db_send(side->db, &st, &err);
-    side->check_empty = false;
+    side->check_empty = side->outdated = false;
     send(side, SIDE_CHECKING, ok, &err);
 }
 
@@ -172,7 +172,7 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
     else if (side->state == SIDE_PROBING)
         queue->ordering->type->probed(queue->ordering, result->index, result->res);
     else if (side->state == SIDE_CHECKING)
-        side->empty = PQntuples(result->res) == 0;
+        side->empty = PQntuples(result->res) == 0 && !side->outdated;
     else if (side->state == SIDE_PEEKING)
         peek_answered(queue, PQntuples(result->res) > 0, now);
     else if (side->state == SIDE_UPKEEP)

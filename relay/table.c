@@ -327,7 +327,7 @@ static int32_t lock_class_of(const char *plain_name)
     return (int32_t)hash;
 }
 
-struct table *table_inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
+static struct table *inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
 {
     struct table *table = memory_new(sizeof *table);
     table->key_attnum = table->not_before_attnum = -1;
@@ -342,6 +342,17 @@ struct table *table_inspect(PGconn *conn, const struct queue_config *queue, stru
     return table;
 }
 
+struct table *table_inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
+{
+    struct table *table = inspect(conn, queue, err);
+    if (table && queue->next)
+        table->next = inspect(conn, queue->next, err);
+    if (!table || !queue->next || table->next)
+        return table;
+    table_free(table);
+    return NULL;
+}
+
 void table_free(struct table *table)
 {
     if (!table)
@@ -352,6 +363,7 @@ void table_free(struct table *table)
         free(table->extra_sql[i]);
         free(table->extra_names[i]);
     }
+    table_free(table->next);
     free(table->extra_sql);
     free(table->extra_names);
     free(table->sequence_sql);

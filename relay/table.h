@@ -9,6 +9,7 @@
 #include "relay/base/error.h"
 #include "relay/base/event.h"
 #include "relay/config.h"
+#include "relay/findings.h"
 
 #include <libpq-fe.h>
 
@@ -37,23 +38,7 @@ struct table {
     char **extra_sql, **extra_names;
     size_t extra_count;
     int32_t lock_class; /* first half of the advisory locks */
-};
-
-enum finding_level { FINDING_WARNING, FINDING_ERROR };
-
-/* One line: what is wrong, why it matters, and the SQL that mends it. */
-struct finding {
-    enum finding_level level;
-    char text[600];
-    char remedy[600]; /* a statement ending in ";", or empty */
-};
-
-#define FINDINGS_MAX 32
-
-struct findings {
-    struct finding list[FINDINGS_MAX];
-    size_t count, errors;
-    size_t denied; /* of the errors: rights that are missing */
+    struct table *next; /* of the queue that gets what was delivered; NULL: there is none */
 };
 
 /* Blocking; for start-up, doctor and tests. NULL and *err when the table or a mapped column does not exist or has a
@@ -76,9 +61,6 @@ static inline bool table_holds_delayed(const struct table *table, const struct q
 {
     return table->not_before_sql && queue->delayed == DELAYED_HOLD;
 }
-
-/* What to end with when there are errors: ERROR_PERMISSION if all of them are missing rights, else ERROR_CONFIG. */
-enum error_kind findings_kind(const struct findings *findings);
 
 /* Everything that would break a guarantee is an error, what only costs speed a warning. False only when a query
  * failed; findings are not failures. */

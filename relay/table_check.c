@@ -2,12 +2,12 @@
 
 #include "relay/base/statement.h"
 #include "relay/claim.h"
+#include "relay/next_check.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,32 +19,6 @@ struct check {
     struct findings *findings;
     char oid[16], id_attnum[16], key_attnum[16];
 };
-
-/* A list that is full keeps its first findings: one of them stops the relay already, or none would. */
-static struct finding *find(struct check *check, enum finding_level level, const char *format, ...) PRINTF_LIKE(3, 4);
-
-static struct finding *find(struct check *check, enum finding_level level, const char *format, ...)
-{
-    struct findings *findings = check->findings;
-    struct finding *finding = &findings->list[findings->count < FINDINGS_MAX ? findings->count++ : FINDINGS_MAX - 1];
-    *finding = (struct finding){.level = level};
-    va_list args;
-    va_start(args, format);
-    vsnprintf(finding->text, sizeof finding->text, format, args);
-    va_end(args);
-    findings->errors += level == FINDING_ERROR;
-    return finding;
-}
-
-static void mend(struct finding *finding, const char *format, ...) PRINTF_LIKE(2, 3);
-
-static void mend(struct finding *finding, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(finding->remedy, sizeof finding->remedy, format, args);
-    va_end(args);
-}
 
 static PGresult *ask(struct check *check, const char *sql, int count, const char *const *params, struct error *err)
 {
@@ -59,26 +33,29 @@ static void check_lock_budget(struct check *check, int64_t slots, int64_t per_tr
         return;
     bool impossible = wanted > slots;
     int64_t needed = per_transaction * wanted * 2 / slots + 1;
-    struct finding *finding =
-        find(check, impossible ? FINDING_ERROR : FINDING_WARNING,
-             "%" PRId64 " keys a claim on %" PRId64 " connections may come to hold %" PRId64
-             " locks while a slow delivery keeps a transaction open, and the server has about %" PRId64
-             " for everybody%s; lower keys_per_claim or connections, or raise the server's limit and restart it",
-             check->queue->keys_per_claim, check->queue->connections, wanted, slots,
-             impossible ? "" : "; when they run out, other sessions fail");
-    mend(finding, "alter system set max_locks_per_transaction = %" PRId64 ";", needed);
+    struct finding *finding = findings_add(
+        check->findings, impossible ? FINDING_ERROR : FINDING_WARNING,
+        "%" PRId64 " keys a claim on %" PRId64 " connections may come to hold %" PRId64
+        " locks while a slow delivery keeps a transaction open, and the server has about %" PRId64
+        " for everybody%s; lower keys_per_claim or connections, or raise the server's limit and restart it",
+        check->queue->keys_per_claim, check->queue->connections, wanted, slots,
+        impossible ? "" : "; when they run out, other sessions fail");
+    finding_mend(finding, "alter system set max_locks_per_transaction = %" PRId64 ";", needed);
 }
 
 static void check_durability(struct check *check, const char *synchronous_commit, const char *fsync)
 {
     if (strcmp(synchronous_commit, "off") == 0)
-        mend(find(check, FINDING_WARNING,
-                  "synchronous_commit is off: a crash of the server loses events that were committed, and brings back "
-                  "events that were delivered"),
-             "alter database \"%s\" set synchronous_commit = on;", PQdb(check->conn));
+        finding_mend(
+            findings_add(
+                check->findings, FINDING_WARNING,
+                "synchronous_commit is off: a crash of the server loses events that were committed, and brings back "
+                "events that were delivered"),
+            "alter database \"%s\" set synchronous_commit = on;", PQdb(check->conn));
     if (strcmp(fsync, "off") == 0)
-        mend(find(check, FINDING_WARNING, "fsync is off: a power failure may lose or damage everything"),
-             "alter system set fsync = on;");
+        finding_mend(findings_add(check->findings, FINDING_WARNING,
+                                  "fsync is off: a power failure may lose or damage everything"),
+                     "alter system set fsync = on;");
 }
 
 static bool check_server(struct check *check, struct error *err)
@@ -89,9 +66,10 @@ static bool check_server(struct check *check, struct error *err)
     check_lock_budget(check, query_int(result, 0, 0), query_int(result, 0, 1));
     check_durability(check, query_text(result, 0, 2), query_text(result, 0, 3));
     if (!query_bool(result, 0, 4) && !check->queue->state)
-        find(check, FINDING_ERROR,
-             "the database %s has no outbox schema, where retries and dead letters are kept: run pgcourier migrate",
-             PQdb(check->conn));
+        findings_add(
+            check->findings, FINDING_ERROR,
+            "the database %s has no outbox schema, where retries and dead letters are kept: run pgcourier migrate",
+            PQdb(check->conn));
     PQclear(result);
     return true;
 }
@@ -103,18 +81,7 @@ static bool check_privileges(struct check *check, struct error *err)
     char works[32];
     snprintf(works, sizeof works, "{run%s%s}", check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
              check->queue->dead_retention_us > 0 ? ",purge" : "");
-    PGresult *result = privilege_missing(check->conn, check->table->oid, works, err);
-    if (!result)
-        return false;
-    for (int row = 0; row < PQntuples(result); row++) {
-        bool needed = query_bool(result, row, 2);
-        mend(find(check, needed ? FINDING_ERROR : FINDING_WARNING, "%s %s", PQuser(check->conn),
-                  query_text(result, row, 0)),
-             "%s", query_text(result, row, 1));
-        check->findings->denied += needed;
-    }
-    PQclear(result);
-    return true;
+    return findings_add_missing(check->findings, check->conn, check->table->oid, works, err);
 }
 
 static void check_unique_id(struct check *check, bool partitioned, bool id_leads)
@@ -123,17 +90,18 @@ static void check_unique_id(struct check *check, bool partitioned, bool id_leads
     if (table->index_id)
         return;
     if (partitioned && id_leads) {
-        find(check, FINDING_WARNING,
-             "%s of %s is unique only within a partition: nothing keeps an id from being used twice, and events are "
-             "deleted by id",
-             table->id_sql, table->plain_name);
+        findings_add(
+            check->findings, FINDING_WARNING,
+            "%s of %s is unique only within a partition: nothing keeps an id from being used twice, and events are "
+            "deleted by id",
+            table->id_sql, table->plain_name);
         return;
     }
-    mend(find(check, FINDING_ERROR,
-              "%s of %s is not unique: events are deleted by id, and a repeated one would be lost", table->id_sql,
-              table->plain_name),
-         partitioned ? "alter table %s add primary key (%s);" : "create unique index concurrently on %s (%s);",
-         table->name_sql, table->id_sql);
+    finding_mend(findings_add(check->findings, FINDING_ERROR,
+                              "%s of %s is not unique: events are deleted by id, and a repeated one would be lost",
+                              table->id_sql, table->plain_name),
+                 partitioned ? "alter table %s add primary key (%s);" : "create unique index concurrently on %s (%s);",
+                 table->name_sql, table->id_sql);
 }
 
 /* The columns of sql/table/table_facts.sql. */
@@ -143,28 +111,34 @@ static void check_storage(struct check *check, const PGresult *facts)
 {
     const struct table *table = check->table;
     if (query_bool(facts, 0, FACT_UNLOGGED))
-        mend(find(check, FINDING_ERROR, "%s is unlogged: a crash of the server empties it", table->plain_name),
-             "alter table %s set logged;", table->name_sql);
+        finding_mend(findings_add(check->findings, FINDING_ERROR, "%s is unlogged: a crash of the server empties it",
+                                  table->plain_name),
+                     "alter table %s set logged;", table->name_sql);
     if (!query_bool(facts, 0, FACT_ID_NOT_NULL))
-        mend(find(check, FINDING_ERROR,
-                  "%s of %s may be null: such an event could not be delivered in order or deleted", table->id_sql,
-                  table->plain_name),
-             "alter table %s alter column %s set not null;", table->name_sql, table->id_sql);
+        finding_mend(findings_add(check->findings, FINDING_ERROR,
+                                  "%s of %s may be null: such an event could not be delivered in order or deleted",
+                                  table->id_sql, table->plain_name),
+                     "alter table %s alter column %s set not null;", table->name_sql, table->id_sql);
     const char *partition = query_text(facts, 0, FACT_SPLIT_SEQUENCE);
     if (partition)
-        mend(find(check, FINDING_ERROR,
-                  "partition %s of %s draws %s from a default of its own: ids of several sequences are in no order",
-                  partition, table->plain_name, table->id_sql),
-             "alter table %s alter column %s drop default;", partition, table->id_sql);
+        finding_mend(
+            findings_add(
+                check->findings, FINDING_ERROR,
+                "partition %s of %s draws %s from a default of its own: ids of several sequences are in no order",
+                partition, table->plain_name, table->id_sql),
+            "alter table %s alter column %s drop default;", partition, table->id_sql);
     if (query_bool(facts, 0, FACT_INHERITED))
-        find(check, FINDING_WARNING,
-             "%s has children by inheritance: nothing keeps an id from being used again there, and events are deleted "
-             "by id",
-             table->plain_name);
+        findings_add(
+            check->findings, FINDING_WARNING,
+            "%s has children by inheritance: nothing keeps an id from being used again there, and events are deleted "
+            "by id",
+            table->plain_name);
     if (query_bool(facts, 0, FACT_HIDDEN))
-        mend(find(check, FINDING_ERROR, "row-level security on %s may hide rows from %s: they would never be delivered",
-                  table->plain_name, PQuser(check->conn)),
-             "create policy pgcourier on %s to %s using (true);", table->name_sql, query_text(facts, 0, FACT_USER));
+        finding_mend(findings_add(check->findings, FINDING_ERROR,
+                                  "row-level security on %s may hide rows from %s: they would never be delivered",
+                                  table->plain_name, PQuser(check->conn)),
+                     "create policy pgcourier on %s to %s using (true);", table->name_sql,
+                     query_text(facts, 0, FACT_USER));
 }
 
 /* Only speed: without the index a claim sorts, or reads a whole key to find its head. */
@@ -173,14 +147,14 @@ static void check_key_index(struct check *check, bool partitioned)
     const struct table *table = check->table;
     if (!table->key_sql || table->index_key_id || table->key_attnum == table->id_attnum)
         return;
-    struct finding *finding =
-        find(check, FINDING_WARNING,
-             table->index_key ? "%s has an index on %s but none on (%s, %s): a key with many events is slow to claim"
-                              : "%s has no index on %s: each claim reads the table to find the events of its keys; one "
-                                "on (%s, %s) would do",
-             table->plain_name, table->key_sql, table->key_sql, table->id_sql);
-    mend(finding, "create index %son %s (%s, %s);", partitioned ? "" : "concurrently ", table->name_sql, table->key_sql,
-         table->id_sql);
+    struct finding *finding = findings_add(
+        check->findings, FINDING_WARNING,
+        table->index_key ? "%s has an index on %s but none on (%s, %s): a key with many events is slow to claim"
+                         : "%s has no index on %s: each claim reads the table to find the events of its keys; one "
+                           "on (%s, %s) would do",
+        table->plain_name, table->key_sql, table->key_sql, table->id_sql);
+    finding_mend(finding, "create index %son %s (%s, %s);", partitioned ? "" : "concurrently ", table->name_sql,
+                 table->key_sql, table->id_sql);
 }
 
 /* Rows that are one key to the database's locks would be several keys to a relay. */
@@ -188,11 +162,13 @@ static void check_key_collation(struct check *check)
 {
     const struct table *table = check->table;
     if (table->key_loose)
-        mend(find(check, FINDING_ERROR,
-                  "%s of %s has a nondeterministic collation: texts that differ are the same key there, and a relay "
-                  "would deliver them at once",
-                  table->key_sql, table->plain_name),
-             "alter table %s alter column %s type text collate \"C\";", table->name_sql, table->key_sql);
+        finding_mend(
+            findings_add(
+                check->findings, FINDING_ERROR,
+                "%s of %s has a nondeterministic collation: texts that differ are the same key there, and a relay "
+                "would deliver them at once",
+                table->key_sql, table->plain_name),
+            "alter table %s alter column %s type text collate \"C\";", table->name_sql, table->key_sql);
 }
 
 static bool check_deletes(struct check *check, struct error *err)
@@ -202,9 +178,9 @@ static bool check_deletes(struct check *check, struct error *err)
         return false;
     for (int row = 0; row < PQntuples(result); row++) {
         const char *remedy = query_text(result, row, 3);
-        mend(find(check, query_bool(result, row, 0) ? FINDING_ERROR : FINDING_WARNING, "%s %s",
-                  query_text(result, row, 1), query_text(result, row, 2)),
-             "%s", remedy ? remedy : "");
+        finding_mend(findings_add(check->findings, query_bool(result, row, 0) ? FINDING_ERROR : FINDING_WARNING,
+                                  "%s %s", query_text(result, row, 1), query_text(result, row, 2)),
+                     "%s", remedy ? remedy : "");
     }
     PQclear(result);
     return true;
@@ -236,29 +212,33 @@ static bool check_sequence(struct check *check, struct error *err)
         return false;
     const char *name = PQntuples(result) ? query_text(result, 0, 0) : NULL;
     if (name && query_int(result, 0, 2) > 1)
-        mend(find(check, FINDING_ERROR,
-                  "sequence %s has cache %" PRId64
-                  ": each session draws ids in advance, so a later event gets a smaller id",
-                  name, query_int(result, 0, 2)),
-             "alter sequence %s cache 1;", name);
+        finding_mend(findings_add(check->findings, FINDING_ERROR,
+                                  "sequence %s has cache %" PRId64
+                                  ": each session draws ids in advance, so a later event gets a smaller id",
+                                  name, query_int(result, 0, 2)),
+                     "alter sequence %s cache 1;", name);
     if (name && query_int(result, 0, 3) < 0)
-        find(check, FINDING_ERROR, "sequence %s counts down: later events would be delivered first", name);
+        findings_add(check->findings, FINDING_ERROR, "sequence %s counts down: later events would be delivered first",
+                     name);
     if (name && query_int(result, 0, 3) > 1)
-        mend(find(check, FINDING_WARNING,
-                  "sequence %s counts in steps of %" PRId64
-                  ": if a pooled (hi/lo) generator hands out the ids between, a later event gets a smaller id",
-                  name, query_int(result, 0, 3)),
-             "alter sequence %s increment 1;", name);
+        finding_mend(
+            findings_add(check->findings, FINDING_WARNING,
+                         "sequence %s counts in steps of %" PRId64
+                         ": if a pooled (hi/lo) generator hands out the ids between, a later event gets a smaller id",
+                         name, query_int(result, 0, 3)),
+            "alter sequence %s increment 1;", name);
     if (name && !query_bool(result, 0, 1))
-        mend(find(check, FINDING_WARNING,
-                  "%s may not read sequence %s: how far the ids go is then asked of the table, which sees late events "
-                  "later",
-                  PQuser(check->conn), name),
-             "grant select on sequence %s to \"%s\";", name, PQuser(check->conn));
+        finding_mend(
+            findings_add(
+                check->findings, FINDING_WARNING,
+                "%s may not read sequence %s: how far the ids go is then asked of the table, which sees late events "
+                "later",
+                PQuser(check->conn), name),
+            "grant select on sequence %s to \"%s\";", name, PQuser(check->conn));
     if (name && query_bool(result, 0, 4))
-        mend(find(check, FINDING_ERROR, "sequence %s starts again at its end: new events would go before old ones",
-                  name),
-             "alter sequence %s no cycle;", name);
+        finding_mend(findings_add(check->findings, FINDING_ERROR,
+                                  "sequence %s starts again at its end: new events would go before old ones", name),
+                     "alter sequence %s no cycle;", name);
     PQclear(result);
     return true;
 }
@@ -276,8 +256,8 @@ static bool check_filter(struct check *check, struct error *err)
     struct error refused;
     PGresult *result = query_in_time(check->conn, "where", sql, 0, NULL, &refused);
     if (!result && PQstatus(check->conn) == CONNECTION_OK)
-        find(check, FINDING_ERROR, "%s: the condition cannot be used on %s: %s", check->queue->place,
-             check->table->plain_name, refused.text);
+        findings_add(check->findings, FINDING_ERROR, "%s: the condition cannot be used on %s: %s", check->queue->place,
+                     check->table->plain_name, refused.text);
     PQclear(result);
     free(sql);
     return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
@@ -332,11 +312,12 @@ static bool check_delays(struct check *check, struct error *err)
     if (!result)
         return false;
     if (!query_bool(result, 0, 0))
-        mend(find(check, FINDING_WARNING,
-                  "%s has no index on %s: with delayed: pass, what becomes due is looked for in the whole table",
-                  table->plain_name, table->not_before_sql),
-             "create index concurrently on %s (%s) where %s is not null;", table->name_sql, table->not_before_sql,
-             table->not_before_sql);
+        finding_mend(
+            findings_add(check->findings, FINDING_WARNING,
+                         "%s has no index on %s: with delayed: pass, what becomes due is looked for in the whole table",
+                         table->plain_name, table->not_before_sql),
+            "create index concurrently on %s (%s) where %s is not null;", table->name_sql, table->not_before_sql,
+            table->not_before_sql);
     PQclear(result);
     return true;
 }
@@ -356,14 +337,10 @@ static bool check_workers(struct check *check, struct error *err)
     if (!result)
         return false;
     for (int row = 0; row < PQntuples(result); row++)
-        mend(find(check, FINDING_ERROR, "%s", query_text(result, row, 0)), "%s", query_text(result, row, 1));
+        finding_mend(findings_add(check->findings, FINDING_ERROR, "%s", query_text(result, row, 0)), "%s",
+                     query_text(result, row, 1));
     PQclear(result);
     return true;
-}
-
-enum error_kind findings_kind(const struct findings *findings)
-{
-    return findings->denied == findings->errors ? ERROR_PERMISSION : ERROR_CONFIG;
 }
 
 bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
@@ -376,5 +353,6 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
            check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err) &&
-           check_delays(&check, err) && check_workers(&check, err);
+           check_delays(&check, err) && check_workers(&check, err) &&
+           (!table->next || next_check(conn, queue, table, ret, err));
 }

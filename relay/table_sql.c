@@ -131,6 +131,47 @@ static const char *parked_key(const struct table *table, struct arena *arena, st
     return out;
 }
 
+#define NEXT_VARIABLES 5
+
+/* What goes on to the next queue: one column of its table, and what stands in it, over `e`. */
+struct handed {
+    const char *name, *column_sql, *value;
+};
+
+/* The variables of settle_next.sql; empty without a next queue. An id, an event_id and a created_at of its own the new
+ * event gets from its table. */
+static struct sql_variable *next_variables(const struct table *table, struct arena *arena)
+{
+    const struct table *next = table->next;
+    struct sql_variable *out = arena_array(arena, NEXT_VARIABLES + 1, sizeof *out);
+    if (!next)
+        return out;
+    const struct handed handed[] = {
+        {"key", next->key_sql, column(arena, table->key_sql, NULL)},
+        {"type", next->type_sql, column(arena, table->type_sql, NULL)},
+        {"payload", next->payload_sql, column(arena, table->payload_sql, "pg_catalog.row_to_json(e.*)")},
+        {"headers", next->headers_sql, column(arena, table->headers_sql, NULL)},
+        {"traceparent", next->traceparent_sql, column(arena, table->traceparent_sql, NULL)},
+    };
+    const char *columns = "", *names = "", *values = "", *taken = "";
+    for (size_t i = 0; i < sizeof handed / sizeof handed[0]; i++) {
+        const struct handed *h = &handed[i];
+        if (!h->column_sql || !h->value)
+            continue;
+        const char *comma = *columns ? ", " : "";
+        taken = arena_printf(arena, "%s, %s as %s", taken, h->value, h->name);
+        columns = arena_printf(arena, "%s%s%s", columns, comma, h->column_sql);
+        names = arena_printf(arena, "%s%s%s", names, comma, literal(arena, h->column_sql));
+        values = arena_printf(arena, "%s%sg.%s", values, comma, h->name);
+    }
+    out[0] = (struct sql_variable){"handed", taken};
+    out[1] = (struct sql_variable){"next_table", next->name_sql};
+    out[2] = (struct sql_variable){"next_columns", columns};
+    out[3] = (struct sql_variable){"next_names", names};
+    out[4] = (struct sql_variable){"next_values", values};
+    return out;
+}
+
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
                                            struct arena *arena)
 {
@@ -161,7 +202,9 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"holders_of", literal(arena, feeds)},
         {NULL, NULL},
     };
-    struct sql_variable *out = arena_alloc(arena, sizeof variables);
+    struct sql_variable *out = arena_alloc(arena, sizeof variables + NEXT_VARIABLES * sizeof *out);
     memcpy(out, variables, sizeof variables);
+    memcpy(out + sizeof variables / sizeof variables[0] - 1, next_variables(table, arena),
+           (NEXT_VARIABLES + 1) * sizeof *out);
     return out;
 }

@@ -217,6 +217,11 @@ class Database:
         """Lets the login of dsn serve these tables, with the statement of docs/existing-table.md."""
         self.query("".join(f"select from outbox.grant_relay('{table}');" for table in tables))
 
+    def let_hand_on(self, *tables):
+        """Lets the login of dsn put what it has delivered into them, with the statements of docs/stages.md."""
+        self.query("".join(f"grant insert on {table} to {RELAY_ROLE}; grant usage on sequence {table}_id_seq to {RELAY_ROLE};"
+                           for table in tables))
+
     def let_operator_in(self, *tables):
         """Lets the login of operator_dsn put rows back into them, and run what a relay's may."""
         self.let_relay_in(*tables)

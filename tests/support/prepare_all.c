@@ -119,6 +119,8 @@ static bool applies(const struct work *work, const char *path)
 {
     if (strstr(path, "/horizon_drawn.sql"))
         return work->table->sequence_sql != NULL;
+    if (strstr(path, "_next"))
+        return work->table->next != NULL;
     return !strstr(path, "/table_filter.sql") || work->queue->where;
 }
 

@@ -367,6 +367,20 @@ START_TEST(events_that_were_gone_are_counted)
 }
 END_TEST
 
+START_TEST(next_queue_is_woken_by_what_goes_on_to_it)
+{
+    struct queue next = {.poll_at = INSTANT_NEVER, .claim_by = INSTANT_NEVER};
+    stage.queue.next = &next;
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_RELEASED);
+    commit(collect(false));
+    ck_assert_int_eq(next.poll_at, INSTANT_NEVER);
+    stage_finish(stage_lane_of_three(stage_batch(&stage), 4, "b"), 3, LANE_DELIVERED);
+    commit(collect(false));
+    ck_assert_int_lt(next.poll_at, INSTANT_NEVER);
+    ck_assert_int_lt(next.claim_by, INSTANT_NEVER);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("settle");
@@ -394,5 +408,6 @@ int main(void)
     tcase_add_test(tcase, settlement_with_nothing_to_write_is_empty);
     tcase_add_test(tcase, batch_is_freed_when_its_last_lane_is_settled);
     tcase_add_test(tcase, events_that_were_gone_are_counted);
+    tcase_add_test(tcase, next_queue_is_woken_by_what_goes_on_to_it);
     return run_suite(suite);
 }

@@ -134,6 +134,22 @@ START_TEST(idle_queue_is_told_whether_there_is_anything)
 }
 END_TEST
 
+START_TEST(table_is_not_empty_when_something_came_since_it_was_asked)
+{
+    for (int woken = 0; woken <= 1; woken++) {
+        side->check_empty = true;
+        side_ready(&stage.queue, NULL, NOW);
+        ck_assert_int_eq(side->state, SIDE_CHECKING);
+        if (woken)
+            queue_wake(&stage.queue, NOW);
+        script_brings_result(0, PGRES_TUPLES_OK);
+        script_brings(DB_ROUND_END);
+        side_ready(&stage.queue, NULL, NOW);
+        ck_assert_int_eq(side->empty, !woken);
+    }
+}
+END_TEST
+
 START_TEST(peek_that_cannot_be_sent_drops_the_connection)
 {
     side->peek = true;
@@ -191,5 +207,6 @@ int main(void)
     TCase *tcase = tcase_create("side");
     suite_add_tcase(suite, tcase);
     add_tests(tcase);
+    tcase_add_test(tcase, table_is_not_empty_when_something_came_since_it_was_asked);
     return run_suite(suite);
 }

@@ -191,6 +191,23 @@ START_TEST(ids_are_fed_by_the_sequence_or_else_by_the_table)
 }
 END_TEST
 
+START_TEST(columns_that_both_tables_have_go_on)
+{
+    static char next_name[] = "\"public\".\"next\"", next_key[] = "\"it's\"", next_type[] = "\"t\"",
+                next_payload[] = "\"p\"";
+    struct table next = {
+        .name_sql = next_name, .key_sql = next_key, .type_sql = next_type, .payload_sql = next_payload};
+    table.next = &next;
+    ck_assert_str_eq(value("handed"), ", e.\"order_id\" as key, pg_catalog.row_to_json(e.*) as payload");
+    ck_assert_str_eq(value("next_table"), next_name);
+    ck_assert_str_eq(value("next_columns"), "\"it's\", \"p\"");
+    ck_assert_str_eq(value("next_names"), "'\"it''s\"', '\"p\"'");
+    ck_assert_str_eq(value("next_values"), "g.key, g.payload");
+    table.payload_sql = payload_sql;
+    assert_has(value("handed"), ", e.\"body\" as payload");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("table_sql");
@@ -210,5 +227,6 @@ int main(void)
     tcase_add_test(tcase, lock_is_over_the_chosen_key_and_not_the_tables_column);
     tcase_add_test(tcase, key_that_was_remembered_is_cast_only_where_it_fits);
     tcase_add_test(tcase, ids_are_fed_by_the_sequence_or_else_by_the_table);
+    tcase_add_test(tcase, columns_that_both_tables_have_go_on);
     return run_suite(suite);
 }

@@ -1,0 +1,31 @@
+-- Takes delivered events out of the table and puts them into the next queue's: the rows that this very statement takes out,
+-- so each goes on exactly once, whoever else settles it at the same moment and whatever a trigger keeps. In the order of
+-- :id, which is the order in which they get their new ids. Two ways to find the rows, as in settle_delete.sql.
+--
+-- :table :id :table_name        as in settle_delete.sql
+-- :handed                       what goes on, as columns of e with names, each behind a comma
+-- :next_table :next_columns     the next queue's table, and its columns for that
+-- :next_values                  the same names, as columns of g
+-- $1 bigint[]   ids
+-- One row: gone bigint, the number of events that were still there.
+with blind as materialized (
+    select from pg_catalog.pg_class c
+    where c.oid = :table_name::regclass and c.reltuples = 0 and c.relpages > 0 and c.relkind = 'r' and not c.relhassubclass
+), placed as (
+    delete from only :table e
+    where e.ctid = any (array(
+        select e.ctid from only :table e
+        where :id = any (case when exists (select from blind) then $1::bigint[] end)
+        order by :id))
+    returning :id as id:handed
+), listed as (
+    delete from :table e
+    where :id = any (case when not exists (select from blind) then $1::bigint[] end)
+    returning :id as id:handed
+), gone as materialized (
+    select * from placed union all select * from listed
+), handed_on as (
+    insert into :next_table (:next_columns)
+    select :next_values from gone g order by g.id
+)
+select pg_catalog.count(*) as gone from gone

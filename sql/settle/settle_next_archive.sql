@@ -1,0 +1,30 @@
+-- Moves delivered events from the table to the archive, and puts them into the next queue's table: settle_archive.sql and
+-- settle_next.sql in one.
+--
+-- :table :id :key :created_at :state :table_name    as in settle_archive.sql
+-- :handed :next_table :next_columns :next_values    as in settle_next.sql
+-- $1 bigint[]  ids
+-- $2 text      queue
+-- No columns; the row count is the number of events that were still there.
+with blind as materialized (
+    select from pg_catalog.pg_class c
+    where c.oid = :table_name::regclass and c.reltuples = 0 and c.relpages > 0 and c.relkind = 'r' and not c.relhassubclass
+), placed as (
+    delete from only :table e
+    where e.ctid = any (array(
+        select e.ctid from only :table e
+        where :id = any (case when exists (select from blind) then $1::bigint[] end)
+        order by :id))
+    returning :id as id, (:key)::text as archive_key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original:handed
+), listed as (
+    delete from :table e
+    where :id = any (case when not exists (select from blind) then $1::bigint[] end)
+    returning :id as id, (:key)::text as archive_key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original:handed
+), gone as materialized (
+    select * from placed union all select * from listed
+), handed_on as (
+    insert into :next_table (:next_columns)
+    select :next_values from gone g order by g.id
+)
+insert into :state.archive (queue, event_id, key, created_at, original)
+select $2::text, g.id, g.archive_key, g.created_at, g.original from gone g

@@ -1,0 +1,49 @@
+/* Which statement takes delivered events out of their table. */
+#include "ordering/settler.h"
+
+#include "tests/support/run_suite.h"
+
+#include <string.h>
+
+static const struct sql_variable variables[] = {
+    {"table", "t"},           {"table_name", "'t'"},
+    {"where", "true"},        {"id", "e.id"},
+    {"key", "e.k"},           {"type", "e.t"},
+    {"created_at", "e.at"},   {"key_type", "bigint"},
+    {"state", "outbox"},      {"handed", ", e.k as key"},
+    {"next_table", "n"},      {"next_columns", "\"nk\""},
+    {"next_values", "g.key"}, {NULL, NULL},
+};
+
+static const struct {
+    bool archive, hand_on;
+} ways[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+
+START_TEST(what_was_delivered_goes_where_it_is_wanted)
+{
+    struct error err;
+    struct settler settler;
+    struct arena *arena = arena_new();
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    struct ordering_options options = {
+        .queue = "orders", .variables = variables, .archive = ways[_i].archive, .hand_on = ways[_i].hand_on};
+    ck_assert_msg(settler_init(&settler, &options, &err), "%s", err.text);
+    const int64_t done[] = {1};
+    const struct settlement s = {.done = done, .done_count = 1};
+    ck_assert_uint_eq(settler_settle(&settler, &s, arena, statements), 1);
+    ck_assert_int_eq(strstr(statements[0].sql, "insert into outbox.archive") != NULL, ways[_i].archive);
+    ck_assert_int_eq(strstr(statements[0].sql, "insert into n (\"nk\")") != NULL, ways[_i].hand_on);
+    ck_assert_int_eq(statements[0].count, ways[_i].archive ? 2 : 1);
+    settler_done(&settler);
+    arena_free(arena);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("settler");
+    TCase *tcase = tcase_create("settler");
+    suite_add_tcase(suite, tcase);
+    tcase_add_loop_test(tcase, what_was_delivered_goes_where_it_is_wanted, 0, sizeof ways / sizeof ways[0]);
+    return run_suite(suite);
+}
