@@ -87,17 +87,13 @@ bool db_is_idle(const struct db *db)
 
 /* A session that ends says so before it lets go of its locks, and closes its connection afterwards. So its last words
  * are the end, whether they come as a notice or in the place of a result. */
-static void hear_last_words(struct db *db, const PGresult *res)
+static void hear_last_words(void *arg, const PGresult *res)
 {
+    struct db *db = arg;
     const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
     if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
         snprintf(db->trouble, sizeof db->trouble, "%s", text);
-}
-
-static void take_notice(void *arg, const PGresult *res)
-{
-    hear_last_words(arg, res);
 }
 
 /* Always DB_DOWN, so that callers return it. */
@@ -128,7 +124,7 @@ static bool start(struct db *db, instant_us now)
     db->conn = FAULT_ERROR("db.connect") ? NULL : PQconnectStartParams(names, values, 1);
     if (!db->conn || PQstatus(db->conn) == CONNECTION_BAD)
         return false;
-    PQsetNoticeReceiver(db->conn, take_notice, db);
+    PQsetNoticeReceiver(db->conn, hear_last_words, db);
     db->state = DB_STATE_CONNECTING;
     db->connecting = PGRES_POLLING_WRITING;
     db->connect_deadline = now + CONNECT_TIMEOUT_US;
