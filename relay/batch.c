@@ -46,6 +46,11 @@ static struct lane *lane_add(struct batch *batch, struct span key)
     else
         batch->lanes = lane;
     batch->lanes_end = lane;
+    if (lane->key.data) {
+        struct lane **chain = &batch->chains[lane->hash % LANE_CHAINS];
+        lane->chain_next = *chain;
+        *chain = lane;
+    }
     batch->lane_count++;
     batch->unsettled++;
     batch->open++;
@@ -128,6 +133,14 @@ void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t
     lane->delayed = true;
     lane->gone_id = id;
     lane->delay_us = delay_us;
+}
+
+struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last)
+{
+    for (struct lane *lane = batch->chains[hash % LANE_CHAINS]; lane; lane = lane->chain_next)
+        if (lane->hash == hash && lane->state <= last && span_equal(lane->key, key))
+            return lane;
+    return NULL;
 }
 
 int64_t lane_solo_id(const struct lane *lane)

@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 
+/* By which a key's lane is found. A claim has 256 keys unless told otherwise. */
+#define LANE_CHAINS 64
+
 struct lane;
 
 /* One claimed event and its delivery. */
@@ -64,6 +67,7 @@ struct lane {
     instant_us finished_at, settled_at;
     struct batch *batch;
     struct lane *next;                    /* of the batch */
+    struct lane *chain_next;              /* of the batch's chain */
     struct lane *ready_next, *ready_prev; /* of the deliverer's list */
     bool queued;                          /* in that list; only while LANE_OPEN and something is unsent */
 };
@@ -71,6 +75,7 @@ struct lane {
 struct batch {
     struct arena *arena;
     struct lane *lanes, *lanes_end;
+    struct lane *chains[LANE_CHAINS]; /* those with a key, by its hash */
     size_t lane_count, event_count;
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
@@ -108,6 +113,9 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id);
 /* An event that is not due: what comes after it of its key is left out. Where it is the first of its key, it makes a
  * finished lane without events, so that its wait is written down. */
 void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us);
+
+/* The lane of a key, whose span_hash() is `hash`; NULL when there is none in a state up to `last`. */
+struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last);
 
 /* Of the event without a key that is the lane's, or that it waited for. */
 int64_t lane_solo_id(const struct lane *lane);

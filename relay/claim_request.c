@@ -44,19 +44,11 @@ static bool is_busy(const struct request *request, struct span key)
 }
 
 /* In a state up to `last`. */
-static struct lane *lane_in(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last)
-{
-    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->hash == hash && lane->state <= last && lane->key.data && span_equal(lane->key, key))
-            return lane;
-    return NULL;
-}
-
 static struct lane *find_lane_up_to(const struct batch *batches, struct span key, uint64_t hash, enum lane_state last)
 {
     struct lane *lane = NULL;
     for (const struct batch *batch = batches; batch && !lane; batch = batch->next)
-        lane = lane_in(batch, key, hash, last);
+        lane = batch_find(batch, key, hash, last);
     return lane;
 }
 
@@ -145,7 +137,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
 
 static bool has_lane(const struct batch *batch, struct span key, uint64_t hash)
 {
-    return lane_in(batch, key, hash, LANE_SETTLED) != NULL;
+    return batch_find(batch, key, hash, LANE_SETTLED) != NULL;
 }
 
 /* Keys that were asked for and may not have been looked at go back on the list. */

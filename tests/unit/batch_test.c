@@ -37,6 +37,31 @@ START_TEST(events_of_a_key_share_a_lane_in_order)
 }
 END_TEST
 
+static struct lane *find(const char *key, enum lane_state last)
+{
+    return batch_find(batch, span_of(key), span_hash(span_of(key)), last);
+}
+
+START_TEST(lane_is_found_by_its_key_and_state_among_many)
+{
+    char key[8];
+    batch->bytes_max = SIZE_MAX;
+    for (int id = 0; id < 3 * LANE_CHAINS; id++) {
+        snprintf(key, sizeof key, "k%d", id);
+        ck_assert(add(id, key, 0) && add(1000 + id, NULL, 0));
+    }
+    for (int id = 0; id < 3 * LANE_CHAINS; id++) {
+        snprintf(key, sizeof key, "k%d", id);
+        ck_assert_int_eq(find(key, LANE_OPEN)->first->event.id, id);
+    }
+    ck_assert_ptr_null(find("k", LANE_SETTLED));
+    ck_assert_ptr_null(find(NULL, LANE_SETTLED));
+    find("k7", LANE_OPEN)->state = LANE_FINISHED;
+    ck_assert_ptr_null(find("k7", LANE_STOPPED));
+    ck_assert_int_eq(find("k7", LANE_FINISHED)->first->event.id, 7);
+}
+END_TEST
+
 START_TEST(event_that_comes_out_of_order_is_refused)
 {
     ck_assert(add(5, "a", 0));
@@ -161,6 +186,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, events_of_a_key_share_a_lane_in_order);
+    tcase_add_test(tcase, lane_is_found_by_its_key_and_state_among_many);
     tcase_add_test(tcase, event_that_comes_out_of_order_is_refused);
     tcase_add_test(tcase, events_without_a_key_have_a_lane_each);
     tcase_add_test(tcase, key_has_no_more_events_than_it_may);
