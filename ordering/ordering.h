@@ -6,6 +6,7 @@
  *
  *   open -> (claim -> claimed per result -> claim_done | claim_failed -> settle -> settled per result)* -> close
  *   and now and then: probe -> probed per result
+ *   with leases (options.lease_us): claimed -> grant, COMMIT -> renew at a third of the term -> settle with tokens
  *
  * Invariant all strategies keep: at any instant at most one relay holds a claim on a key, and it holds that key's
  * oldest unsettled event. */
@@ -20,7 +21,7 @@
 
 #include <libpq-fe.h>
 
-#define ORDERING_STATEMENTS_MAX 6
+#define ORDERING_STATEMENTS_MAX 8
 
 struct ordering_options {
     const char *queue;                    /* borrowed, like everything here, until close */
@@ -29,11 +30,13 @@ struct ordering_options {
     enum payload_kind payload_kind, headers_kind;
     size_t extra_columns;
     int64_t keys_per_claim, oldest_share;
-    bool archive;   /* delivered events go to the archive */
-    bool hand_on;   /* and into the next queue's table: then `variables` names that, too */
-    bool sequence;  /* a readable sequence feeds the ids, one at a time */
-    bool key_index; /* there is an index on the key and the id */
-    bool delays;    /* :columns end with how long the event is not due */
+    bool archive;     /* delivered events go to the archive */
+    bool hand_on;     /* and into the next queue's table: then `variables` names that, too */
+    bool sequence;    /* a readable sequence feeds the ids, one at a time */
+    bool key_index;   /* there is an index on the key and the id */
+    bool delays;      /* :columns end with how long the event is not due */
+    int64_t lease_us; /* what is claimed is leased for so long; 0: it is held by its locks */
+    const char *lease_owner;
 };
 
 /* What the relay wants from one claim. */
@@ -56,6 +59,15 @@ struct key_list {
     size_t key_count;
     int64_t *solos;
     size_t solo_count;
+};
+
+/* Keys to be leased, and events without one; each has its place in all four. */
+struct lease_list {
+    struct span *keys; /* absent: an event without a key */
+    int64_t *ids;      /* the heads */
+    int64_t *failures; /* of those, so far */
+    struct span *tokens;
+    size_t count;
 };
 
 /* One claim under way; the strategy's notes from claim() to claim_done(). */
@@ -110,6 +122,13 @@ struct settlement {
     size_t resumed_key_count;
     const int64_t *resumed_solos;
     size_t resumed_solo_count;
+    const struct span *tokens; /* leases of all of this: nothing is done unless each is still ours. They end, but for */
+    size_t token_count;
+    const struct span *moved_tokens; /* those that go on with event moved_ids[i] */
+    const int64_t *moved_ids;
+    size_t moved_count;
+    const struct span *released_tokens; /* given back: nothing became of what is left of these */
+    size_t released_count;
 };
 
 struct ordering_type {
@@ -132,6 +151,14 @@ struct ordering_type {
      * end; without, it frees them again, when what became of the keys is committed. The result is the number of locks:
      * all of them, or the claim must not go on. */
     struct statement (*hold)(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena);
+
+    /* Only with leases. The keys of a claim are ours for a term from the end of its transaction on; the result is the
+     * number of leases: all of them, or the claim must not be delivered. They end with the backend `backend_pid`, too,
+     * unless that is 0. */
+    struct statement (*grant)(struct ordering *o, const struct lease_list *list, int backend_pid, struct arena *arena);
+    /* The terms of these begin anew. The result is a row for the token of each that is lost. */
+    struct statement (*renew)(struct ordering *o, const struct span *tokens, size_t count, int backend_pid,
+                              struct arena *arena);
 
     /* Record outcomes; to be run in one transaction. Returns the number of statements, at least 1 unless the
      * settlement is empty. */
@@ -164,7 +191,7 @@ struct ordering {
 
 extern const struct ordering_type ordering_per_key;
 
-/* NULL if there is none. */
+/* By the value of `ordering:`; NULL if there is none. `lease` chooses keys as `per_key` does. */
 const struct ordering_type *ordering_type_find(const char *name);
 
 #endif

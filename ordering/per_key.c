@@ -9,6 +9,7 @@
 #include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
 #include "ordering/horizon.h"
+#include "ordering/lease_sql.h"
 #include "ordering/result.h"
 #include "ordering/settler.h"
 #include "sql_text.h"
@@ -26,6 +27,7 @@ struct per_key {
     struct ordering_options options;
     char *lock_sql, *read_sql, *few_sql, *keep_sql, *free_sql, *peek_sql;
     struct settler settler;
+    struct lease_sql lease;
     struct horizon horizon;
     struct scan scan;
     struct claim_rows rows;
@@ -40,6 +42,7 @@ static void per_key_close(struct ordering *o)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     settler_done(&pk->settler);
+    lease_sql_done(&pk->lease);
     horizon_done(&pk->horizon);
     free(pk);
 }
@@ -56,7 +59,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
               (pk->keep_sql = sql_render(sql_claim_keep, v, err)) &&
               (pk->free_sql = sql_render(sql_claim_free, v, err)) &&
               (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && settler_init(&pk->settler, options, err) &&
-              horizon_init(&pk->horizon, options, true, err);
+              lease_sql_init(&pk->lease, options, err) && horizon_init(&pk->horizon, options, true, err);
     if (!ok) {
         per_key_close(&pk->ordering);
         return NULL;
@@ -230,6 +233,18 @@ static void per_key_claim_failed(struct ordering *o, const struct claim_plan *pl
     scan_failed(&((struct per_key *)o)->scan, &plan->scan);
 }
 
+static struct statement per_key_grant(struct ordering *o, const struct lease_list *list, int backend_pid,
+                                      struct arena *arena)
+{
+    return lease_sql_grant(&((const struct per_key *)o)->lease, list, backend_pid, arena);
+}
+
+static struct statement per_key_renew(struct ordering *o, const struct span *tokens, size_t count, int backend_pid,
+                                      struct arena *arena)
+{
+    return lease_sql_renew(&((const struct per_key *)o)->lease, tokens, count, backend_pid, arena);
+}
+
 static size_t per_key_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
 {
     return settler_settle(&((struct per_key *)o)->settler, s, arena, ret);
@@ -297,6 +312,8 @@ const struct ordering_type ordering_per_key = {
     .claim_done = per_key_claim_done,
     .claim_failed = per_key_claim_failed,
     .hold = per_key_hold,
+    .grant = per_key_grant,
+    .renew = per_key_renew,
     .settle = per_key_settle,
     .settled = per_key_settled,
     .released = per_key_released,

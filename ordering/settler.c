@@ -5,43 +5,61 @@
 
 #include <stdlib.h>
 
-enum settle_kind { SETTLE_DONE, SETTLE_BURY, SETTLE_KEPT, SETTLE_PARK, SETTLE_UNPARK };
+static const char *done_of(const struct ordering_options *options)
+{
+    if (options->hand_on)
+        return options->archive ? sql_settle_next_archive : sql_settle_next;
+    return options->archive ? sql_settle_archive : sql_settle_delete;
+}
+
+static const char *template_of(enum settle_kind kind, const struct ordering_options *options)
+{
+    const char *const templates[] = {
+        [SETTLE_LEASES] = sql_settle_leases, [SETTLE_DONE] = done_of(options),
+        [SETTLE_BURY] = sql_settle_bury,     [SETTLE_KEPT] = sql_settle_kept,
+        [SETTLE_PARK] = sql_settle_park,     [SETTLE_UNPARK] = sql_settle_unpark,
+        [SETTLE_MOVE] = sql_settle_move,     [SETTLE_GIVE_BACK] = sql_settle_give_back,
+    };
+    return templates[kind];
+}
+
+static bool is_about_leases(enum settle_kind kind)
+{
+    return kind == SETTLE_LEASES || kind == SETTLE_MOVE || kind == SETTLE_GIVE_BACK;
+}
 
 bool settler_init(struct settler *settler, const struct ordering_options *options, struct error *err)
 {
-    const struct sql_variable *v = options->variables;
-    *settler = (struct settler){.queue = options->queue, .archive = options->archive};
-    const char *done = options->archive ? sql_settle_archive : sql_settle_delete;
-    if (options->hand_on)
-        done = options->archive ? sql_settle_next_archive : sql_settle_next;
-    return (settler->done_sql = sql_render(done, v, err)) &&
-           (settler->bury_sql = sql_render(sql_settle_bury, v, err)) &&
-           (settler->kept_sql = sql_render(sql_settle_kept, v, err)) &&
-           (settler->park_sql = sql_render(sql_settle_park, v, err)) &&
-           (settler->unpark_sql = sql_render(sql_settle_unpark, v, err));
+    *settler =
+        (struct settler){.queue = options->queue, .lock_class = options->lock_class, .archive = options->archive};
+    for (enum settle_kind kind = 0; kind < SETTLE_KINDS; kind++) {
+        bool needed = options->lease_us > 0 || !is_about_leases(kind);
+        const char *template = template_of(kind, options);
+        if (needed && !(settler->texts[kind] = sql_render(template, options->variables, err)))
+            return false;
+    }
+    return true;
 }
 
 void settler_done(struct settler *settler)
 {
-    char *texts[] = {settler->done_sql, settler->bury_sql, settler->kept_sql, settler->park_sql, settler->unpark_sql};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        free(texts[i]);
+    for (size_t kind = 0; kind < SETTLE_KINDS; kind++)
+        free(settler->texts[kind]);
 }
 
 /* The statements of a settlement, in the order they run. */
 static size_t settle_kinds(const struct settlement *s, bool kept, enum settle_kind *ret)
 {
+    const bool wanted[] = {
+        [SETTLE_LEASES] = s->token_count > 0, [SETTLE_DONE] = s->done_count > 0,
+        [SETTLE_BURY] = s->buried_count > 0,  [SETTLE_KEPT] = kept && s->done_count + s->buried_count > 0,
+        [SETTLE_PARK] = s->parked_count > 0,  [SETTLE_UNPARK] = s->resumed_key_count + s->resumed_solo_count > 0,
+        [SETTLE_MOVE] = s->moved_count > 0,   [SETTLE_GIVE_BACK] = s->released_count > 0,
+    };
     size_t n = 0;
-    if (s->done_count)
-        ret[n++] = SETTLE_DONE;
-    if (s->buried_count)
-        ret[n++] = SETTLE_BURY;
-    if (kept && s->done_count + s->buried_count)
-        ret[n++] = SETTLE_KEPT;
-    if (s->parked_count)
-        ret[n++] = SETTLE_PARK;
-    if (s->resumed_key_count || s->resumed_solo_count)
-        ret[n++] = SETTLE_UNPARK;
+    for (size_t kind = 0; kind < SETTLE_KINDS; kind++)
+        if (wanted[kind])
+            ret[n++] = (enum settle_kind)kind;
     return n;
 }
 
@@ -70,10 +88,12 @@ static void add_failures(struct statement *st, struct arena *arena, const struct
 static struct statement settle_statement(const struct settler *settler, const struct settlement *s, struct arena *arena,
                                          enum settle_kind kind)
 {
-    const char *const texts[] = {settler->done_sql, settler->bury_sql, settler->kept_sql, settler->park_sql,
-                                 settler->unpark_sql};
-    struct statement st = statement_of(texts[kind]);
+    struct statement st = statement_of(settler->texts[kind]);
     switch (kind) {
+    case SETTLE_LEASES:
+        statement_add_texts(&st, arena, s->tokens, s->token_count);
+        statement_add_int(&st, arena, settler->lock_class);
+        break;
     case SETTLE_DONE:
         statement_add_ids(&st, arena, s->done, s->done_count);
         if (settler->archive)
@@ -95,6 +115,13 @@ static struct statement settle_statement(const struct settler *settler, const st
         statement_add_texts(&st, arena, s->resumed_keys, s->resumed_key_count);
         statement_add_ids(&st, arena, s->resumed_solos, s->resumed_solo_count);
         break;
+    case SETTLE_MOVE:
+        statement_add_texts(&st, arena, s->moved_tokens, s->moved_count);
+        statement_add_ids(&st, arena, s->moved_ids, s->moved_count);
+        break;
+    default:
+        statement_add_texts(&st, arena, s->released_tokens, s->released_count);
+        break;
     }
     return st;
 }
@@ -102,7 +129,7 @@ static struct statement settle_statement(const struct settler *settler, const st
 size_t settler_settle(const struct settler *settler, const struct settlement *s, struct arena *arena,
                       struct statement *ret)
 {
-    enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
+    enum settle_kind kinds[SETTLE_KINDS];
     size_t n = settle_kinds(s, settler->missed, kinds);
     for (size_t i = 0; i < n; i++)
         ret[i] = settle_statement(settler, s, arena, kinds[i]);
@@ -112,8 +139,8 @@ size_t settler_settle(const struct settler *settler, const struct settlement *s,
 void settler_settled(struct settler *settler, const struct settlement *s, size_t index, const PGresult *res,
                      size_t *ret_missing)
 {
-    enum settle_kind kinds[ORDERING_STATEMENTS_MAX];
-    if (index >= settle_kinds(s, false, kinds) || kinds[index] > SETTLE_BURY)
+    enum settle_kind kinds[SETTLE_KINDS];
+    if (index >= settle_kinds(s, false, kinds) || (kinds[index] != SETTLE_DONE && kinds[index] != SETTLE_BURY))
         return;
     size_t due = kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count;
     int64_t counted;

@@ -9,10 +9,24 @@
 
 #include "ordering/ordering.h"
 
+/* In the order they run. */
+enum settle_kind {
+    SETTLE_LEASES,
+    SETTLE_DONE,
+    SETTLE_BURY,
+    SETTLE_KEPT,
+    SETTLE_PARK,
+    SETTLE_UNPARK,
+    SETTLE_MOVE,
+    SETTLE_GIVE_BACK,
+    SETTLE_KINDS
+};
+
 struct settler {
     const char *queue;
+    int32_t lock_class;
     bool archive;
-    char *done_sql, *bury_sql, *kept_sql, *park_sql, *unpark_sql;
+    char *texts[SETTLE_KINDS];
     bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
 };
 

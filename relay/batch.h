@@ -56,6 +56,8 @@ struct lane {
     bool waited;     /* the key has an entry in outbox.parked */
     bool progressed; /* events of it were settled ahead of its end */
     bool kept;       /* the session has been told to lock the key, too: see keep.h */
+    bool lost;       /* its lease is somebody else's: nothing more is sent or written of it */
+    char token[37];  /* of its lease; empty: it has none */
     enum lane_state state;
     enum lane_outcome outcome;
     int64_t gone_id;    /* of a lane without events: the event it waited for */
@@ -84,6 +86,7 @@ struct batch {
     bool spilled;               /* rows were left out because bytes_max was reached */
     bool lost;                  /* its locks are gone: nothing more of it is sent */
     bool kept;                  /* what is not settled of it is kept: see keep.h */
+    bool leased;                /* its lanes are held by leases: see lease.h */
     size_t finished;            /* lanes in LANE_FINISHED */
     size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
     size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
@@ -92,6 +95,8 @@ struct batch {
     instant_us refused_at;      /* for the first time */
     instant_us sent_at;         /* when the claim of it was */
     instant_us settled_at;      /* of the lane that was settled last */
+    instant_us leased_at;       /* when the terms of its leases were asked for, */
+    instant_us renewed_at;      /* and asked for anew: granted or not */
     void *owner;                /* the claim */
     struct batch *next;         /* of the claim */
     struct batch *arrived_next; /* of the queue: claimed and not routed */

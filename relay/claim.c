@@ -5,6 +5,7 @@
 #include "relay/claim_round.h"
 #include "relay/deliver.h"
 #include "relay/keep.h"
+#include "relay/lease.h"
 #include "relay/peek.h"
 #include "relay/refusal.h"
 #include "relay/round.h"
@@ -125,6 +126,11 @@ static int64_t most_keys(const struct queue *queue, instant_us now)
     return refusal_wants_trial(queue, now);
 }
 
+static int64_t lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* How many keys to claim now; 0: none. */
 static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
@@ -134,10 +140,13 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
         now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
+    /* What has a lease and no place in its sink would only be kept from others. */
+    if (queue->leases)
+        limit = is_claiming(queue) ? 0 : lesser(limit, lease_room(queue));
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
     if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
         return 0;
-    return wanted < limit ? wanted : limit;
+    return lesser(wanted, limit);
 }
 
 /* Of what stays in memory as long as a straggler of theirs is under way. */
@@ -183,7 +192,7 @@ bool claim_is_due(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
         return false;
-    if (claim_is_finished(claim))
+    if (claim->queue->leases || claim_is_finished(claim))
         return true;
     if (!keep_is_possible(claim))
         return false;
@@ -203,6 +212,10 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
 
 void claim_finish(struct claim *claim, instant_us now)
 {
+    if (claim->queue->leases) {
+        claim_round_start(claim, NULL, true, keys_to_claim(claim, now), now);
+        return;
+    }
     bool finished = claim_is_finished(claim), let_go = false;
     claim->full = false;
     FAULT_POINT("claim.finish");

@@ -11,7 +11,7 @@
 #include "relay/queue.h"
 
 /* A connection with stragglers may come to hold this many times keys_per_claim locks, and, where it keeps locks beyond
- * their transaction, max_batch_bytes. */
+ * their transaction or lease them, max_batch_bytes. */
 #define CLAIM_LOCKS_FACTOR 4
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index);
@@ -21,11 +21,12 @@ void claim_close(struct claim *claim);
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now);
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 
-/* All lanes are finished, or all that are left are stragglers whose locks can be kept. */
+/* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
+ * brought some. */
 bool claim_is_due(struct claim *claim, instant_us now);
 
-/* Settles what is finished, commits, and claims again if there is reason to. Or settles some of it, if the database has
- * refused more. */
+/* Leases what it has brought, or settles what is finished, commits, and claims again if there is reason to. Or settles
+ * some of it, if the database has refused more. */
 void claim_finish(struct claim *claim, instant_us now);
 
 /* Every lane waits to be settled or is, and nothing of them is on its way out on the side connection: the locks have

@@ -1,6 +1,7 @@
 #include "relay/claim_request.h"
 
 #include "ordering/array_text.h"
+#include "relay/lease.h"
 #include "relay/settle.h"
 
 #include <assert.h>
@@ -33,6 +34,22 @@ static void add_busy_batches(struct request *request, const struct batch *batche
                 request->keys[claim->busy_key_count++] = lane->key;
             else if (lane->state <= last && lane->last)
                 request->solos[claim->busy_solo_count++] = lane->last->event.id;
+}
+
+/* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */
+static void add_busy_leases(struct request *request, const struct queue *queue, instant_us now)
+{
+    struct claim_request *claim = &request->claim;
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
+        bool sure = lease_is_sure(queue, batch, now);
+        for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (lane->state == LANE_SETTLED || (sure && !lane->lost))
+                continue;
+            else if (lane->key.data)
+                request->keys[claim->busy_key_count++] = lane->key;
+            else
+                request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
+    }
 }
 
 static bool is_busy(const struct request *request, struct span key)
@@ -107,7 +124,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     uint64_t draw = rng_next(&queue->rng);
     size_t follow_max = most_followed(claim, keys, draw);
     size_t busy_max = queue->avoid.count + queue->avoid_solos.count + unsettled_lanes(queue->orphans) +
-                      unsettled_lanes(claim->batches);
+                      unsettled_lanes(claim->batches) + unsettled_lanes(queue->leased);
     /* What the round settles ahead of the claim may be claimed again; all else that its session has locked must not be,
      * because the session would be given those locks once more. */
     enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;
@@ -129,6 +146,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
                sizeof(int64_t));
     add_busy_batches(request, queue->orphans, LANE_SETTLING);
     add_busy_batches(request, claim->batches, busy);
+    add_busy_leases(request, queue, now);
     add_followed(request, claim, busy, follow_max);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;

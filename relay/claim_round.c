@@ -5,6 +5,7 @@
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/keep.h"
+#include "relay/lease.h"
 #include "relay/orphan.h"
 #include "relay/pace.h"
 #include "relay/refusal.h"
@@ -63,7 +64,7 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 
 static bool has_stragglers(const struct claim *claim)
 {
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (const struct batch *batch = claim->queue->leases ? NULL : claim->batches; batch; batch = batch->next)
         if (keep_is_needed(batch))
             return true;
     return false;
@@ -76,6 +77,11 @@ static bool send_rest(const struct claim *claim, struct error *err)
     return !round->begin || round->free_count == 0 || db_send_sql(claim->db, sql_claim_rest, err);
 }
 
+static bool add_holding(struct claim *claim, struct error *err)
+{
+    return claim->queue->leases ? lease_add(claim, err) : keep_add(claim, err);
+}
+
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
 {
     struct error err;
@@ -86,7 +92,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     FAULT_POINT("claim.send");
     round->commit = commit;
     round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
-    bool ok = (!commit || keep_add(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
+    bool ok = (!commit || add_holding(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
               (!commit || db_send_sql(claim->db, "commit", &err)) &&
               (!round->begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
               (!commit || keep_add_free(claim, &err)) &&
@@ -176,6 +182,8 @@ static void take_commit(struct claim *claim, instant_us now)
     for (struct batch *batch = claim->in_parts ? claim->batches : NULL; batch; batch = batch->next)
         refusal_end_parts(batch);
     claim->in_parts = false;
+    if (claim->queue->leases)
+        lease_begin(claim);
     keep_settled(claim);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);
@@ -259,6 +267,8 @@ static void take_arriving(struct claim *claim, instant_us now)
         refusal_note_claim(queue, now);
     batch->next = claim->batches;
     claim->batches = batch;
+    if (queue->leases)
+        return; /* it has arrived when it is leased */
     batch->arrived_next = queue->arrived;
     queue->arrived = batch;
 }
@@ -315,7 +325,7 @@ static bool read_result(struct claim *claim, size_t index, const PGresult *res, 
     struct ordering *ordering = claim->queue->ordering;
     size_t first = statements_before_claim(round);
     if (round->keep_count > 0 && index == 0)
-        return keep_taken(claim, res, err);
+        return claim->queue->leases ? lease_check(claim, res, err) : keep_taken(claim, res, err);
     if (index < round->settle_end) {
         if (index >= round->settle_at)
             ordering->type->settled(ordering, &round->job->settlement, index - round->settle_at, res,

@@ -184,8 +184,8 @@ static bool count_in_flight(const struct subject *subject, int64_t *ret, struct 
 {
     char class[16];
     snprintf(class, sizeof class, "%d", (int)subject->table->lock_class);
-    const char *params[] = {class, subject->hash};
-    PGresult *result = query(subject->conn, "pg_locks", sql_pause_in_flight, 2, params, err);
+    const char *params[] = {class, subject->hash, subject->queue->name, subject->key};
+    PGresult *result = query(subject->conn, "pg_locks", sql_pause_in_flight, 4, params, err);
     if (!result)
         return false;
     *ret = query_int(result, 0, 0);

@@ -238,6 +238,11 @@ void config_free(struct config *config)
     free(config);
 }
 
+bool config_leases(const struct queue_config *queue)
+{
+    return queue->ordering && strcmp(queue->ordering, "lease") == 0;
+}
+
 const struct sink_config *config_sink(const struct config *config, const char *name)
 {
     for (size_t i = 0; i < config->sink_count; i++)

@@ -19,6 +19,7 @@ struct sink_type;
 enum after { AFTER_DELETE, AFTER_ARCHIVE };
 enum delayed { DELAYED_HOLD, DELAYED_PASS };
 enum on_exhausted { ON_EXHAUSTED_DEAD_LETTER, ON_EXHAUSTED_PARK };
+enum lease_owner { LEASE_BACKEND, LEASE_NAME };
 enum prepared { PREPARED_AUTO, PREPARED_ON, PREPARED_OFF };
 
 struct sink_config {
@@ -50,6 +51,9 @@ struct queue_config {
 
     int64_t retry_base_us, retry_max_us, retry_attempts;
     int on_exhausted; /* enum on_exhausted */
+
+    int64_t lease_us; /* with `ordering: lease`: how long a key is ours without being renewed */
+    int lease_owner;  /* enum lease_owner: what the leases end with, besides */
 
     int64_t connections;              /* claims open at once */
     int64_t keys_per_claim;           /* advisory locks a claim takes at a time */
@@ -83,6 +87,9 @@ struct config {
  * anything. The result is the caller's: config_free(). */
 struct config *config_load(const char *path, struct error *err) MUST_CHECK;
 void config_free(struct config *config); /* NULL is a no-op; wipes secrets */
+
+/* `ordering: lease` */
+bool config_leases(const struct queue_config *queue);
 
 /* NULL if there is none. */
 const struct sink_config *config_sink(const struct config *config, const char *name);

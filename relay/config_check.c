@@ -178,6 +178,10 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
         return config_error(&at, err,
                             "shorter than an hour, the least that can be kept; write 1h or more, or 0 for ever");
     }
+    if (yaml_find(map, "lease") && !config_leases(queue)) {
+        struct config_place at = config_place_of(place, map, "lease");
+        return config_error(&at, err, "this queue leases nothing; add ordering: lease, or leave it out");
+    }
     if (queue->listen && strlen(queue->listen) > IDENTIFIER_BYTES_MAX) {
         struct config_place at = config_place_of(place, map, "listen");
         return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);

@@ -21,7 +21,8 @@ static const char *const after_names[] = {"delete", "archive", NULL};
 static const char *const delayed_names[] = {"hold", "pass", NULL};
 static const char *const on_exhausted_names[] = {"dead_letter", "park", NULL};
 
-static const char *const ordering_names[] = {"per_key", NULL};
+static const char *const ordering_names[] = {"per_key", "lease", NULL};
+static const char *const lease_owner_names[] = {"backend", "name", NULL};
 
 const struct setting config_settings[] = {
     {.name = "database",
@@ -92,7 +93,9 @@ const struct setting queue_settings[] = {
      .offset = AT_QUEUE(ordering),
      .fallback = "per_key",
      .choices = ordering_names,
-     .help = "which events wait for which: `per_key` delivers the events of one key one after the other"},
+     .help =
+         "how keys are held while their events are delivered, one after the other: `per_key` by locks of an open "
+         "transaction, `lease` by entries in `outbox.parked` that run out, for deliveries of minutes and for poolers"},
     {.name = "sink",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(sink),
@@ -271,10 +274,30 @@ static const struct setting poll_settings[] = {
     {.name = NULL},
 };
 
+static const struct setting lease_settings[] = {
+    {.name = "duration",
+     .kind = SETTING_DURATION,
+     .offset = AT_QUEUE(lease_us),
+     .fallback = "5m",
+     .min = SECOND_US,
+     .max = 30 * DAY_US,
+     .help = "how long a key stays leased after its relay was last heard of; it is renewed at a third of that"},
+    {.name = "owner",
+     .kind = SETTING_CHOICE,
+     .offset = AT_QUEUE(lease_owner),
+     .fallback = "backend",
+     .choices = lease_owner_names,
+     .help = "`backend`: the leases end with the relay's database session, too, so that others take over at once; "
+             "`name`: with "
+             "their duration alone, as they do anyway behind a pooler that shares sessions"},
+    {.name = NULL},
+};
+
 const struct config_group queue_groups[] = {
     {"columns", columns_settings, "which column of `table` is what; what is not mapped is not sent"},
     {"retry", retry_settings, "what happens to an event that its sink refuses"},
     {"poll", poll_settings, "how often the table is looked at"},
+    {"lease", lease_settings, "with `ordering: lease`: for how long keys are held, and what ends it besides"},
     {NULL, NULL, NULL},
 };
 

@@ -69,15 +69,19 @@ static void disconnect(struct db *db)
 
 void db_free(struct db *db)
 {
-    if (!db)
-        return;
-    disconnect(db);
+    if (db)
+        disconnect(db);
     free(db);
 }
 
 bool db_is_shared(const struct db *db)
 {
     return db->sharing;
+}
+
+int db_backend_pid(const struct db *db)
+{
+    return db->state >= DB_STATE_IDLE && !db->sharing ? PQbackendPID(db->conn) : 0;
 }
 
 bool db_is_idle(const struct db *db)
@@ -131,16 +135,7 @@ static bool start(struct db *db, instant_us now)
     return true;
 }
 
-static bool flush(struct db *db, struct error *err)
-{
-    if (PQflush(db->conn) >= 0)
-        return true;
-    return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-}
-
-/* The server ends each statement in time, and says what it has to say of a round at the round's end. Who is silent for
- * longer is a backend that stands still, or a connection that libpq knows to be broken and waits on for a word. Behind
- * a pooler nobody can tell: a round may have to wait for its session. */
+/* The server ends each statement in time: who is silent for longer stands still. A pooler may let a round wait. */
 static void expect_answer(struct db *db)
 {
     int64_t statements = (int64_t)(db->expected_count - db->expected_next) + 1;
@@ -150,11 +145,13 @@ static void expect_answer(struct db *db)
 
 static bool send_sync(struct db *db, struct error *err)
 {
-    if (PQpipelineSync(db->conn) != 1)
-        return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    db->syncs++;
-    expect_answer(db);
-    return flush(db, err);
+    bool sent = PQpipelineSync(db->conn) == 1;
+    if (sent) {
+        db->syncs++;
+        expect_answer(db);
+        sent = PQflush(db->conn) >= 0;
+    }
+    return sent || error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
 }
 
 static void expect(struct db *db, const char *parse, bool by_row)
@@ -182,11 +179,10 @@ bool db_send(struct db *db, const struct statement *st, struct error *err)
     if (FAULT_ERROR("db.send"))
         return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
     bool room = statement_cache_has(&db->prepared, st->sql) || !statement_cache_is_full(&db->prepared);
-    bool sent;
-    if (db->prepare && (!db->sharing || db->options.prepared == PREPARED_ON) && room)
-        sent = send_prepared(db, st);
-    else
-        sent = PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
+    bool by_name = db->prepare && (!db->sharing || db->options.prepared == PREPARED_ON) && room;
+    bool sent =
+        by_name ? send_prepared(db, st)
+                : PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
     if (!sent)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     expect(db, NULL, st->by_row);

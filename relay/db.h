@@ -48,6 +48,9 @@ void db_free(struct db *db);
 
 bool db_is_idle(const struct db *db); /* up, and no round under way */
 
+/* Of the session; 0: there is none that is ours. */
+int db_backend_pid(const struct db *db);
+
 /* Its session is shared by a pooler and has none of our settings, lock_timeout for one. */
 bool db_is_shared(const struct db *db);
 

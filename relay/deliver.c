@@ -141,7 +141,7 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     FAULT_POINT("deliver.failed");
     send_no_more(lane);
     /* A lane may have been stopped by something behind this event. Without its lock, only what was acked counts. */
-    if (lane->batch->lost || (lane->failed && lane->failed->event.id < item->event.id))
+    if (lane->batch->lost || lane->lost || (lane->failed && lane->failed->event.id < item->event.id))
         return;
     bool last = item->event.attempt >= queue->config->retry_attempts;
     lane->state = LANE_STOPPED;
@@ -393,6 +393,12 @@ instant_us outlet_wake_at(const struct outlet *outlet)
 {
     instant_us at = outlet->circuit.state == CIRCUIT_OPEN ? outlet->circuit.retry_at : INSTANT_NEVER;
     return instant_min(at, route_circuits_wake_at(outlet));
+}
+
+size_t outlet_places(const struct outlet *outlet)
+{
+    size_t configured = (size_t)outlet->config->max_in_flight, keys = outlet->sink->keys_max;
+    return keys && keys < configured ? keys : configured;
 }
 
 bool outlet_has_room(const struct outlet *outlet)

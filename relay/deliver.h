@@ -29,6 +29,9 @@ void deliver_cancel(const struct lane *lane);
  * turn, as claims that were under way may still arrive. */
 void deliver_stop_all(struct outlet *outlet, instant_us now);
 
+/* How many lanes it may have at once, where they are not to wait for others to end. */
+size_t outlet_places(const struct outlet *outlet);
+
 /* Its sink could take more than there is for it. */
 bool outlet_has_room(const struct outlet *outlet);
 

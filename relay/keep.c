@@ -7,7 +7,7 @@
 
 bool keep_is_possible(const struct claim *claim)
 {
-    return !db_is_shared(claim->db);
+    return claim->queue->leases || !db_is_shared(claim->db);
 }
 
 bool keep_is_needed(const struct batch *batch)

@@ -3,6 +3,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
+#include "relay/lease.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 
@@ -31,6 +32,8 @@ void orphan_make(struct claim *claim, bool session, instant_us now)
     struct queue *queue = claim->queue;
     size_t events = 0, in_flight = 0;
     FAULT_POINT("claim.lost");
+    if (queue->leases)
+        lease_abandon(claim, now);
     for (struct batch **list = &claim->batches; *list;) {
         struct batch *batch = *list;
         refusal_undo_parts(batch);

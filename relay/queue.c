@@ -11,8 +11,11 @@
 #include "sql_text.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#define HOST_BYTES_MAX 256
 #define FOLLOW_MAX 4096
 #define AVOID_MAX 512
 
@@ -51,9 +54,21 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .sequence = queue->table->sequence_sql != NULL,
         .key_index = queue->table->index_key_id,
         .delays = table_holds_delayed(queue->table, config),
+        .lease_us = queue->leases ? config->lease_us : 0,
+        .lease_owner = queue->lease_owner,
     };
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;
+}
+
+/* In a container, the host is the pod. */
+static char *owner_name(void)
+{
+    char host[HOST_BYTES_MAX] = "";
+    gethostname(host, sizeof host - 1);
+    char *name = memory_new(sizeof host + 16);
+    snprintf(name, sizeof host + 16, "%s:%d", host, (int)getpid());
+    return name;
 }
 
 static void open_connections(struct queue *queue)
@@ -77,6 +92,8 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->idle_us = config->poll_min_us;
     queue->key_limit = config->keys_per_claim;
     queue->watch = order_watch_new();
+    queue->leases = config_leases(config);
+    queue->lease_owner = queue->leases ? owner_name() : NULL;
     keyset_init(&queue->follow, FOLLOW_MAX);
     keyset_init(&queue->avoid, AVOID_MAX);
     keyset_init(&queue->avoid_solos, AVOID_MAX);
@@ -88,6 +105,15 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     return queue;
 }
 
+static void free_batches(struct batch *batches)
+{
+    while (batches) {
+        struct batch *batch = batches;
+        batches = batch->next;
+        batch_free(batch);
+    }
+}
+
 void queue_close(struct queue *queue)
 {
     if (!queue)
@@ -95,17 +121,15 @@ void queue_close(struct queue *queue)
     side_close(queue);
     for (size_t i = 0; i < queue->claim_count; i++)
         claim_close(&queue->claims[i]);
-    while (queue->orphans) {
-        struct batch *batch = queue->orphans;
-        queue->orphans = batch->next;
-        batch_free(batch);
-    }
+    free_batches(queue->orphans);
+    free_batches(queue->leased);
     free(queue->claims);
     if (queue->ordering)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);
     free(queue->empty_sql);
     free(queue->due_sql);
+    free(queue->lease_owner);
     arena_free(queue->names);
     table_free(queue->table);
     order_watch_free(queue->watch);
@@ -125,7 +149,7 @@ void queue_wake(struct queue *queue, instant_us now)
 
 bool queue_is_quiet(const struct queue *queue)
 {
-    if (queue->orphans || queue->arrived || queue->side.round.job)
+    if (queue->orphans || queue->leased || queue->arrived || queue->side.round.job)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
@@ -138,7 +162,7 @@ bool queue_is_quiet(const struct queue *queue)
 bool queue_is_idle(const struct queue *queue)
 {
     const struct outlet *outlet = queue->outlet;
-    if (queue->orphans || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED || outlet->routes)
+    if (queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED || outlet->routes)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
@@ -158,13 +182,24 @@ static void watch_order(struct queue *queue, const struct lane *lane)
     report_late(queue, &lane->first->event);
 }
 
+/* An event that keeps its relays from ending its lease comes to an end like one that is refused. */
+static bool has_used_up_leases(const struct queue *queue, struct item *item, struct error *cause)
+{
+    if (!queue->leases || item->event.attempt <= queue->config->retry_attempts)
+        return false;
+    item->event.attempt = (unsigned)queue->config->retry_attempts;
+    error_set(cause, ERROR_REFUSED, "the lease of its last attempt ran out");
+    return true;
+}
+
 static void route_item(const struct queue *queue, struct batch *batch, struct item *item)
 {
     struct delivery *d = &item->delivery;
     struct error cause;
     d->event = &item->event;
     d->arena = batch->arena;
-    if (route_event(queue->route, &item->event, batch->arena, &d->destination, &cause))
+    if (!has_used_up_leases(queue, item, &cause) &&
+        route_event(queue->route, &item->event, batch->arena, &d->destination, &cause))
         return;
     d->verdict = VERDICT_REJECTED;
     d->cause = arena_alloc(batch->arena, sizeof cause);

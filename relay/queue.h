@@ -69,7 +69,7 @@ struct refusal {
 struct round {
     struct arena *arena;    /* parameters */
     struct settle_job *job; /* or NULL */
-    size_t keep_count;      /* locks that the first statement has the session keep; 0: there is none such */
+    size_t keep_count;      /* locks that the first statement has the session keep, or leases; 0: there is none such */
     const char *ahead;      /* a statement in front of the settlement's, or NULL */
     size_t settle_at;       /* the settlement's first, */
     size_t settle_end;      /* and the first that has nothing to do with it, */
@@ -112,7 +112,16 @@ struct claim {
     unsigned failures;
 };
 
-enum side_state { SIDE_OFF, SIDE_IDLE, SIDE_SETTLING, SIDE_PROBING, SIDE_CHECKING, SIDE_PEEKING, SIDE_UPKEEP };
+enum side_state {
+    SIDE_OFF,
+    SIDE_IDLE,
+    SIDE_SETTLING,
+    SIDE_PROBING,
+    SIDE_CHECKING,
+    SIDE_PEEKING,
+    SIDE_UPKEEP,
+    SIDE_RENEWING
+};
 
 /* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
 struct side {
@@ -128,7 +137,7 @@ struct side {
     bool peek;               /* asked for: see relay/peek.h */
 };
 
-enum upkeep_task { UPKEEP_LOOK, UPKEEP_DUE, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
+enum upkeep_task { UPKEEP_LOOK, UPKEEP_LEASES, UPKEEP_DUE, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
 
 /* See upkeep.h. */
 struct upkeep {
@@ -157,6 +166,7 @@ struct queue {
     struct upkeep upkeep;
     struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
     struct batch *orphans;     /* their claim is lost */
+    struct batch *leased;      /* held by leases: see lease.h */
     struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
     struct keyset avoid;       /* keys whose destination is down */
     struct keyset avoid_solos; /* the same for events without a key; the key is the id's bytes */
@@ -166,8 +176,12 @@ struct queue {
     instant_us pace_at;  /* nothing is claimed before, so that claims are worth what they cost */
     instant_us claim_by; /* and not only look whether there is something */
     int64_t idle_us;
-    bool work_known;  /* the last claim found something */
-    uint64_t trouble; /* see report_unreachable() */
+    bool work_known;     /* the last claim found something */
+    uint64_t trouble;    /* see report_unreachable() */
+    bool leases;         /* `ordering: lease` */
+    char *lease_owner;   /* who we are, in its leases */
+    bool lease_doubted;  /* some lease may not be ours any more */
+    instant_us renew_at; /* no lease is renewed before */
     bool stopping;
     bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
     int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */

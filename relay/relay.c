@@ -4,6 +4,7 @@
 #include "relay/claim.h"
 #include "relay/command.h"
 #include "relay/deliver.h"
+#include "relay/lease.h"
 #include "relay/listen.h"
 #include "relay/report.h"
 #include "relay/side.h"
@@ -195,6 +196,7 @@ static void move_events(struct relay *relay, instant_us now)
         claim_ready(relay->queues[i], relay->ps, now);
         queue_route_claimed(relay->queues[i]);
         upkeep_hold(relay->queues[i], now);
+        lease_hold(relay->queues[i], now);
     }
     for (size_t i = 0; i < config->sink_count; i++) {
         if (relay->stop_by != INSTANT_NEVER)

@@ -107,6 +107,17 @@ void report_lost(const struct queue *queue, size_t events, size_t in_flight)
         log_int("in_flight", (int64_t)in_flight));
 }
 
+void report_leases_lost(const struct queue *queue, size_t lanes)
+{
+    LOG(queue->log, LOG_WARN, "lease.lost", log_text("queue", queue->config->name), log_int("keys", (int64_t)lanes));
+}
+
+void report_ownerless(const struct queue *queue, uint64_t keys)
+{
+    LOG(queue->log, LOG_INFO, "lease.ownerless", log_text("queue", queue->config->name),
+        log_int("keys", (int64_t)keys));
+}
+
 void report_paused(const struct queue *queue, struct span by, struct span reason)
 {
     LOG(queue->log, LOG_INFO, "queue.paused", log_text("queue", queue->config->name), log_span("by", by),
@@ -142,10 +153,10 @@ void report_stats(const struct queue *queue, double seconds)
         log_int("delivered", (int64_t)m->delivered), log_real("per_second", (double)m->delivered / seconds),
         log_int("retried", (int64_t)m->retried), log_int("dead", (int64_t)m->buried),
         log_int("closed", (int64_t)m->parked), log_int("delayed", (int64_t)m->delayed),
-        log_int("released", (int64_t)m->released), log_int("purged", (int64_t)m->purged),
-        log_int("removed", (int64_t)m->removed), log_int("missing", (int64_t)m->missing),
-        log_int("late", (int64_t)m->late), log_int("paused", queue->paused), log_int("claims", (int64_t)m->claims),
-        log_int("empty_claims", (int64_t)m->empty_claims),
+        log_int("released", (int64_t)m->released), log_int("leases_lost", (int64_t)m->leases_lost),
+        log_int("purged", (int64_t)m->purged), log_int("removed", (int64_t)m->removed),
+        log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late), log_int("paused", queue->paused),
+        log_int("claims", (int64_t)m->claims), log_int("empty_claims", (int64_t)m->empty_claims),
         log_real("lag_p50_ms", (double)histogram_quantile(&m->lag_us, 0.5) / 1000),
         log_real("lag_p99_ms", (double)histogram_quantile(&m->lag_us, 0.99) / 1000),
         log_real("lag_max_ms", (double)m->lag_us.max / 1000));

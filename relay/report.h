@@ -17,6 +17,8 @@ void report_disconnected(const struct queue *queue, const char *connection, cons
 /* A connection does not come up. Once for each cause: *told remembers the last, until the caller sets it to 0. */
 void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told);
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
+void report_leases_lost(const struct queue *queue, size_t lanes);
+void report_ownerless(const struct queue *queue, uint64_t keys); /* leases of a relay that is gone */
 void report_paused(const struct queue *queue, struct span by, struct span reason);
 void report_resumed(const struct queue *queue);
 void report_removed(const struct queue *queue, struct span what);

@@ -37,6 +37,8 @@ struct lists {
     int64_t *done, *solos;
     struct settle_failure *parked, *buried;
     struct span *keys;
+    struct span *tokens, *moved, *released; /* of leases */
+    int64_t *moved_ids;
     size_t room; /* for things that are settled */
 };
 
@@ -67,7 +69,8 @@ static bool is_delayed(const struct lane *lane)
 static bool is_resumed(const struct lane *lane)
 {
     bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
-    return lane->waited && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED && !is_delayed(lane);
+    bool has_entry = lane->waited || lane->batch->leased;
+    return has_entry && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED && !is_delayed(lane);
 }
 
 static void add_resumed(struct settlement *s, struct lists *lists, const struct lane *lane)
@@ -83,7 +86,23 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
 /* What became of the lane, besides its acked events, has to be written down. */
 static bool end_is_written(const struct lane *lane)
 {
-    return !lane->batch->lost && (lane->outcome > LANE_RELEASED || is_resumed(lane) || is_delayed(lane));
+    return !lane->batch->lost && !lane->lost &&
+           (lane->outcome > LANE_RELEASED || lane->batch->leased || is_resumed(lane) || is_delayed(lane));
+}
+
+/* Where there are leases. `next` is the first event of the lane that stays in the table for now. */
+static void add_lease(struct settlement *s, struct lists *lists, const struct lane *lane, const struct item *next)
+{
+    if (!lists->tokens || lane->lost)
+        return;
+    struct span token = span_of(lane->token);
+    lists->tokens[s->token_count++] = token;
+    if (lane->state != LANE_SETTLING && lane->settling > 0 && next) {
+        lists->moved[s->moved_count] = token;
+        lists->moved_ids[s->moved_count++] = next->event.id;
+    } else if (lane->state == LANE_SETTLING && lane->outcome == LANE_RELEASED && !is_resumed(lane)) {
+        lists->released[s->released_count++] = token;
+    }
 }
 
 static void count_things(struct settle_job *job, struct lane *lane, size_t things)
@@ -93,7 +112,8 @@ static void count_things(struct settle_job *job, struct lane *lane, size_t thing
     job->things += things;
 }
 
-static void add_lane(struct settle_job *job, struct lists *lists, struct lane *lane)
+/* Returns the first event that is not among them. */
+static const struct item *add_acked(struct settle_job *job, struct lists *lists, struct lane *lane)
 {
     struct settlement *s = &job->settlement;
     const struct item *item = lane->first;
@@ -102,8 +122,12 @@ static void add_lane(struct settle_job *job, struct lists *lists, struct lane *l
         lists->done[s->done_count++] = item->event.id;
     lists->room -= lane->settling;
     count_things(job, lane, lane->settling);
-    lane->batch->in_settlement++;
-    job->lanes[job->lane_count++] = lane;
+    return item;
+}
+
+static void add_end(struct settle_job *job, struct lists *lists, struct lane *lane)
+{
+    struct settlement *s = &job->settlement;
     if (lane->state != LANE_FINISHED || lane->settling < lane->acked)
         return;
     if (lane->refused && !lane->batch->lost)
@@ -125,11 +149,28 @@ static void add_lane(struct settle_job *job, struct lists *lists, struct lane *l
     add_resumed(s, lists, lane);
 }
 
+static void add_lane(struct settle_job *job, struct lists *lists, struct lane *lane)
+{
+    const struct item *next = add_acked(job, lists, lane);
+    lane->batch->in_settlement++;
+    job->lanes[job->lane_count++] = lane;
+    add_end(job, lists, lane);
+    add_lease(&job->settlement, lists, lane, next);
+}
+
 static void add_lanes(struct settle_job *job, struct lists *lists, struct batch *batch, bool prefixes)
 {
     for (struct lane *lane = batch->lanes; lane && lists->room > 0; lane = lane->next)
         if (takes_part(lane, prefixes))
             add_lane(job, lists, lane);
+}
+
+static void add_lease_lists(struct lists *lists, size_t lanes, struct arena *arena)
+{
+    lists->tokens = arena_array(arena, lanes, sizeof *lists->tokens);
+    lists->moved = arena_array(arena, lanes, sizeof *lists->moved);
+    lists->moved_ids = arena_array(arena, lanes, sizeof *lists->moved_ids);
+    lists->released = arena_array(arena, lanes, sizeof *lists->released);
 }
 
 struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes)
@@ -150,6 +191,8 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
         .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
         .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
     };
+    if (queue->leases)
+        add_lease_lists(&lists, tally.lanes, arena);
     for (struct batch *batch = batches; batch; batch = batch->next) {
         bool alone = batch->settle_max > 0;
         if (alone && job->lane_count > 0)
@@ -167,13 +210,19 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     s->buried = lists.buried;
     s->resumed_keys = lists.keys;
     s->resumed_solos = lists.solos;
+    s->tokens = lists.tokens;
+    s->moved_tokens = lists.moved;
+    s->moved_ids = lists.moved_ids;
+    s->released_tokens = lists.released;
     return job;
 }
 
 bool settle_is_empty(const struct settle_job *job)
 {
     const struct settlement *s = &job->settlement;
-    return s->done_count + s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count == 0;
+    return s->done_count + s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count +
+               s->released_count ==
+           0;
 }
 
 static void follow(struct queue *queue, const struct lane *lane, instant_us now)
@@ -243,6 +292,13 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
     }
     if (outcome > LANE_RELEASED)
         report_failure(lane);
+}
+
+/* Its first statement says so, by a text that is no number: see settle_leases.sql. */
+bool settle_met_lost_lease(const struct round *round)
+{
+    return round->job && round->job->settlement.token_count > 0 && round->failed_at == round->settle_at &&
+           round->rule->kind == ERROR_REFUSED;
 }
 
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)

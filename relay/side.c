@@ -3,6 +3,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/claim_request.h"
+#include "relay/lease.h"
 #include "relay/peek.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
@@ -113,7 +114,27 @@ static void start_upkeep(struct queue *queue, instant_us now)
     send(side, SIDE_UPKEEP, ok, &err);
 }
 
+static void start_renewal(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    struct error err;
+    round_begin(&side->round);
+    FAULT_POINT("side.renew");
+    struct statement st = lease_renewal(queue, side->round.arena, now);
+    bool ok = db_send(side->db, &st, &err);
+    send(side, SIDE_RENEWING, ok, &err);
+}
+
 /* Finished lanes of claims that were lost, and of those that cannot settle them before their end. */
+static struct settle_job *leased_job(struct queue *queue, instant_us now)
+{
+    struct settle_job *job = queue->lease_doubted ? NULL : settle_collect(queue, queue->leased, true);
+    if (!job || !settle_is_empty(job))
+        return job;
+    settle_commit(queue, job, now);
+    return NULL;
+}
+
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
     struct settle_job *job = settle_collect(queue, queue->orphans, false);
@@ -131,7 +152,7 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
             job = NULL;
         }
     }
-    return job;
+    return job ? job : leased_job(queue, now);
 }
 
 static void start(struct queue *queue, instant_us now)
@@ -143,10 +164,15 @@ static void start(struct queue *queue, instant_us now)
         start_upkeep(queue, now);
         return;
     }
+    if (lease_is_due(queue, now)) {
+        start_renewal(queue, now);
+        return;
+    }
     if (now < side->retry_at)
         return;
     struct settle_job *job = urgent_job(queue, now);
     settle_free_orphans(queue);
+    settle_free_batches(&queue->leased);
     if (job)
         start_settlement(queue, job);
     else if (now >= side->probe_at && queue->upkeep.looked) /* claims wait for the first probe */
@@ -175,6 +201,8 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
         side->empty = PQntuples(result->res) == 0 && !side->outdated;
     else if (side->state == SIDE_PEEKING)
         peek_answered(queue, PQntuples(result->res) > 0, now);
+    else if (side->state == SIDE_RENEWING)
+        lease_take(queue, result->res, now);
     else if (side->state == SIDE_UPKEEP)
         upkeep_take(queue, result->res, now);
 }
@@ -193,6 +221,13 @@ static void round_failed(struct queue *queue, instant_us now)
     if (side->state == SIDE_UPKEEP) {
         upkeep_end(queue, &side->round.error, now);
         mend_connection(queue);
+        return;
+    }
+    if (side->state == SIDE_RENEWING)
+        lease_renewed(queue, true, now);
+    if (settle_met_lost_lease(&side->round)) {
+        settle_abort(side->round.job);
+        lease_doubt(queue, now);
         return;
     }
     if (round_was_refused(&side->round)) {
@@ -218,10 +253,15 @@ static void round_succeeded(struct queue *queue, instant_us now)
     if (side->round.job) {
         settle_commit(queue, side->round.job, now);
         settle_free_orphans(queue);
+        settle_free_batches(&queue->leased);
+        if (queue->leases)
+            queue->poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
         for (size_t i = 0; i < queue->claim_count; i++)
             if (queue->claims[i].state == CLAIM_IDLE)
                 claim_free_settled(&queue->claims[i]);
     }
+    if (side->state == SIDE_RENEWING)
+        lease_renewed(queue, false, now);
     if (side->state == SIDE_PROBING) {
         if (!side->probed)
             queue->poll_at = now;
@@ -235,7 +275,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
     }
 }
 
-static void connection_lost(struct queue *queue, const struct error *err)
+static void connection_lost(struct queue *queue, const struct error *err, instant_us now)
 {
     FAULT_POINT("side.lost");
     struct side *side = &queue->side;
@@ -248,6 +288,7 @@ static void connection_lost(struct queue *queue, const struct error *err)
     if (side->round.arena)
         round_done(&side->round);
     side->state = SIDE_OFF;
+    lease_backend_lost(queue, now);
 }
 
 static void take_events(struct queue *queue, const struct pollset *ps, instant_us now)
@@ -263,6 +304,7 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             report_connected(queue, "side");
             queue->trouble = 0;
             side->state = SIDE_IDLE;
+            lease_backend_up(queue, now);
             break;
         case DB_RESULT:
             take_result(queue, &result, now);
@@ -277,7 +319,7 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             side->state = SIDE_IDLE;
             break;
         case DB_DOWN:
-            connection_lost(queue, &err);
+            connection_lost(queue, &err, now);
             return;
         }
     }
@@ -302,5 +344,6 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
     if (side->state != SIDE_IDLE)
         return;
     pollset_deadline(ps, later(upkeep_due_at(queue), now));
+    pollset_deadline(ps, later(lease_due_at(queue), now));
     pollset_deadline(ps, side->retry_at > now ? side->retry_at : later(side->probe_at, now));
 }

@@ -5,7 +5,7 @@
 #include "relay/report.h"
 #include "sql_text.h"
 
-#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second */
+#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
 #define HOURLY_US (3600 * SECOND_US)
 #define PURGE_MAX 1000 /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
@@ -20,23 +20,26 @@ static void bind_queue(const struct queue *queue, struct arena *arena, struct st
     statement_add_text(ret, queue->config->name);
 }
 
+/* With an absent key: all. */
+static void stop_lanes(struct batch *batches, struct span key, instant_us now)
+{
+    for (struct batch *batch = batches; batch; batch = batch->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (lane->state == LANE_OPEN && (!key.data || (lane->key.data && span_equal(lane->key, key))))
+                deliver_stop(lane, 0, now);
+}
+
 static void stop_key(struct queue *queue, struct span key, instant_us now)
 {
-    uint64_t hash = span_hash(key);
     for (size_t i = 0; i < queue->claim_count; i++)
-        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
-            for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-                if (lane->state == LANE_OPEN && lane->hash == hash && lane->key.data && span_equal(lane->key, key))
-                    deliver_stop(lane, 0, now);
+        stop_lanes(queue->claims[i].batches, key, now);
+    stop_lanes(queue->leased, key, now);
 }
 
 void upkeep_hold(struct queue *queue, instant_us now)
 {
-    for (size_t i = 0; queue->paused && i < queue->claim_count; i++)
-        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
-            for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-                if (lane->state == LANE_OPEN)
-                    deliver_stop(lane, 0, now);
+    if (queue->paused)
+        stop_key(queue, (struct span){NULL, 0}, now);
 }
 
 static void take_paused(struct queue *queue, const PGresult *res, instant_us now)
@@ -84,6 +87,18 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
         queue->upkeep.due_to = looked;
     else
         queue->upkeep.due_at[UPKEEP_DUE] = now;
+}
+
+/* ---- leases whose relay is gone ---- */
+
+static void take_ownerless(struct queue *queue, const PGresult *res, instant_us now)
+{
+    int64_t gone = 0;
+    result_bigint(res, 0, 0, &gone);
+    if (gone == 0)
+        return;
+    report_ownerless(queue, (uint64_t)gone);
+    queue->poll_at = now;
 }
 
 /* ---- what is kept only for a time ---- */
@@ -143,6 +158,11 @@ static bool lets_pass(const struct queue_config *config)
     return config->columns.not_before && config->delayed == DELAYED_PASS;
 }
 
+static bool leases_by_backend(const struct queue_config *config)
+{
+    return config_leases(config) && config->lease_owner == LEASE_BACKEND;
+}
+
 static bool archives(const struct queue_config *config)
 {
     return config->after == AFTER_ARCHIVE;
@@ -164,6 +184,8 @@ static const struct {
 } tasks[UPKEEP_TASKS] = {
     [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
     [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
+    [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, LOOK_US, SECOND_US, leases_by_backend, bind_queue,
+                       take_ownerless},
     [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOURLY_US, FAILED_US, archives, NULL, NULL},
     [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOURLY_US, FAILED_US, archives, bind_expire,
                        take_expired},

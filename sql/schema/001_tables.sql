@@ -47,19 +47,23 @@ create table outbox.parked (
     updated_at      timestamptz not null default now(),
     head            jsonb,
     resume_at       timestamptz, -- not null: somebody has paused the key; what next_at is when it is resumed
-    -- A lease (008_workers.sql): until next_at the event taken_id is with a worker. Whoever writes the entry for another
+    -- A lease (008_workers.sql): until next_at the event taken_id is with a worker or a relay. Whoever writes the entry for another
     -- reason than a pause takes the token away.
     token           uuid,
     worker          text,
     taken_id        bigint,
     taken_at        timestamptz,
-    lease           interval
+    lease           interval,
+    -- A relay's lease ends with this backend, too; null: with its term alone.
+    backend_pid     int,
+    backend_start   timestamptz
 );
 
 create unique index parked_key on outbox.parked (queue, key) where not keyless;
 create unique index parked_event on outbox.parked (queue, event_id) where keyless;
 create index parked_next on outbox.parked (queue, next_at);
 create unique index parked_token on outbox.parked (token) where token is not null;
+create index parked_backend on outbox.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
 
 alter table outbox.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
 

@@ -227,6 +227,7 @@ begin
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
             resume_at = case when p.resume_at is not null then excluded.next_at end, token = excluded.token, worker = excluded.worker,
             taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
+            backend_pid = null, backend_start = null,
             updated_at = excluded.updated_at
     ), leased_solo as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
@@ -235,6 +236,7 @@ begin
         on conflict (queue, event_id) where keyless do update
         set attempts = excluded.attempts, next_at = excluded.next_at, token = excluded.token,
             worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
+            backend_pid = null, backend_start = null,
             updated_at = excluded.updated_at
     ), %10$sgone as (
         delete from outbox.parked p using head h where p.ctid = h.place and h.id is null

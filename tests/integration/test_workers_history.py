@@ -107,15 +107,16 @@ class SharedFile(FileTarget):
         return [receipt._replace(answer=answer) for receipt, answer in zip(super().receipts(), answers)]
 
 
-@pytest.mark.parametrize("relays", [0, RELAYS], ids=["workers alone", "beside relays"])
-def test_workers_that_die_and_come_late_lose_nothing_and_keep_the_order(db, relay, tmp_path, relays):
+@pytest.mark.parametrize("relays, ordering", [(0, None), (RELAYS, "per_key"), (RELAYS, "lease")],
+                         ids=["workers alone", "beside relays", "beside relays with leases"])
+def test_workers_that_die_and_come_late_lose_nothing_and_keep_the_order(db, relay, tmp_path, relays, ordering):
     rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
     shop = Shop(db, orders=120)
     target = SharedFile(tmp_path / "events.jsonl")
     db.query(f"grant select, delete on public.events to {OWNER_ROLE}; set role {OWNER_ROLE};"
              " select outbox.queue_set('shop', 'public.events', key_column => 'order_id', type_column => 'status', payload_column => 'payload',"
              " created_at_column => 'created_at', retry_base => '1 ms', retry_max => '20 ms', max_attempts => 10000, after => 'archive')")
-    settings = {"after": "archive", "keys_per_claim": 8, "retry": "{ base: 1ms, max: 20ms, attempts: 10000 }", **target.queue}
+    settings = {"after": "archive", "ordering": ordering, "keys_per_claim": 8, "retry": "{ base: 1ms, max: 20ms, attempts: 10000 }", **target.queue}
     running = [relay(shop.config(target.sink(), **settings)) for _ in range(relays)]
     with Staff(db, target.path, rng) as staff:
         shop.produce(EVENTS, producers=4)

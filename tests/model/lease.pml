@@ -8,6 +8,9 @@
  * At most FAULTS faults, anywhere: killed, cut off from the database, standing still together with its clock, an
  * answer lost or late, a settlement executed long after its sender gave it up. A refusal is no fault.
  *
+ *   -DBACKEND           the lease ends with its owner's session, too, whenever somebody looks; who is cut off sends what
+ *                       it has begun to
+ *
  *   -DCHECK_LOSS        a row leaves the table only after its ack, or as a dead letter
  *   -DCHECK_ORDER       at a first delivery every smaller id is acked or a dead letter
  *   -DCHECK_DUPLICATES  no term ends without a fault; extra deliveries <= events of the claims whose terms did, and
@@ -40,6 +43,11 @@
 #define COUNT(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1))
 #define NOBODY 255
 #define FAULT faults < FAULTS -> faults++
+#ifdef BACKEND
+#define UNAWARE cut[_pid]
+#else
+#define UNAWARE false
+#endif
 #define FINISHED (made == ALL && rows == 0)
 
 #ifdef EXPIRY_BY_A_RELAYS_CLOCK
@@ -78,6 +86,7 @@ bit running[RELAYS]; /* has a claim */
 byte since[RELAYS];  /* time since it was sent, by the relay's clock */
 bit lag[RELAYS];     /* that clock has missed a tick since then */
 bit cut[RELAYS];     /* nothing passes between it and the database */
+bit waits[RELAYS];   /* for the answer to its claim, which is late: nothing passes, but its session is there */
 bit hung[RELAYS];    /* its clock may stand still, and it may be late with everything */
 
 /* The world. */
@@ -159,6 +168,9 @@ inline leave()
     fi
 }
 
+/* The session that the newest token was drawn for is there. */
+#define LIVES(r) (token[r] && (!cut[r] || waits[r]))
+
 #define DUE (since[_pid] >= RENEW && !cut[_pid] && !renewed)
 
 active [RELAYS] proctype relay()
@@ -172,6 +184,9 @@ again:
         if
         :: FINISHED -> goto stop
         :: rows != 0 && OVER
+#ifdef LEASES_THE_EVENTS_ALONE
+        :: owner == 1 - _pid && (rows & ~held[owner]) != 0
+#endif
         fi;
 #ifdef READS_BEFORE_THE_LEASE
         held[_pid] = rows
@@ -196,14 +211,17 @@ again:
 #ifndef READS_BEFORE_THE_LEASE
             held[_pid] = rows
 #endif
+#ifdef LEASES_THE_EVENTS_ALONE
+        :: !OVER && owner == 1 - _pid -> held[_pid] = rows & ~held[owner]; token[_pid] = 1; running[_pid] = 1
+#endif
         :: else -> goto again
         fi
     };
     if
     :: skip
-    :: FAULT -> cut[_pid] = 1; /* the answer comes late */
+    :: atomic { FAULT; cut[_pid] = 1; waits[_pid] = 1 }; /* the answer comes late */
         atomic {
-            cut[_pid] = 0;
+            cut[_pid] = 0; waits[_pid] = 0;
 #ifdef COUNTS_FROM_THE_ANSWER
             since[_pid] = 0; lag[_pid] = 0
 #endif
@@ -220,7 +238,7 @@ again:
         :: atomic {
                since[_pid] < STOP;
 #ifdef CHECK_EXCLUSION
-               assert(hung[_pid] || (token[_pid] && left > 0));
+               assert(hung[_pid] || UNAWARE || (token[_pid] && left > 0));
 #endif
            }
         fi;
@@ -274,6 +292,17 @@ end:
        }
     od
 }
+
+#ifdef BACKEND
+/* Some relay, now and then. */
+active proctype upkeep()
+{
+end:
+    do
+    :: atomic { owner != NOBODY && left > 0 && !LIVES(owner); left = 0; term[owner] = 0 }
+    od
+}
+#endif
 
 /* A relay that is well renews in time, by its own clock; others are not waited for. */
 #define LATE(r) (running[r] && !cut[r] && !hung[r] && since[r] >= RENEW)

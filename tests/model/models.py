@@ -76,6 +76,9 @@ VARIANTS = [
     Variant("lease: 2 events, 1 fault", "lease", HOLDS, f"{ALL} TERMS", "FAULTS=1"),
     Variant("lease: 1 event, 2 faults", "lease", HOLDS, f"{ALL} TERMS", "EVENTS=1"),
     Variant("lease: every event is delivered in the end", "lease", HOLDS, "LIVENESS", "EVENTS=1 FAULTS=1"),
+    Variant("lease: ends with its backend, 2 events, 1 fault", "lease", HOLDS, f"{ALL} TERMS", "BACKEND FAULTS=1"),
+    Variant("lease: ends with its backend, 1 event, 2 faults", "lease", HOLDS, f"{ALL} TERMS", "BACKEND EVENTS=1", True),
+    Variant("lease: ends with its backend, 2 events, 2 faults", "lease", HOLDS, f"{ALL} TERMS", "BACKEND", True),
     Variant("lease: 2 events, 2 faults", "lease", HOLDS, f"{ALL} TERMS", "", True),
     Variant("lease: every event is delivered in the end, 2 events", "lease", HOLDS, "LIVENESS", "FAULTS=1", True),
 
@@ -96,6 +99,8 @@ VARIANTS = [
     Variant("mutant: renewed at two thirds of the term", "lease", FAILS, "DUPLICATES", "RENEWS_AT_TWO_THIRDS FAULTS=0"),
     Variant("mutant: rows read before the lease", "lease", FAILS, "DUPLICATES", "READS_BEFORE_THE_LEASE FAULTS=0"),
     Variant("mutant: term counted from the answer", "lease", FAILS, "EXCLUSION", "COUNTS_FROM_THE_ANSWER"),
+    Variant("mutant: lease hides its events, not their key", "lease", FAILS, "ORDER", "LEASES_THE_EVENTS_ALONE FAULTS=0"),
+    Variant("mutant: ends with its backend, settled without token", "lease", FAILS, "TERMS", "BACKEND SETTLES_WITHOUT_TOKEN"),
     Variant("mutant: leases never expire", "lease", FAILS, "LIVENESS", "NEVER_EXPIRES FAULTS=1"),
 ]
 

@@ -88,6 +88,12 @@ bool db_is_shared(const struct db *db)
     return sim.plan.pooled;
 }
 
+int db_backend_pid(const struct db *db)
+{
+    (void)db;
+    return 0;
+}
+
 bool db_is_idle(const struct db *db)
 {
     return db->state == STATE_IDLE && !db->dropped;

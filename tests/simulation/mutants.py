@@ -37,7 +37,7 @@ MUTANTS = [
     Mutant("goes_on_past_a_failed_event", "relay/deliver.c",
            "    send_no_more(lane);\n    /* A lane may", "    /* A lane may"),
     Mutant("takes_a_held_back_lane_for_one_that_has_not_failed", "relay/deliver.c",
-           "if (lane->batch->lost || (lane->failed &&", "if (lane->state != LANE_OPEN && (!lane->failed ||"),
+           "if (lane->batch->lost || lane->lost || (lane->failed &&", "if (lane->state != LANE_OPEN && (!lane->failed ||"),
     Mutant("delivers_before_it_reads_the_connection", "relay/relay.c",
            "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready(",
            "    for (size_t i = 0; i < config->sink_count; i++)\n"

@@ -1,0 +1,229 @@
+#include "relay/lease.h"
+
+#include "ordering/result.h"
+#include "relay/base/fault_point.h"
+#include "relay/claim.h"
+#include "relay/deliver.h"
+#include "relay/report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define RENEW_AGAIN_US SECOND_US /* after a renewal that failed, or sooner where terms are short */
+
+static int64_t term_us(const struct queue *queue)
+{
+    return queue->config->lease_us;
+}
+
+static int backend_pid(const struct queue *queue)
+{
+    return queue->config->lease_owner == LEASE_BACKEND ? db_backend_pid(queue->side.db) : 0;
+}
+
+int64_t lease_room(const struct queue *queue)
+{
+    size_t lanes = 0, bytes = 0, bytes_max = (size_t)queue->config->max_batch_bytes * (CLAIM_LOCKS_FACTOR - 1);
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
+        lanes += batch->unsettled;
+        bytes += batch->bytes;
+    }
+    for (size_t i = 0; i < queue->claim_count; i++)
+        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            lanes += batch->unsettled;
+    size_t places = outlet_places(queue->outlet);
+    return places > lanes && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
+}
+
+/* Version 4, as gen_random_uuid() has them. */
+static void draw_token(struct queue *queue, struct lane *lane)
+{
+    uint64_t high = rng_next(&queue->rng), low = rng_next(&queue->rng);
+    snprintf(lane->token, sizeof lane->token, "%08" PRIx64 "-%04" PRIx64 "-4%03" PRIx64 "-%04" PRIx64 "-%012" PRIx64,
+             high >> 32, high >> 16 & 0xffff, high & 0xfff, (low >> 48 & 0x3fff) | 0x8000, low & 0xffffffffffff);
+}
+
+bool lease_add(struct claim *claim, struct error *err)
+{
+    struct queue *queue = claim->queue;
+    struct arena *arena = claim->round.arena;
+    size_t lanes = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        lanes += batch->lane_count;
+    claim->round.keep_count = lanes;
+    if (lanes == 0)
+        return true;
+    FAULT_POINT("claim.lease");
+    struct lease_list list = {.keys = arena_array(arena, lanes, sizeof *list.keys),
+                              .ids = arena_array(arena, lanes, sizeof *list.ids),
+                              .failures = arena_array(arena, lanes, sizeof *list.failures),
+                              .tokens = arena_array(arena, lanes, sizeof *list.tokens)};
+    for (struct batch *batch = claim->batches; batch; batch = batch->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next, list.count++) {
+            draw_token(queue, lane);
+            list.keys[list.count] = lane->key;
+            list.ids[list.count] = lane->first ? lane->first->event.id : lane->gone_id;
+            list.failures[list.count] = lane->first ? lane->first->event.attempt - 1 : 0;
+            list.tokens[list.count] = span_of(lane->token);
+        }
+    claim->round.settle_end = 1;
+    struct statement st = queue->ordering->type->grant(queue->ordering, &list, backend_pid(queue), arena);
+    return db_send(claim->db, &st, err);
+}
+
+bool lease_check(const struct claim *claim, const PGresult *res, struct error *err)
+{
+    int64_t count = 0;
+    size_t due = claim->round.keep_count;
+    if (PQntuples(res) == 1 && result_bigint(res, 0, 0, &count) && count == (int64_t)due)
+        return true;
+    return error_set(err, ERROR_INTERNAL, "a claim has leased %" PRId64 " of its %zu keys", count, due);
+}
+
+/* From the claim to the queue. */
+static struct batch *hand_over(struct claim *claim)
+{
+    struct queue *queue = claim->queue;
+    struct batch *batch = claim->batches;
+    claim->batches = batch->next;
+    batch->leased = true;
+    batch->leased_at = claim->sent_at;
+    batch->next = queue->leased;
+    queue->leased = batch;
+    return batch;
+}
+
+void lease_begin(struct claim *claim)
+{
+    while (claim->batches) {
+        struct batch *batch = hand_over(claim);
+        batch->arrived_next = claim->queue->arrived;
+        claim->queue->arrived = batch;
+    }
+}
+
+/* Whoever has it now says what becomes of it. */
+static void lose(struct lane *lane, instant_us now)
+{
+    FAULT_POINT("lease.lost");
+    lane->lost = true;
+    deliver_cancel(lane);
+    deliver_stop(lane, 0, now);
+    lane->outcome = LANE_RELEASED;
+    lane->release_us = 0;
+    lane->acked = 0;
+    lane->unacked = lane->failed = lane->refused = NULL;
+    lane->progressed = false;
+}
+
+void lease_abandon(struct claim *claim, instant_us now)
+{
+    while (claim->batches) {
+        struct batch *batch = hand_over(claim);
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (lane->token[0])
+                deliver_stop(lane, 0, now);
+            else
+                lose(lane, now);
+    }
+}
+
+bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant_us now)
+{
+    return now - batch->leased_at < term_us(queue) * 2 / 3;
+}
+
+void lease_hold(struct queue *queue, instant_us now)
+{
+    for (struct batch *batch = queue->leased; batch; batch = batch->next)
+        for (struct lane *lane = lease_is_sure(queue, batch, now) ? NULL : batch->lanes; lane; lane = lane->next)
+            if (lane->state == LANE_OPEN)
+                deliver_stop(lane, 0, now);
+}
+
+instant_us lease_due_at(const struct queue *queue)
+{
+    if (!queue->leased)
+        return INSTANT_NEVER;
+    instant_us at = queue->lease_doubted ? 0 : INSTANT_NEVER;
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+        at = instant_min(at, batch->leased_at + term_us(queue) / 3);
+    return at > queue->renew_at ? at : queue->renew_at;
+}
+
+bool lease_is_due(const struct queue *queue, instant_us now)
+{
+    return now >= lease_due_at(queue);
+}
+
+static bool is_ours(const struct lane *lane)
+{
+    return lane->state < LANE_SETTLED && !lane->lost;
+}
+
+struct statement lease_renewal(struct queue *queue, struct arena *arena, instant_us now)
+{
+    size_t lanes = 0, count = 0;
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+        lanes += batch->unsettled;
+    struct span *tokens = arena_array(arena, lanes, sizeof *tokens);
+    for (struct batch *batch = queue->leased; batch; batch = batch->next) {
+        batch->renewed_at = now;
+        for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (is_ours(lane))
+                tokens[count++] = span_of(lane->token);
+    }
+    return queue->ordering->type->renew(queue->ordering, tokens, count, backend_pid(queue), arena);
+}
+
+/* Sent, and maybe received: what was answered of it, or will be, comes too late. */
+static bool is_under_way(const struct lane *lane)
+{
+    return lane->in_flight + lane->acked > 0 || lane->failed;
+}
+
+void lease_take(struct queue *queue, const PGresult *res, instant_us now)
+{
+    size_t lost = 0;
+    for (int row = 0; row < PQntuples(res); row++)
+        for (struct batch *batch = queue->leased; batch; batch = batch->next)
+            for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+                if (is_ours(lane) && span_equal(span_of(lane->token), result_span(res, row, 0))) {
+                    lost += is_under_way(lane);
+                    lose(lane, now);
+                }
+    if (lost > 0) {
+        queue->metrics.leases_lost += lost;
+        report_leases_lost(queue, lost);
+    }
+}
+
+void lease_renewed(struct queue *queue, bool failed, instant_us now)
+{
+    int64_t soon_us = term_us(queue) / 12 < RENEW_AGAIN_US ? term_us(queue) / 12 : RENEW_AGAIN_US;
+    queue->renew_at = failed ? now + soon_us : 0;
+    for (struct batch *batch = failed ? NULL : queue->leased; batch; batch = batch->next)
+        if (batch->renewed_at > batch->leased_at)
+            batch->leased_at = batch->renewed_at;
+    queue->lease_doubted = queue->lease_doubted && failed;
+}
+
+void lease_doubt(struct queue *queue, instant_us now)
+{
+    queue->lease_doubted = true;
+    queue->renew_at = now;
+}
+
+void lease_backend_lost(struct queue *queue, instant_us now)
+{
+    if (queue->config->lease_owner != LEASE_BACKEND)
+        return;
+    for (struct batch *batch = queue->leased; batch; batch = batch->next)
+        batch->leased_at = now - term_us(queue);
+    lease_hold(queue, now);
+}
+
+void lease_backend_up(struct queue *queue, instant_us now)
+{
+    queue->renew_at = now;
+}

@@ -1,0 +1,29 @@
+-- The terms of leases whose backend is gone end now: they are taken over as any that have run out. The owners are found by
+-- one look into the index for each. A backend whose start we may not see is taken to be there: then only the term counts.
+--
+-- $1 text   queue
+-- gone bigint   leases whose term has ended
+with recursive owner as (
+    (select p.backend_pid, p.backend_start from outbox.parked p
+     where p.queue = $1::text and p.token is not null and p.backend_pid is not null
+     order by p.backend_pid, p.backend_start limit 1)
+    union all
+    select n.backend_pid, n.backend_start
+    from owner o
+    cross join lateral (
+        select p.backend_pid, p.backend_start from outbox.parked p
+        where p.queue = $1::text and p.token is not null and p.backend_pid is not null
+          and (p.backend_pid, p.backend_start) > (o.backend_pid, o.backend_start)
+        order by p.backend_pid, p.backend_start limit 1) as n
+), gone as (
+    update outbox.parked p
+    set next_at = case when p.resume_at is null then least(p.next_at, pg_catalog.clock_timestamp()) else p.next_at end,
+        resume_at = case when p.resume_at is not null then least(p.resume_at, pg_catalog.clock_timestamp()) end,
+        backend_pid = null, backend_start = null
+    from owner o
+    where p.queue = $1::text and p.token is not null and p.backend_pid = o.backend_pid and p.backend_start = o.backend_start
+      and not exists (select from pg_catalog.pg_stat_get_activity(o.backend_pid) a
+                      where a.backend_start is null or a.backend_start = o.backend_start)
+    returning 1
+)
+select pg_catalog.count(*) as gone from gone

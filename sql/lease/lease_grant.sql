@@ -1,0 +1,50 @@
+-- The end of a claim of `ordering: lease`: the keys it has locked and read become ours for a term, by an entry each in
+-- outbox.parked, and stay so when the commit lets the locks go. See sql/schema/008_workers.sql, which does the same for
+-- workers that pull. A key that somebody has paused meanwhile is both, leased and paused.
+--
+-- :state       as in per_key_lock.sql
+-- $1 text      queue
+-- $2 text[]    keys; null: an event without one
+-- $3 bigint[]  their heads
+-- $4 bigint[]  failures so far, of these
+-- $5 text[]    tokens, each new
+-- $6 text      who we are
+-- $7 bigint    the term, microseconds
+-- $8 integer   the backend whose end ends the leases, too; 0: there is none such
+--
+-- One row: granted bigint, how many; all of them, or something is wrong
+with owner as materialized (
+    select a.pid, a.backend_start from pg_catalog.pg_stat_get_activity($8::integer) a where a.backend_start is not null
+), wanted as materialized (
+    select w.key, w.id, w.failures, w.token, pg_catalog.clock_timestamp() as taken_at,
+           $7::bigint * interval '1 microsecond' as lease
+    from rows from (pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::bigint[]),
+                    pg_catalog.unnest($5::text[]::uuid[])) as w (key, id, failures, token)
+), keyed as (
+    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease,
+                                    backend_pid, backend_start)
+    select $1::text, w.key, w.id, false, w.failures, w.taken_at + w.lease, w.token, $6::text, w.id, w.taken_at, w.lease, o.pid, o.backend_start
+    from wanted w left join owner o on true
+    where w.key is not null
+    on conflict (queue, key) where not keyless do update
+    set event_id = excluded.event_id, attempts = excluded.attempts,
+        next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
+        resume_at = case when p.resume_at is not null then excluded.next_at end,
+        token = excluded.token, worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at,
+        lease = excluded.lease, backend_pid = excluded.backend_pid, backend_start = excluded.backend_start,
+        updated_at = excluded.taken_at
+    returning 1
+), solo as (
+    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease,
+                                    backend_pid, backend_start)
+    select $1::text, '', w.id, true, w.failures, w.taken_at + w.lease, w.token, $6::text, w.id, w.taken_at, w.lease, o.pid, o.backend_start
+    from wanted w left join owner o on true
+    where w.key is null
+    on conflict (queue, event_id) where keyless do update
+    set attempts = excluded.attempts, next_at = excluded.next_at,
+        token = excluded.token, worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at,
+        lease = excluded.lease, backend_pid = excluded.backend_pid, backend_start = excluded.backend_start,
+        updated_at = excluded.taken_at
+    returning 1
+)
+select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from solo) as granted

@@ -1,0 +1,148 @@
+"""`ordering: lease`: what a relay has claimed is its own by an entry in outbox.parked, and not by a lock that a connection holds."""
+
+import signal
+import time
+
+import pytest
+
+from tests.support.leases import LEASES, hang, lease_all, lease_lost, leased
+from tests.support.process import wait_until
+from tests.support.servers import PgBouncer, Reply
+from tests.support.shop import Shop
+from tests.support.targets import HttpTarget
+
+CONNECTED = "select count(*) from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
+
+
+@pytest.fixture
+def shop(db):
+    return Shop(db, orders=1000)
+
+
+@pytest.fixture
+def target(http):
+    return HttpTarget(http)
+
+
+def test_events_are_delivered_in_order_and_nothing_is_left_behind(relay, shop, target):
+    relays = [relay(leased(shop, target, relay=name)) for name in "ab"]
+    target.linger()
+    shop.produce(2000, producers=4)
+    wait_until(lambda: shop.left() == 0, 60, "the table to be empty")
+    assert [one.stop() for one in relays] == [0, 0]
+    shop.check(target.receipts())
+    assert shop.db.query("select * from outbox.parked") == []
+
+
+def test_a_delivery_that_takes_longer_than_its_lease_is_renewed_and_holds_back_nothing(relay, shop, target, http):
+    http.rule(lambda request: True, Reply(delay_s=4.0), times=1)
+    relays = [relay(leased(shop, target, "1s", relay=name)) for name in "ab"]
+    shop.insert([1, 1])
+    wait_until(lambda: http.in_flight == 1, 30, "the delivery to be under way")
+    until = time.monotonic() + 3.0
+    while time.monotonic() < until:
+        assert shop.db.value(LEASES) == 1 and shop.db.query("select over from outbox.status_leases") == [(False,)]
+        assert shop.db.query("select pid from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
+                             " and now() - xact_start > '500 ms'") == []
+        time.sleep(0.05)
+    wait_until(lambda: shop.left() == 0, 30, "the table to be empty")
+    assert [one.stop() for one in relays] == [0, 0]
+    shop.check(target.receipts())
+    assert len(http.requests) == 2
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("owner, duration", [("backend", "1h"), ("name", "3s")])
+def test_500_keys_of_a_killed_relay_are_taken_over(relay, shop, target, http, owner, duration):
+    hang(http, "a")
+    answer = hang(http, "b")
+    settings = {"sink": {"max_in_flight": 500}, "owner": owner, "duration": duration}
+    victim = relay(leased(shop, target, relay="a", **settings))
+    lost = lease_all(shop, http, 500)
+    heir = relay(leased(shop, target, relay="b", **settings))
+    wait_until(lambda: shop.db.value(CONNECTED) == 6, 10, "the other relay to be there")
+    victim.kill()
+    when = "clock_timestamp()" if owner == "backend" else "max(expires_at)"
+    due_at = shop.db.value(f"select {when} from outbox.status_leases")
+    wait_until(lambda: shop.db.value(f"select count(*) from outbox.status_leases where worker like '%:{heir.pid}'") == 500, 30, "the take-over")
+    late_s = float(shop.db.value("select extract(epoch from max(taken_at) - %s) from outbox.status_leases", (due_at,)))
+    print(f"taken over {late_s:.2f} s after {'the relay was killed' if owner == 'backend' else 'the expiry'}")
+    assert late_s < (2.0 if owner == "backend" else 1.0)
+    answer()
+    wait_until(lambda: shop.left() == 0, 30, "everything to be delivered")
+    assert heir.stop() == 0
+    shop.check(target.receipts(), [lease_lost(lost)])
+
+
+def test_an_answer_that_comes_late_changes_nothing_and_is_counted(relay, shop, target, http):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "1h", relay="a"))
+    (event,) = lease_all(shop, http, 1)
+    shop.db.query("update outbox.parked set token = gen_random_uuid(), worker = 'somebody else'")
+    answer()
+    wait_until(lambda: one.logged("lease.lost.*keys=1"), 30, "the relay to see that it is late")
+    assert shop.db.query("select id from public.events") == [(event.id,)]
+    assert shop.db.query("select worker, attempts, last_error from outbox.parked") == [("somebody else", 0, "")]
+    assert one.stop() == 0
+    assert one.logged("queue.stats.*leases_lost=1")
+
+
+def test_a_late_answer_counts_while_nobody_has_taken_over(relay, shop, target, http):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "1h", relay="a"))
+    lease_all(shop, http, 1)
+    shop.db.query("select outbox.pause('shop')")
+    wait_until(lambda: one.logged("queue.paused"), 30, "nobody to claim any more")
+    shop.db.query("update outbox.parked set next_at = clock_timestamp()")
+    answer()
+    wait_until(lambda: shop.left() == 0, 30, "the answer to count")
+    assert one.stop() == 0
+    assert one.logged("queue.stats.*leases_lost=0")
+
+
+@pytest.mark.parametrize("owner", ["backend", "name"])
+def test_a_relay_that_stood_still_beyond_its_terms_settles_nothing_wrong(relay, shop, target, http, owner):
+    answer = hang(http, "a")
+    sleeper = relay(leased(shop, target, "1s", owner, relay="a"))
+    lost = lease_all(shop, http, 50)
+    more = shop.insert(range(1, 51))
+    sleeper.send(signal.SIGSTOP)
+    heir = relay(leased(shop, target, "1s", owner, relay="b"))
+    wait_until(lambda: shop.left() == 0, 60, "the terms to run out and everything to be delivered")
+    answer()
+    sleeper.send(signal.SIGCONT)
+    wait_until(lambda: sleeper.logged("lease.lost"), 30, "the relay to see that it is late")
+    last = shop.insert(range(1, 51))
+    wait_until(lambda: shop.left() == 0, 60, "the table to be empty")
+    assert [sleeper.stop(), heir.stop()] == [0, 0]
+    shop.check(target.receipts(), [lease_lost(lost)])
+    assert len(target.receipts()) <= 2 * len(lost) + len(more) + len(last)
+
+
+def test_a_relay_that_has_lost_its_connections_goes_on_with_what_is_leased(relay, shop, target, http):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "1h", relay="a"))
+    lease_all(shop, http, 20)
+    shop.db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()")
+    alive = ("select count(*) from outbox.parked p join pg_stat_activity a on a.pid = p.backend_pid and a.backend_start = p.backend_start"
+             " where p.token is not null")
+    wait_until(lambda: shop.db.value(alive) == 20, 30, "the leases to be renewed on a new connection")
+    answer()
+    wait_until(lambda: shop.left() == 0, 30, "what was answered to be settled")
+    assert one.stop() == 0
+    shop.check(target.receipts())
+
+
+def test_behind_a_pooler_leases_end_with_their_terms_alone(pg, relay, shop, target, http):
+    with PgBouncer(pg) as pooler:
+        database = f"{pooler.dsn(shop.db.name)} application_name=pgcourier"
+        hang(http, "a")
+        victim = relay(leased(shop, target, relay="a", database=database))
+        lost = lease_all(shop, http, 20)
+        assert shop.db.query("select distinct backend_pid from outbox.parked") == [(None,)]
+        heirs = [relay(leased(shop, target, relay=name, database=database)) for name in "bc"]
+        victim.kill()
+        shop.produce(1000, producers=4)
+        wait_until(lambda: shop.left() == 0, 60, "everything to be delivered")
+        assert [one.stop() for one in heirs] == [0, 0]
+        shop.check(target.receipts(), [lease_lost(lost)])
