@@ -1,5 +1,6 @@
 #include "relay/check_database.h"
 #include "relay/command.h"
+#include "relay/config_preset.h"
 #include "sinks/sink.h"
 
 #include <argp.h>
@@ -90,6 +91,8 @@ static int check_config(int argc, char **argv)
     print_count(config->sink_count, "sink");
     print_count(config->queue_count, "queue");
     printf("\n");
+    for (size_t i = 0; i < config->queue_count; i++)
+        config_preset_print(stdout, &config->queues[i]);
     code = arguments.database ? check_database(config) : EXIT_OK;
     config_free(config);
     return code;

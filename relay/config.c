@@ -4,6 +4,7 @@
 #include "relay/base/file.h"
 #include "relay/base/suggest.h"
 #include "relay/config_check.h"
+#include "relay/config_preset.h"
 #include "relay/config_read.h"
 #include "relay/config_tables.h"
 #include "relay/yaml.h"
@@ -118,6 +119,8 @@ static bool read_queue(const struct config_place *place, const struct yaml_pair 
     if (!config_check_name(place, pair->name, err))
         return false;
     queue_defaults(queue);
+    if (!config_preset_read(place, pair->value, queue, err))
+        return false;
     struct config_keys keys[8] = {{NULL, queue_settings, queue}};
     for (size_t i = 0; queue_groups[i].name; i++)
         keys[i + 1] = (struct config_keys){queue_groups[i].name, queue_groups[i].settings, queue};

@@ -37,7 +37,8 @@ struct column_map {
 
 struct queue_config {
     char *name;
-    char *table; /* [schema.]table, unquoted, as one would write it in SQL without quotes */
+    char *preset; /* relay/config_preset.h; NULL = none */
+    char *table;  /* [schema.]table, unquoted, as one would write it in SQL without quotes */
     struct column_map columns;
     char *where;       /* extra SQL predicate over the table's columns, or NULL */
     char *ordering;    /* strategy name */

@@ -161,7 +161,7 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
                         const struct queue_config *queue, struct error *err)
 {
     struct config_place columns = config_place_of(place, map, "columns");
-    if (yaml_find(map, "columns") && !yaml_find(map, "table"))
+    if (yaml_find(map, "columns") && !yaml_find(map, "table") && !queue->preset)
         return config_error(&columns, err,
                             "columns belong to a table of yours; add \"table\", or leave both out for outbox.events");
     struct config_place base = place_in(place, map, "retry", "base"), min = place_in(place, map, "poll", "min");

@@ -1,4 +1,5 @@
 #include "relay/config.h"
+#include "relay/config_preset.h"
 #include "relay/config_tables.h"
 #include "sinks/sink.h"
 
@@ -70,6 +71,7 @@ static void print_queues(FILE *out)
     for (const struct setting *row = outbox_columns; row->name; row++)
         fprintf(out, "%s`%s: %s`", row == outbox_columns ? "" : ", ", row->name, row->fallback);
     fputs(".\n", out);
+    config_preset_print_reference(out);
 }
 
 static const char introduction[] =

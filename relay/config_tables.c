@@ -2,6 +2,7 @@
 
 #include "relay/base/clock.h"
 #include "relay/config.h"
+#include "relay/config_preset.h"
 
 #include <stddef.h>
 
@@ -80,6 +81,11 @@ const struct setting sink_settings[] = {
 };
 
 const struct setting queue_settings[] = {
+    {.name = "preset",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(preset),
+     .choices = config_preset_names,
+     .help = "settings for a table that you already have: see below"},
     {.name = "table",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(table),
