@@ -35,8 +35,9 @@ struct status {
     const char *queue, *table;
     int64_t waiting;
     bool estimated;
-    double oldest_s; /* negative: nothing waits, or no created_at is mapped */
-    PGresult *state; /* sql/status/status_state.sql */
+    const char *window; /* the queue's, when it is closed now; or NULL */
+    double oldest_s;    /* negative: nothing waits, or no created_at is mapped */
+    PGresult *state;    /* sql/status/status_state.sql */
 };
 
 enum { STATE_PARKED, STATE_CLOSED, STATE_DEAD, STATE_PAUSED, STATE_SINCE, STATE_BY, STATE_REASON };
@@ -128,6 +129,21 @@ static bool ask_state(PGconn *conn, struct status *ret, struct error *err)
     return ret->state != NULL;
 }
 
+static bool ask_window(PGconn *conn, const struct queue_config *queue, struct status *ret, struct error *err)
+{
+    if (!queue->window)
+        return true;
+    char from[WINDOW_TIME_LENGTH + 1];
+    snprintf(from, sizeof from, "%s", queue->window);
+    const char *params[] = {from, queue->window + sizeof from, queue->window_zone};
+    PGresult *result = query(conn, "window_zone", sql_window_look, 3, params, err);
+    if (!result)
+        return false;
+    ret->window = query_int(result, 0, 0) ? NULL : queue->window;
+    PQclear(result);
+    return true;
+}
+
 static void print_age(double seconds)
 {
     if (seconds < 0)
@@ -147,11 +163,12 @@ static void print_line(const struct status *status)
     printf("%-20s %10s ", status->queue, waiting);
     print_age(status->oldest_s);
     const char *since = query_text(status->state, 0, STATE_SINCE);
-    printf(" %8s %8s %8s %8s%s%s%s%s%s%s\n", query_text(status->state, 0, STATE_PARKED),
+    printf(" %8s %8s %8s %8s%s%s%s%s%s%s%s%s\n", query_text(status->state, 0, STATE_PARKED),
            query_text(status->state, 0, STATE_CLOSED), query_text(status->state, 0, STATE_PAUSED),
            query_text(status->state, 0, STATE_DEAD), since ? "  paused since " : "", since ? since : "",
            since ? " by " : "", since ? query_text(status->state, 0, STATE_BY) : "", since ? ": " : "",
-           since ? query_text(status->state, 0, STATE_REASON) : "");
+           since ? query_text(status->state, 0, STATE_REASON) : "", status->window ? "  closed outside of " : "",
+           status->window ? status->window : "");
 }
 
 static json_t *to_json(const struct status *status)
@@ -161,13 +178,13 @@ static json_t *to_json(const struct status *status)
                          ? json_pack("{s:s, s:s, s:s}", "since", query_text(state, 0, STATE_SINCE), "by",
                                      query_text(state, 0, STATE_BY), "reason", query_text(state, 0, STATE_REASON))
                          : json_null();
-    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:I, s:I, s:I, s:I, s:o}", "queue", status->queue, "table",
+    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:I, s:I, s:I, s:I, s:o, s:b}", "queue", status->queue, "table",
                      status->table, "waiting", (json_int_t)status->waiting, "estimated", (int)status->estimated,
                      "oldest_age_s", status->oldest_s < 0 ? json_null() : json_real(status->oldest_s), "parked",
                      (json_int_t)query_int(state, 0, STATE_PARKED), "closed",
                      (json_int_t)query_int(state, 0, STATE_CLOSED), "paused_keys",
                      (json_int_t)query_int(state, 0, STATE_PAUSED), "dead", (json_int_t)query_int(state, 0, STATE_DEAD),
-                     "paused", paused);
+                     "paused", paused, "window_closed", status->window != NULL);
 }
 
 static bool show_queue(PGconn *conn, const struct queue_config *queue, bool first, json_t *ret_list, struct error *err)
@@ -179,8 +196,8 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
     struct arena *arena = arena_new();
     struct queue_config due = *queue;
     due.delayed = DELAYED_PASS; /* what is not due does not wait for a relay */
-    bool ok =
-        ask_table(conn, table, table_variables(table, &due, arena), &status, err) && ask_state(conn, &status, err);
+    bool ok = ask_table(conn, table, table_variables(table, &due, arena), &status, err) &&
+              ask_state(conn, &status, err) && ask_window(conn, queue, &status, err);
     if (!ok)
         privilege_explain(conn, table->oid, "{status}", err);
     if (ok && first && !ret_list)

@@ -35,6 +35,8 @@ struct column_map {
     char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before;
 };
 
+#define WINDOW_TIME_LENGTH 5 /* of "HH:MM" */
+
 struct queue_config {
     char *name;
     char *preset; /* relay/config_preset.h; NULL = none */
@@ -46,6 +48,8 @@ struct queue_config {
     char *destination; /* template: text with {key} {type} {id} {COLUMN}; NULL if the sink needs none */
     int after;         /* enum after */
     int delayed;       /* enum delayed */
+    char *window;      /* "HH:MM-HH:MM", when it may claim; NULL: always */
+    char *window_zone; /* whose clock that is */
     int64_t archive_retention_us, dead_retention_us; /* 0 = for ever */
     char *then;                                      /* name of the queue that gets what was delivered, or NULL */
     const struct queue_config *next;                 /* the queue of that name, or NULL */

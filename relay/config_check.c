@@ -157,6 +157,30 @@ static struct config_place place_in(const struct config_place *place, const stru
     return config_place_of(&outer, pair ? pair->value : &nothing, name);
 }
 
+/* HH:MM; 24:00 only as an end. */
+static bool is_time(const char *text, bool end)
+{
+    if (strspn(text, "0123456789") != 2 || text[2] != ':' || strspn(text + 3, "0123456789") != 2)
+        return false;
+    int hour = (text[0] - '0') * 10 + text[1] - '0', minute = (text[3] - '0') * 10 + text[4] - '0';
+    return minute < 60 && (hour < 24 || (end && hour == 24 && minute == 0));
+}
+
+static bool check_window(const struct config_place *place, const struct yaml_node *map,
+                         const struct queue_config *queue, struct error *err)
+{
+    const char *window = queue->window;
+    if (!window)
+        return true;
+    struct config_place at = config_place_of(place, map, "window");
+    const char *until = window + WINDOW_TIME_LENGTH + 1;
+    if (!is_time(window, false) || window[WINDOW_TIME_LENGTH] != '-' || !is_time(until, true) ||
+        until[WINDOW_TIME_LENGTH] != '\0')
+        return config_error(&at, err, "\"%.40s\" is no window; write HH:MM-HH:MM, as in \"23:00-06:00\"", window);
+    return strncmp(window, until, WINDOW_TIME_LENGTH) != 0 ||
+           config_error(&at, err, "\"%s\" begins where it ends; leave it out to claim at all times", window);
+}
+
 bool config_check_queue(const struct config_place *place, const struct yaml_node *map, const struct config *config,
                         const struct queue_config *queue, struct error *err)
 {
@@ -186,7 +210,8 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
         struct config_place at = config_place_of(place, map, "listen");
         return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);
     }
-    return check_table(place, map, config, queue, err) && check_sink(place, map, config, queue, err);
+    return check_window(place, map, queue, err) && check_table(place, map, config, queue, err) &&
+           check_sink(place, map, config, queue, err);
 }
 
 /* ---- stages ---- */

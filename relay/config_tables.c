@@ -131,6 +131,15 @@ const struct setting queue_settings[] = {
      .help =
          "another queue of this file: a delivered event is put into its table by the statement that takes it out of "
          "this one"},
+    {.name = "window",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(window),
+     .help = "`23:00-06:00`: outside of these times nothing is claimed, and what was claimed before is finished"},
+    {.name = "window_zone",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(window_zone),
+     .fallback = "UTC",
+     .help = "the time zone of `window`, as PostgreSQL names it: `Europe/Berlin`"},
     {.name = "archive_retention",
      .kind = SETTING_DURATION,
      .offset = AT_QUEUE(archive_retention_us),

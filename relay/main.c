@@ -14,9 +14,9 @@
 
 /* In the order of --help. */
 static const struct command *const commands[] = {
-    &command_run,        &command_migrate, &command_check_config, &command_status,  &command_failures, &command_dead,
-    &command_pause,      &command_resume,  &command_drain,        &command_publish, &command_take,     &command_done,
-    &command_fail_event, &command_extend,  &command_release,      &command_bench,
+    &command_run,   &command_migrate,    &command_check_config, &command_status,  &command_failures, &command_dead,
+    &command_pause, &command_resume,     &command_drain,        &command_publish, &command_schedule, &command_take,
+    &command_done,  &command_fail_event, &command_extend,       &command_release, &command_bench,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -137,7 +137,17 @@ struct side {
     bool peek;               /* asked for: see relay/peek.h */
 };
 
-enum upkeep_task { UPKEEP_LOOK, UPKEEP_LEASES, UPKEEP_DUE, UPKEEP_DAYS, UPKEEP_EXPIRE, UPKEEP_PURGE, UPKEEP_TASKS };
+enum upkeep_task {
+    UPKEEP_LOOK,
+    UPKEEP_WINDOW,
+    UPKEEP_LEASES,
+    UPKEEP_DUE,
+    UPKEEP_SCHEDULE,
+    UPKEEP_DAYS,
+    UPKEEP_EXPIRE,
+    UPKEEP_PURGE,
+    UPKEEP_TASKS
+};
 
 /* See upkeep.h. */
 struct upkeep {
@@ -184,6 +194,7 @@ struct queue {
     instant_us renew_at; /* no lease is renewed before */
     bool stopping;
     bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
+    bool closed;        /* its window is, or nobody knows yet: nothing is claimed */
     int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
     int64_t keys_found; /* by the last claim that found any, */
     size_t events_found;

@@ -228,7 +228,7 @@ static void check_empty(struct relay *relay, instant_us now)
     for (size_t i = 0; i < relay->options.config->queue_count; i++) {
         struct queue *queue = relay->queues[i];
         bool quiet = queue_is_quiet(queue);
-        empty = empty && quiet && (queue->side.empty || queue->paused);
+        empty = empty && quiet && (queue->side.empty || queue->paused || queue->closed);
         queue->side.empty = false;
         queue->side.check_empty = quiet;
     }

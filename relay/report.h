@@ -19,6 +19,8 @@ void report_unreachable(const struct queue *queue, const char *connection, const
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
 void report_leases_lost(const struct queue *queue, size_t lanes);
 void report_ownerless(const struct queue *queue, uint64_t keys); /* leases of a relay that is gone */
+void report_window(const struct queue *queue);
+void report_schedule_failed(const struct queue *queue, struct span cause);
 void report_paused(const struct queue *queue, struct span by, struct span reason);
 void report_resumed(const struct queue *queue);
 void report_removed(const struct queue *queue, struct span what);

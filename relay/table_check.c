@@ -322,6 +322,21 @@ static bool check_delays(struct check *check, struct error *err)
     return true;
 }
 
+/* Only the database knows what zones there are. */
+static bool check_window(struct check *check, struct error *err)
+{
+    const struct queue_config *queue = check->queue;
+    if (!queue->window)
+        return true;
+    struct error refused;
+    const char *params[] = {"00:00", "24:00", queue->window_zone};
+    PGresult *result = query_in_time(check->conn, "window_zone", sql_window_look, 3, params, &refused);
+    if (!result && PQstatus(check->conn) == CONNECTION_OK)
+        findings_add(check->findings, FINDING_ERROR, "%s: window_zone: %s", queue->place, refused.text);
+    PQclear(result);
+    return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
+}
+
 /* Nothing is asked that an earlier finding says cannot be answered. */
 static bool check_workers(struct check *check, struct error *err)
 {
@@ -353,6 +368,6 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
            check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err) &&
-           check_delays(&check, err) && check_workers(&check, err) &&
+           check_delays(&check, err) && check_window(&check, err) && check_workers(&check, err) &&
            (!table->next || next_check(conn, queue, table, ret, err));
 }

@@ -46,6 +46,10 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
 {
     bool paused = false;
     for (int row = 0; row < PQntuples(res); row++) {
+        if (!PQgetisnull(res, row, 3)) {
+            queue->upkeep.due_at[UPKEEP_SCHEDULE] = now;
+            continue;
+        }
         struct span key = result_span(res, row, 0);
         if (key.data) {
             stop_key(queue, key, now);
@@ -61,6 +65,44 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
     }
     queue->paused = paused;
     queue->upkeep.looked = true;
+}
+
+/* ---- windows ---- */
+
+static void bind_window(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    const char *window = queue->config->window;
+    statement_add_text(ret, arena_printf(arena, "%.*s", WINDOW_TIME_LENGTH, window));
+    statement_add_text(ret, window + WINDOW_TIME_LENGTH + 1);
+    statement_add_text(ret, queue->config->window_zone);
+}
+
+static void take_window(struct queue *queue, const PGresult *res, instant_us now)
+{
+    int64_t open = 0;
+    result_bigint(res, 0, 0, &open);
+    if (queue->closed == !open)
+        return;
+    queue->closed = !open;
+    report_window(queue);
+    if (open)
+        queue->poll_at = now;
+}
+
+/* ---- schedules ---- */
+
+static void take_scheduled(struct queue *queue, const PGresult *res, instant_us now)
+{
+    int64_t inserted = 0, more = 0;
+    result_bigint(res, 0, 0, &inserted);
+    result_bigint(res, 0, 2, &more);
+    struct span failed = result_span(res, 0, 1);
+    queue->metrics.scheduled += (uint64_t)inserted;
+    if (inserted > 0)
+        queue->poll_at = now;
+    if (failed.data)
+        report_schedule_failed(queue, failed);
+    queue->upkeep.due_at[UPKEEP_SCHEDULE] = more ? now : INSTANT_NEVER;
 }
 
 /* ---- what has become due ---- */
@@ -163,6 +205,18 @@ static bool leases_by_backend(const struct queue_config *config)
     return config_leases(config) && config->lease_owner == LEASE_BACKEND;
 }
 
+static bool has_window(const struct queue_config *config)
+{
+    return config->window != NULL;
+}
+
+/* Only when a look has found one that is due. */
+static bool not_by_itself(const struct queue_config *config)
+{
+    (void)config;
+    return false;
+}
+
 static bool archives(const struct queue_config *config)
 {
     return config->after == AFTER_ARCHIVE;
@@ -183,6 +237,9 @@ static const struct {
     void (*take)(struct queue *queue, const PGresult *res, instant_us now);              /* or NULL */
 } tasks[UPKEEP_TASKS] = {
     [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
+    [UPKEEP_WINDOW] = {"window", sql_window_look, true, LOOK_US, SECOND_US, has_window, bind_window, take_window},
+    [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, HOURLY_US, FAILED_US, not_by_itself, bind_queue,
+                         take_scheduled},
     [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
     [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, LOOK_US, SECOND_US, leases_by_backend, bind_queue,
                        take_ownerless},
@@ -197,6 +254,7 @@ void upkeep_open(struct queue *queue)
 {
     struct upkeep *upkeep = &queue->upkeep;
     *upkeep = (struct upkeep){.looked = !every_queue(queue->config)};
+    queue->closed = has_window(queue->config);
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         upkeep->due_at[i] = tasks[i].is_wanted(queue->config) ? 0 : INSTANT_NEVER;
 }

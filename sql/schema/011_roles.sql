@@ -61,9 +61,9 @@ begin
         grant select on outbox.schema_version, outbox.queue, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
             to outbox_relay;
         grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval) to outbox_relay;
-        grant select on outbox.paused to outbox_relay;
+        grant select on outbox.paused, outbox.schedule to outbox_relay;
         grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text),
-            outbox.look_again(text, text) to outbox_relay;
+            outbox.look_again(text, text), outbox.schedule_run(text) to outbox_relay;
         grant select on outbox.failures to outbox_relay;
         grant execute on function outbox.sample_of(regclass[]) to outbox_relay;
     end if;
@@ -75,7 +75,7 @@ begin
     if to_regrole('outbox_monitor') is not null then
         grant usage on schema outbox to outbox_monitor;
         grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events, outbox.status_leases,
-            outbox.status_late_verdicts, outbox.paused to outbox_monitor;
+            outbox.status_late_verdicts, outbox.paused, outbox.schedule to outbox_monitor;
         -- A view has its owner's rights on tables, and its reader's on functions.
         grant select on outbox.overview, outbox.failures, outbox.stuck, outbox.by_hour, outbox.workers to outbox_monitor;
         grant execute on function outbox.overview_rows(), outbox.queue_names(), outbox.sample_of(regclass[]), outbox.archive_lately()

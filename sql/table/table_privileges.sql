@@ -12,7 +12,7 @@ with work (name, role) as (
            ('done', 'outbox_worker'), ('fail', 'outbox_worker'), ('extend', 'outbox_worker'), ('release', 'outbox_worker')
 ), need (work, name, rights) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
-           ('run', 'paused', 'SELECT'), ('run', 'queue', 'SELECT'),
+           ('run', 'paused', 'SELECT'), ('run', 'schedule', 'SELECT'), ('run', 'queue', 'SELECT'),
            ('hand on', '*', 'INSERT'), ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
            ('archive', 'archive_expire()', 'EXECUTE'), ('purge', 'dead', 'SELECT,DELETE'),
            ('status', '*', 'SELECT'), ('status', 'status_parked', 'SELECT'), ('status', 'status_closed', 'SELECT'),

@@ -1,5 +1,6 @@
 """Rows of SEEDS.md about time, each test named by its row; docs/queues.md lists them."""
 
+from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import wait_until
 
 CONFIG = """
@@ -34,3 +35,22 @@ def test_p4_events_are_batched_to_the_next_full_step(db, relay, http):
     assert db.value("select bool_and(extract(second from not_before)::numeric % 2 = 0) from outbox.events")
     publish(db, 10)
     wait_until(lambda: sent(http)[:1] == [10] and sorted(sent(http)) == [*range(11)], what="all, the one that does not wait first")
+
+
+def test_t12_a_periodic_task_is_inserted_once_for_each_of_its_times(db, relay, http):
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks'); select outbox.schedule_set('tick', 'tasks', every => '1 s', missed => 'all', payload => '1')")
+    for _ in range(2):
+        relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
+    wait_until(lambda: len(http.requests) >= 4, what="some ticks")
+    times = [request.headers["scheduled-at"] for request in http.requests]
+    assert len(times) == len(set(times))
+
+
+def test_l7_a_queue_works_in_its_window_only(db, relay, http):
+    shut, opened = (db.value("select to_char(now() at time zone 'Asia/Tokyo' + %s * interval '1 h', 'HH24:MI') || '-' ||"
+                             " to_char(now() at time zone 'Asia/Tokyo' + %s * interval '1 h', 'HH24:MI')", hours) for hours in [(2, 22), (22, 2)])
+    publish(db, 1)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url, more=f', window: "{shut}", window_zone: Asia/Tokyo'), until_empty=True)
+    assert one.wait() == 0 and sent(http) == [], "there is nothing to do for it now"
+    relay(CONFIG.format(dsn=db.dsn, url=http.url, more=f', window: "{opened}", window_zone: Asia/Tokyo'))
+    wait_until(lambda: sent(http) == [1], what="the task")

@@ -229,7 +229,7 @@ def test_archive_days_do_not_depend_on_the_time_zone(db):
 
 
 def statements():
-    folders = ["migrate", "table", "status", "dead", "publish", "pause", "upkeep"]
+    folders = ["migrate", "table", "status", "dead", "publish", "pause", "schedule", "upkeep"]
     return [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(os.path.join(SQL, folder)))]
 
 

@@ -191,7 +191,7 @@ static void run_empty(struct backend *backend)
 static void run_paused(struct backend *backend)
 {
     bool queue = sim.now<sim.paused_until, key = sim.plan.counts.pauses> 0 && sim_fails(100);
-    PGresult *res = result_new(PGRES_TUPLES_OK, queue + key, 3);
+    PGresult *res = result_new(PGRES_TUPLES_OK, queue + key, 4);
     if (key)
         result_key(res, queue, 0, sim_draw(0, sim.plan.keys - 1));
     server_reply(backend, res);

@@ -13,7 +13,7 @@ from tests.support.process import open_servers
 LOGIN = re.compile(r" connection authorized: user=(\S+) database=(\S+)(?: application_name=(.*?))?(?: SSL enabled .*)?$")
 # By application_name, so that what gives itself another one is under suspicion.
 OURS = {TESTS, "psql"}
-OWNERS_WORK = "pgcourier/migrate"
+OWNERS_WORK = ("pgcourier/migrate", "pgcourier/schedule")
 
 TOO_MIGHTY = """
 with owner as (select distinct relowner as oid from pg_class where relkind in ('r', 'p') and relnamespace <> 'pg_catalog'::regnamespace
@@ -31,7 +31,7 @@ def _might(server, user, database, name):
     rows = []
     with contextlib.suppress(psycopg2.OperationalError):
         rows = server.query(TOO_MIGHTY, (user,), dbname=database)
-    return rows[0][0] if rows and not (name == OWNERS_WORK and "owns" in rows[0][0]) else None
+    return rows[0][0] if rows and not (name in OWNERS_WORK and "owns" in rows[0][0]) else None
 
 
 def _collect(server):

@@ -48,10 +48,10 @@ static void add_text(PGresult *res, int row, int column, const char *text)
 /* A look that finds these, with NULL for the queue itself. */
 static void look(const char *const *keys, int count)
 {
-    static char names[3][8] = {"key", "by", "reason"};
-    PGresAttDesc columns[3] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}};
+    static char names[4][8] = {"key", "by", "reason", "due"};
+    PGresAttDesc columns[4] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}, {.name = names[3]}};
     PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(PQsetResultAttrs(res, 3, columns));
+    ck_assert(PQsetResultAttrs(res, 4, columns));
     for (int row = 0; row < count; row++) {
         add_text(res, row, 0, keys[row]);
         add_text(res, row, 1, "ops");
@@ -209,6 +209,73 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
 }
 END_TEST
 
+START_TEST(schedules_run_when_a_look_has_found_one_that_is_due)
+{
+    static char names[4][9] = {"inserted", "failed", "more", "due"};
+    PGresAttDesc columns[4] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}, {.name = names[3]}};
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
+    for (int64_t more = 1; more >= 0; more--) {
+        PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+        ck_assert(PQsetResultAttrs(res, 4, columns));
+        put_bigint(res, 3, 1);
+        queue->upkeep.task = UPKEEP_LOOK;
+        upkeep_take(queue, res, NOW);
+        ck_assert(!queue->paused);
+        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], NOW);
+        ck_assert(upkeep_next(queue, false, NOW));
+        ck_assert_ptr_eq(upkeep_begin(queue, arena, NOW).sql, sql_schedule_run);
+        put_bigint(res, 0, 3 * more);
+        add_text(res, 0, 1, more ? "a: no" : NULL);
+        put_bigint(res, 2, more);
+        queue->poll_at = NOW + SECOND_US;
+        upkeep_take(queue, res, NOW);
+        PQclear(res);
+        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], more ? NOW : INSTANT_NEVER);
+        ck_assert_int_eq(queue->poll_at, more ? NOW : NOW + SECOND_US);
+    }
+    ck_assert_uint_eq(queue->metrics.scheduled, 3);
+}
+END_TEST
+
+static void look_at_window(int64_t open)
+{
+    static char name[] = "open";
+    PGresAttDesc column = {.name = name};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 1, &column));
+    put_bigint(res, 0, open);
+    upkeep_take(queue, res, NOW);
+    PQclear(res);
+}
+
+START_TEST(queue_with_a_window_is_closed_until_it_is_known_to_be_open)
+{
+    static char window[] = "23:00-06:00", zone[] = "Europe/Berlin";
+    stage.config.window = window;
+    stage.config.window_zone = zone;
+    upkeep_open(queue);
+    ck_assert(queue->closed);
+    queue->upkeep.task = UPKEEP_WINDOW;
+    struct statement st = upkeep_begin(queue, arena, NOW);
+    ck_assert_ptr_eq(st.sql, sql_window_look);
+    ck_assert_str_eq(st.values[0], "23:00");
+    ck_assert_str_eq(st.values[1], "06:00");
+    ck_assert_str_eq(st.values[2], "Europe/Berlin");
+    look_at_window(0);
+    ck_assert(queue->closed);
+    queue->poll_at = NOW + SECOND_US;
+    look_at_window(1);
+    ck_assert(!queue->closed);
+    ck_assert_int_eq(queue->poll_at, NOW);
+    queue->poll_at = NOW + SECOND_US;
+    look_at_window(0);
+    ck_assert(queue->closed);
+    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    upkeep_hold(queue, NOW); /* what was claimed is finished */
+    ck_assert_int_eq(first->state, LANE_OPEN);
+}
+END_TEST
+
 static void purge(int64_t gone)
 {
     static char name[] = "gone";
@@ -317,6 +384,8 @@ int main(void)
     tcase_add_test(tcase, look_comes_first_and_twice_a_second);
     tcase_add_test(tcase, archive_is_gone_through_step_by_step);
     tcase_add_test(tcase, what_becomes_due_is_looked_for_from_the_end_of_the_last_look);
+    tcase_add_test(tcase, schedules_run_when_a_look_has_found_one_that_is_due);
+    tcase_add_test(tcase, queue_with_a_window_is_closed_until_it_is_known_to_be_open);
     tcase_add_test(tcase, dead_letters_go_a_thousand_at_a_time);
     tcase_add_test(tcase, task_that_fails_is_tried_again_after_a_while);
     tcase_add_test(tcase, queue_of_another_schema_is_never_paused);

@@ -1,0 +1,240 @@
+"""Schedules: outbox.next_cron(), outbox.schedule_set() and the relays that insert what is due; and windows of queues."""
+
+import time
+
+import psycopg2
+import pytest
+
+from tests.support.postgres import OWNER_ROLE
+from tests.support.servers import run_command, wait_until
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ hook: {{ type: http, url: "{url}" }} }}
+queues: {{ tasks: {{ sink: hook{more} }} }}
+"""
+BERLIN = "Europe/Berlin"
+
+
+def runs(db, cron, zone, after, count):
+    """The next `count` of them in UTC, without the seconds."""
+    found = []
+    for _ in range(count):
+        after = db.value("select outbox.next_cron(%s, %s, %s)", (cron, zone, after))
+        found.append(after)
+    return [db.value("select to_char(%s at time zone 'UTC', 'YYYY-MM-DD HH24:MI')", (run,)) for run in found]
+
+
+@pytest.mark.parametrize("cron, after, expected", [
+    ("* * * * *", "2026-01-01 00:00:00Z", ["2026-01-01 00:01", "2026-01-01 00:02"]),
+    ("* * * * *", "2026-01-01 00:00:59.9Z", ["2026-01-01 00:01"]),
+    ("*/15 * * * *", "2026-01-01 00:20Z", ["2026-01-01 00:30", "2026-01-01 00:45", "2026-01-01 01:00"]),
+    ("0,30 6-8 * * *", "2026-01-01 07:10Z", ["2026-01-01 07:30", "2026-01-01 08:00", "2026-01-01 08:30", "2026-01-02 06:00"]),
+    ("5-59/20 12 * * *", "2026-01-01 00:00Z", ["2026-01-01 12:05", "2026-01-01 12:25", "2026-01-01 12:45"]),
+    ("50/5 12 * * *", "2026-01-01 00:00Z", ["2026-01-01 12:50", "2026-01-01 12:55", "2026-01-02 12:50"]),
+    ("0 0 1 jan *", "2026-01-01 00:00Z", ["2027-01-01 00:00"]),
+    ("0 9 * * mon-fri", "2026-11-20 10:00Z", ["2026-11-23 09:00"]),  # from a Friday
+    ("0 9 * * 6,7", "2026-11-20 10:00Z", ["2026-11-21 09:00", "2026-11-22 09:00", "2026-11-28 09:00"]),
+    ("0 9 * * SUN", "2026-11-20 10:00Z", ["2026-11-22 09:00"]),
+    ("0 9 * * 0", "2026-11-20 10:00Z", ["2026-11-22 09:00"]),
+    ("0 0 13 * fri", "2026-11-12 12:00Z", ["2026-11-13 00:00", "2026-11-20 00:00"]),  # the 13th, or a Friday
+    ("0 0 13 * fri", "2026-12-11 12:00Z", ["2026-12-13 00:00", "2026-12-18 00:00"]),
+    ("0 0 */2 * mon", "2026-11-01 00:00Z", ["2026-11-09 00:00", "2026-11-23 00:00"]),  # a * is no restriction: both
+    ("0 12 29 2 *", "2026-01-01 00:00Z", ["2028-02-29 12:00", "2032-02-29 12:00"]),
+    ("0 12 29 2 *", "2096-03-01 00:00Z", ["2104-02-29 12:00"]),
+    ("0 0 31 * *", "2026-03-31 00:00Z", ["2026-05-31 00:00"]),
+    ("@hourly", "2026-01-01 00:00Z", ["2026-01-01 01:00"]),
+    ("@weekly", "2026-11-20 10:00Z", ["2026-11-22 00:00"]),
+    (" @Yearly ", "2026-11-20 10:00Z", ["2027-01-01 00:00"]),
+])
+def test_next_cron_is_the_next_time_that_fits(db, cron, after, expected):
+    assert runs(db, cron, "UTC", after, len(expected)) == expected
+
+
+@pytest.mark.parametrize("cron, after, expected", [
+    # 29 March 2026: 02:00 is put forward to 03:00. 25 October: 03:00 is put back to 02:00.
+    ("30 2 * * *", "2026-03-28 12:00Z", ["2026-03-29 01:00", "2026-03-30 00:30"]),  # at the jump
+    ("0 2,3 * * *", "2026-03-28 12:00Z", ["2026-03-29 01:00", "2026-03-30 00:00"]),  # both are the same moment
+    ("30 * * * *", "2026-03-28 23:45Z", ["2026-03-29 00:30", "2026-03-29 01:30"]),  # 01:30, then 03:30
+    ("30 2 * * *", "2026-10-24 12:00Z", ["2026-10-25 00:30", "2026-10-26 01:30"]),  # the first 02:30 alone
+    ("30 2 * * *", "2026-10-25 00:30Z", ["2026-10-26 01:30"]),
+    ("30 * * * *", "2026-10-25 00:00Z", ["2026-10-25 00:30", "2026-10-25 01:30", "2026-10-25 02:30"]),  # 02:30 twice
+    ("0 6 * * *", "2026-10-24 03:00Z", ["2026-10-24 04:00", "2026-10-25 05:00"]),
+])
+def test_next_cron_when_clocks_change(db, cron, after, expected):
+    assert runs(db, cron, BERLIN, after, len(expected)) == expected
+
+
+def test_next_cron_where_midnight_is_jumped_over(db):
+    """In Santiago on 6 September 2026 it was 01:00 after 23:59."""
+    assert runs(db, "0 0 * * *", "America/Santiago", "2026-09-05 12:00Z", 2) == ["2026-09-06 04:00", "2026-09-07 03:00"]
+
+
+@pytest.mark.parametrize("cron", ["", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "a * * * *",
+                                  "*/0 * * * *", "5-1 * * * *", "* * * foo *", "* * * * mon-", ", * * * *", "0 0 31 2 *", "0 0 31 4,6,9,11 *",
+                                  "@never", "-1 * * * *", "0 0 30 feb *", "1;2 * * * *"])
+def test_next_cron_refuses_what_never_comes_or_means_nothing(db, cron):
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
+        db.query("select outbox.next_cron(%s)", (cron,))
+    assert refused.value.diag.message_hint
+
+
+# ---- schedules ----
+
+@pytest.fixture
+def tasks(db):
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks')")
+    return db
+
+
+def set_schedule(db, name, more):
+    return db.value(f"set role {OWNER_ROLE}; select outbox.schedule_set('{name}', 'tasks', {more})")
+
+
+def overdue(db, name, by):
+    db.query(f"update outbox.schedule set next_at = clock_timestamp() - interval '{by}' where name = '{name}'")
+
+
+def start(db, relay, http, more=""):
+    return relay(CONFIG.format(dsn=db.dsn, url=http.url, more=more))
+
+
+def test_a_schedule_inserts_its_event_with_what_it_was_given(tasks, relay, http):
+    one = start(tasks, relay, http)
+    set_schedule(tasks, "poll", "every => '1 hour', key => 'k', type => 'poll', payload => '{\"n\": 1}', headers => '{\"x\": \"y\"}'")
+    overdue(tasks, "poll", "1 s")
+    wait_until(lambda: http.requests, what="the event")
+    request = http.requests[0]
+    assert request.json() == {"n": 1} and request.headers["x"] == "y" and request.headers["schedule"] == "poll"
+    assert tasks.query("select runs, next_at > clock_timestamp() + interval '59 min', last_at < clock_timestamp() from outbox.schedule") == [(1, True, True)]
+    assert one.stop() == 0 and len(http.requests) == 1
+
+
+@pytest.mark.parametrize("missed, by, expected", [("once", "35 s", 1), ("all", "35 s", 4), ("skip", "35 s", 1), ("once", "1 day", 1), ("all", "100 min", 601)])
+def test_missed_runs_come_as_they_were_asked_for(tasks, relay, http, missed, by, expected):
+    set_schedule(tasks, "s", f"every => '10 s', missed => '{missed}'")
+    overdue(tasks, "s", by)
+    tasks.query("select outbox.pause('tasks')")
+    start(tasks, relay, http)
+    wait_until(lambda: tasks.value("select next_at > clock_timestamp() from outbox.schedule"), what="all that is due")
+    assert tasks.value("select runs from outbox.schedule") == tasks.value("select count(*) from outbox.events")
+    assert expected <= tasks.value("select runs from outbox.schedule") <= expected + 2  # the clock goes on
+    assert tasks.value("select count(distinct headers) = count(*) from outbox.events")
+
+
+def test_a_run_that_is_late_by_more_than_a_minute_is_skipped(tasks):
+    set_schedule(tasks, "s", "cron => '0 6 * * *', missed => 'skip'")
+    overdue(tasks, "s", "2 min")
+    assert tasks.query("select inserted, failed, more from outbox.schedule_run('tasks')") == [(0, None, False)]
+    assert tasks.query("select runs, next_at > clock_timestamp() from outbox.schedule") == [(0, True)]
+
+
+def test_two_relays_insert_each_run_once(tasks, relay, http):
+    relays = [start(tasks, relay, http) for _ in range(2)]
+    for n in range(3):
+        set_schedule(tasks, f"s{n}", "every => '1 s', missed => 'all'")
+    wait_until(lambda: tasks.value("select min(runs) from outbox.schedule") >= 4, what="some runs")
+    relays[0].kill()
+    wait_until(lambda: tasks.value("select min(runs) from outbox.schedule") >= 7, what="more runs")
+    tasks.query("delete from outbox.schedule")
+    wait_until(lambda: tasks.value("select count(*) from outbox.events") == 0, what="all to be delivered")
+    seen = {(request.headers["schedule"], request.headers["scheduled-at"]) for request in http.requests}
+    ids = {request.headers.get("idempotency-key", request.number) for request in http.requests}
+    assert len(seen) == len(ids) >= 21
+    for n in range(3):
+        times = sorted(at for name, at in seen if name == f"s{n}")
+        assert len(times) == len(set(times)) and times == sorted(times)
+
+
+def test_a_schedule_that_cannot_be_inserted_holds_up_no_other(db, relay, http):
+    db.query(f"create table public.jobs (id bigserial primary key, k text not null); grant select, insert, delete on public.jobs to {OWNER_ROLE};"
+             f" grant usage on sequence public.jobs_id_seq to {OWNER_ROLE}; set role {OWNER_ROLE};"
+             " select outbox.queue_set('tasks', 'public.jobs', key_column => 'k')")
+    set_schedule(db, "bad", "every => '1 hour'")
+    set_schedule(db, "good", "every => '1 hour', key => 'k'")
+    overdue(db, "bad", "2 s")
+    overdue(db, "good", "1 s")
+    assert db.query("select inserted, failed from outbox.schedule_run('tasks')") == \
+        [(1, 'bad: null value in column "k" of relation "jobs" violates not-null constraint')]
+    assert db.query("select name, runs, last_error <> '' from outbox.schedule order by 1") == [("bad", 0, True), ("good", 1, False)]
+    assert db.query("select inserted, failed from outbox.schedule_run('tasks')") == [(0, None)], "not before a minute is over"
+
+
+@pytest.mark.parametrize("arguments, error", [
+    ("'x', 'nobody', every => '1 h'", psycopg2.errors.UndefinedObject), ("'x', 'tasks'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', every => '1 h', cron => '@daily'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', every => '1 ms'", psycopg2.errors.InvalidParameterValue), ("'x', 'tasks', every => '1 month'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', cron => 'x'", psycopg2.errors.InvalidParameterValue), ("'', 'tasks', every => '1 h'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', every => '1 h', missed => 'never'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', every => '1 h', zone => 'Mars'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', every => '1 h', starts => 'infinity'", psycopg2.errors.InvalidParameterValue)])
+def test_a_schedule_that_cannot_be_is_refused_and_nothing_changed(tasks, arguments, error):
+    with pytest.raises(error) as refused:
+        tasks.query(f"set role {OWNER_ROLE}; select outbox.schedule_set({arguments})")
+    assert refused.value.diag.message_hint and tasks.query("select * from outbox.schedule") == []
+
+
+# ---- windows ----
+
+def window(db, before, after):
+    """Around now, in UTC: from so many minutes before to so many after."""
+    return db.value("select to_char(now() at time zone 'UTC' - %s * interval '1 min', 'HH24:MI') || '-' ||"
+                    " to_char(now() at time zone 'UTC' + %s * interval '1 min', 'HH24:MI')", (before, after))
+
+
+@pytest.mark.parametrize("clock, times, open_", [
+    ("2026-03-10 12:00Z", ("08:00", "18:00", "UTC"), 1), ("2026-03-10 08:00Z", ("08:00", "18:00", "UTC"), 1),
+    ("2026-03-10 18:00Z", ("08:00", "18:00", "UTC"), 0), ("2026-03-10 23:30Z", ("23:00", "06:00", "UTC"), 1),
+    ("2026-03-10 03:30Z", ("23:00", "06:00", "UTC"), 1), ("2026-03-10 12:00Z", ("23:00", "06:00", "UTC"), 0),
+    ("2026-03-10 23:59Z", ("18:00", "24:00", "UTC"), 1), ("2026-03-10 17:30Z", ("18:00", "24:00", BERLIN), 1),
+    ("2026-03-29 00:59Z", ("02:00", "03:00", BERLIN), 0), ("2026-03-29 01:00Z", ("02:00", "03:00", BERLIN), 0),  # there is none that night
+    ("2026-10-25 00:30Z", ("02:00", "03:00", BERLIN), 1), ("2026-10-25 01:30Z", ("02:00", "03:00", BERLIN), 1),  # it lasts two hours
+])
+def test_a_window_is_open_by_the_clock_of_its_zone(db, clock, times, open_):
+    with open("sql/upkeep/window_look.sql") as file:
+        sql = "".join(line for line in file if not line.startswith("--")).replace("pg_catalog.statement_timestamp()", f"'{clock}'::timestamptz")
+    for number, value in enumerate(times, 1):
+        sql = sql.replace(f"${number}", f"'{value}'")
+    assert db.value(sql) == open_
+
+
+def test_a_queue_claims_nothing_outside_its_window(db, relay, http):
+    db.query("select outbox.publish('a', 't', '1')")
+    shut = start(db, relay, http, f', window: "{window(db, 600, -300)}"')
+    wait_until(lambda: shut.logged("upkeep|relay.start"), what="it to begin")
+    time.sleep(1)
+    assert http.requests == [] and shut.stop() == 0
+    assert shut.logged("queue.stats.* claims=0 ") and shut.logged("queue.stats.*window_closed=1")
+    one = start(db, relay, http, f', window: "{window(db, 300, 600)}"')
+    wait_until(lambda: len(http.requests) == 1, what="the event")
+    assert one.stop() == 0 and one.logged("queue.opened")
+
+
+def test_a_zone_that_there_is_not_is_named(db, relay, http):
+    one = start(db, relay, http, ', window: "01:00-02:00", window_zone: Mars')
+    assert one.wait() == 78 and 'window_zone' in one.process.log_tail()
+
+
+# ---- the command ----
+
+def schedule(db, *arguments):
+    return run_command("schedule", *arguments, "-d", db.owner_dsn)
+
+
+def test_the_command_sets_lists_and_drops(tasks):
+    assert schedule(tasks, "list").stdout == ""
+    done = schedule(tasks, "set", "report", "-q", "tasks", "--cron", "0 6 * * *", "--zone", BERLIN, "--type", "report", "--missed", "skip")
+    assert done.returncode == 0 and done.stdout.startswith("report runs next at "), done.stderr
+    done = schedule(tasks, "set", "poll", "-q", "tasks", "--every", "5 minutes", "-k", "k", "--payload", "{}")
+    assert done.returncode == 0, done.stderr
+    lines = schedule(tasks, "list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["schedule", "poll", "report"] and "0 6 * * * Europe/Berlin" in lines[2]
+    assert schedule(tasks, "drop", "poll").stdout == "poll is no more\n"
+    done = schedule(tasks, "drop", "poll")
+    assert done.returncode == 64 and "no schedule" in done.stderr
+
+
+def test_the_command_says_what_is_wrong(tasks):
+    done = schedule(tasks, "set", "x", "-q", "tasks", "--cron", "x")
+    assert done.returncode == 64 and "next_cron" in done.stderr and done.stderr.count("\n") == 1
+    assert schedule(tasks, "set").returncode == 64 and schedule(tasks, "fly").returncode == 64
