@@ -55,7 +55,7 @@ $$;
 
 -- The queues that anything here knows of, without reading more than one row of each.
 create function outbox.queue_names() returns setof text
-    language sql stable security definer
+    language sql stable security definer rows 10 -- with 1,000, as by default, whatever joins it looks worth compiling
     set search_path = pg_catalog, pg_temp
 as $$
     with recursive parked (queue) as (
@@ -242,13 +242,18 @@ create view outbox.by_hour as
       from delivered d full join failed f using (queue, hour)
      order by hour, queue;
 
--- Who has what, and since when: each event that a worker has, and each session that holds keys: relays, and workers in the
--- middle of a take(). Only members of pg_monitor see when the session's transaction began.
+-- Who has what, and since when: the events that workers have, up to 1,000 of each queue, those whose term ends first; and each
+-- session that holds keys: relays, and workers in the middle of a take(). Only members of pg_monitor see when the session's
+-- transaction began. Among many leases it reads past the retries that are due before them. statement_timestamp() and not
+-- clock_timestamp(), by which no index is read.
 create view outbox.workers as
-    select p.queue, p.worker, null::int as pid, case when not p.keyless then p.key end as key, p.taken_id as event_id,
-           1::bigint as keys, p.taken_at as since, p.next_at as expires_at
-      from outbox.parked p
-     where p.token is not null and p.next_at > clock_timestamp()
+    select l.* from outbox.queue_names() q (queue)
+     cross join lateral (
+        select p.queue, p.worker, null::int as pid, case when not p.keyless then p.key end as key, p.taken_id as event_id,
+               1::bigint as keys, p.taken_at as since, p.next_at as expires_at
+          from outbox.parked p
+         where p.queue = q.queue and p.token is not null and p.next_at > statement_timestamp()
+         order by p.next_at limit 1000) l
     union all
     select h.queue, a.application_name, h.pid, null, null, h.keys, a.xact_start, null
       from (select q.name as queue, l.classid, l.pid, count(*) as keys

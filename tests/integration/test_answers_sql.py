@@ -203,6 +203,17 @@ def test_workers_and_relays_are_seen_with_what_they_have(db, tasks, watch, relay
     worker.close()
 
 
+def test_of_many_leases_those_of_each_queue_that_end_first_are_shown(db, tasks, watch):
+    """A queue with many does not hide another's; what is over or waits for a retry takes no place."""
+    db.query("insert into outbox.parked (queue, key, event_id, next_at, token, worker, taken_id, taken_at)"
+             " select q, 'k' || n, n, now() + interval '1 hour' + n * interval '1 second',"
+             "        case when n > 5 then gen_random_uuid() end, 'w', n, now()"
+             " from (values ('tasks', 1500), ('others', 7)) v (q, many), generate_series(1, many) n;"
+             "update outbox.parked set next_at = now() - interval '1 minute' where event_id = 6")
+    shown = [(line["queue"], line["event_id"]) for line in watch("workers")]
+    assert sorted(shown) == [("others", 7)] + [("tasks", n) for n in range(7, 1007)]
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_dashboard_needs_no_right_on_what_lies_below(db, tasks, watch, view):
     assert watch(view) is not None
