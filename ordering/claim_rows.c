@@ -15,6 +15,20 @@ int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys)
     return keys * rows->look / 8 + 4;
 }
 
+/* Where there is one place, what comes first in the order of many would take it each time. It may fail again and again,
+ * and as the one trial of a destination keep all others waiting: chance has to decide. */
+int64_t claim_rows_share(const struct claim_request *request, int64_t share)
+{
+    if (request->max_keys > 1)
+        return share;
+    return (int64_t)(request->draw / 2 % 100) < share ? 100 : 0;
+}
+
+bool claim_rows_waits_last(const struct claim_request *request)
+{
+    return request->max_keys == 1 && request->draw % 2 == 1;
+}
+
 void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, bool full)
 {
     if (plan->thin)

@@ -14,6 +14,12 @@ void claim_rows_init(struct claim_rows *rows);
 /* Rows to look at for so many keys. */
 int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys);
 
+/* How many of 100 places go to the oldest end, of which `share` do in the long run, */
+int64_t claim_rows_share(const struct claim_request *request, int64_t share);
+
+/* and whether waits that are over come behind everything else. */
+bool claim_rows_waits_last(const struct claim_request *request);
+
 /* `plan` is done, and says whether it was truncated; `full`: it returned all the events that it asked for. */
 void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, bool full);
 

@@ -3,7 +3,7 @@
 static const struct {
     const char *name;
     const struct ordering_type *type;
-} types[] = {{"per_key", &ordering_per_key}, {"lease", &ordering_per_key}};
+} types[] = {{"per_key", &ordering_per_key}, {"lease", &ordering_per_key}, {"unordered", &ordering_unordered}};
 
 const struct ordering_type *ordering_type_find(const char *name)
 {

@@ -37,6 +37,8 @@ struct ordering_options {
     bool delays;      /* :columns end with how long the event is not due */
     int64_t lease_us; /* what is claimed is leased for so long; 0: it is held by its locks */
     const char *lease_owner;
+    bool priority;  /* the table has a column for it */
+    bool lock_rows; /* and not ids, by advisory locks: where the strategy has both */
 };
 
 /* What the relay wants from one claim. */
@@ -79,6 +81,8 @@ struct claim_plan {
     bool thin;                      /* the rows looked at had too few keys */
     int64_t rows, rows_limit;       /* events returned and asked for */
     int64_t key_limit;              /* events of one key asked for */
+    bool from_top;                  /* it looks at what is most urgent, whatever was looked at before */
+    int64_t top_priority, top_id;   /* where to go on from there */
     bool few;                       /* asked for without that limit: the keys are believed to have few */
     const struct span *missed_keys; /* locked elsewhere; in the intake's arena */
     size_t missed_key_count;
@@ -133,6 +137,7 @@ struct settlement {
 
 struct ordering_type {
     const char *name; /* value of `ordering:` in the configuration */
+    bool solo;        /* every event stands for itself, and a key is only sent with it */
 
     struct ordering *(*open)(const struct ordering_options *options, struct error *err);
     void (*close)(struct ordering *o);
@@ -187,9 +192,10 @@ struct ordering_type {
 
 struct ordering {
     const struct ordering_type *type;
+    bool locks_rows; /* what is claimed only its transaction can settle, and hold() is of no use */
 };
 
-extern const struct ordering_type ordering_per_key;
+extern const struct ordering_type ordering_per_key, ordering_unordered;
 
 /* By the value of `ordering:`; NULL if there is none. `lease` chooses keys as `per_key` does. */
 const struct ordering_type *ordering_type_find(const char *name);

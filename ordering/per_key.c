@@ -8,6 +8,7 @@
  * that is. */
 #include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
+#include "ordering/held_locks.h"
 #include "ordering/horizon.h"
 #include "ordering/lease_sql.h"
 #include "ordering/result.h"
@@ -25,7 +26,8 @@ enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *few_sql, *keep_sql, *free_sql, *peek_sql;
+    char *lock_sql, *read_sql, *few_sql, *peek_sql;
+    struct held_locks held;
     struct settler settler;
     struct lease_sql lease;
     struct horizon horizon;
@@ -38,9 +40,10 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql, pk->read_sql, pk->few_sql, pk->keep_sql, pk->free_sql, pk->peek_sql};
+    char *texts[] = {pk->lock_sql, pk->read_sql, pk->few_sql, pk->peek_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
+    held_locks_done(&pk->held);
     settler_done(&pk->settler);
     lease_sql_done(&pk->lease);
     horizon_done(&pk->horizon);
@@ -56,10 +59,9 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
               (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
-              (pk->keep_sql = sql_render(sql_claim_keep, v, err)) &&
-              (pk->free_sql = sql_render(sql_claim_free, v, err)) &&
-              (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && settler_init(&pk->settler, options, err) &&
-              lease_sql_init(&pk->lease, options, err) && horizon_init(&pk->horizon, options, true, err);
+              (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&pk->held, options, err) &&
+              settler_init(&pk->settler, options, err) && lease_sql_init(&pk->lease, options, err) &&
+              horizon_init(&pk->horizon, options, true, err);
     if (!ok) {
         per_key_close(&pk->ordering);
         return NULL;
@@ -67,21 +69,6 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     scan_init(&pk->scan);
     claim_rows_init(&pk->rows);
     return &pk->ordering;
-}
-
-/* Where there is one place, what comes first in the order of many would take it each time. It may fail again and again,
- * and as the one trial of a destination keep all others waiting: chance has to decide. */
-static int64_t draw_share(const struct per_key *pk, const struct claim_request *request)
-{
-    int64_t share = pk->options.oldest_share;
-    if (request->max_keys > 1)
-        return share;
-    return (int64_t)(request->draw / 2 % 100) < share ? 100 : 0;
-}
-
-static bool waits_come_last(const struct claim_request *request)
-{
-    return request->max_keys == 1 && request->draw % 2 == 1;
 }
 
 /* Rows to look at. Where both ends have something to look at, each has to yield its share of the keys. */
@@ -134,13 +121,13 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(lock, arena, scan->oldest.hi);
     statement_add_int(lock, arena, newest_rows);
     statement_add_int(lock, arena, request->max_keys);
-    statement_add_int(lock, arena, draw_share(pk, request));
+    statement_add_int(lock, arena, claim_rows_share(request, pk->options.oldest_share));
     statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
     statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);
     statement_add_texts(lock, arena, request->follow_keys, request->follow_key_count);
     statement_add_text(lock, pk->options.queue);
     statement_add_int(lock, arena, pk->options.lock_class);
-    statement_add_int(lock, arena, waits_come_last(request));
+    statement_add_int(lock, arena, claim_rows_waits_last(request));
     statement_add_int(lock, arena, oldest_rows);
 
     ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
@@ -220,12 +207,7 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
 
 static struct statement per_key_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)
 {
-    const struct per_key *pk = (const struct per_key *)o;
-    struct statement st = statement_of(keep ? pk->keep_sql : pk->free_sql);
-    statement_add_int(&st, arena, pk->options.lock_class);
-    statement_add_texts(&st, arena, list->keys, list->key_count);
-    statement_add_ids(&st, arena, list->solos, list->solo_count);
-    return st;
+    return held_locks_hold(&((const struct per_key *)o)->held, list, keep, arena);
 }
 
 static void per_key_claim_failed(struct ordering *o, const struct claim_plan *plan)

@@ -27,6 +27,12 @@ static size_t event_bytes(const struct event *event, size_t extra_columns)
     return bytes;
 }
 
+/* The key that an event shares its lane by. */
+static struct span key_of(const struct batch *batch, struct span key)
+{
+    return batch->solo ? (struct span){NULL, 0} : key;
+}
+
 /* The lane that the next event of `key` belongs to; NULL: a new one. */
 static struct lane *lane_of(const struct batch *batch, struct span key)
 {
@@ -72,7 +78,7 @@ static void event_copy(struct arena *arena, struct event *to, const struct event
 
 bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err)
 {
-    struct lane *lane = lane_of(batch, event->key);
+    struct lane *lane = lane_of(batch, key_of(batch, event->key));
     if (lane && lane->delayed)
         return true;
     if (lane && event->id <= lane->last->event.id)
@@ -90,10 +96,10 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
         return true;
     }
     if (!lane)
-        lane = lane_add(batch, event->key);
+        lane = lane_add(batch, key_of(batch, event->key));
     struct item *item = arena_alloc(batch->arena, sizeof *item);
     event_copy(batch->arena, &item->event, event, extra_columns);
-    item->event.key = lane->key;
+    item->event.key = batch->solo ? arena_copy(batch->arena, event->key) : lane->key;
     item->lane = lane;
     if (lane->last)
         lane->last->next = item;
@@ -125,11 +131,11 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id)
 
 void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us)
 {
-    struct lane *lane = lane_of(batch, key);
+    struct lane *lane = lane_of(batch, key_of(batch, key));
     if (lane && (lane->more || lane->delayed))
         return;
     if (!lane)
-        lane = lane_add_finished(batch, key);
+        lane = lane_add_finished(batch, key_of(batch, key));
     lane->delayed = true;
     lane->gone_id = id;
     lane->delay_us = delay_us;

@@ -82,6 +82,7 @@ struct batch {
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
+    bool solo;                  /* every event has a lane of its own, whatever its key */
     size_t lane_max;            /* events of one key; 0: as many as come */
     bool spilled;               /* rows were left out because bytes_max was reached */
     bool lost;                  /* its locks are gone: nothing more of it is sent */

@@ -14,6 +14,8 @@
 #define STRAGGLER_US (50 * MS_US)
 #define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
 #define VAIN_BURST_US (50 * MS_US)
+#define ROOM_PART 4
+#define ROOM_WAIT_US (5 * MS_US)
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
 {
@@ -77,7 +79,8 @@ bool claim_needs_side(const struct claim *claim, instant_us now)
 {
     /* A busy queue claims again and again: what is finished must not wait for a pause. */
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
-    return (claim->state == CLAIM_IDLE || extending) && is_straggling(claim, now) && !keep_is_possible(claim);
+    return (claim->state == CLAIM_IDLE || extending) && is_straggling(claim, now) && !keep_is_possible(claim) &&
+           !claim->queue->ordering->locks_rows;
 }
 
 bool claim_was_refused(const struct claim *claim)
@@ -111,10 +114,15 @@ static bool has_reason(const struct claim *claim, instant_us now)
     return now >= queue->poll_at || queue->ordering->type->pending(queue->ordering, now) || claim_has_followed(claim);
 }
 
+static bool is_claiming_now(const struct claim *claim)
+{
+    return claim->state == CLAIM_BUSY && claim->round.claim;
+}
+
 static bool is_claiming(const struct queue *queue)
 {
     for (size_t i = 0; i < queue->claim_count; i++)
-        if (queue->claims[i].state == CLAIM_BUSY && queue->claims[i].round.claim)
+        if (is_claiming_now(&queue->claims[i]))
             return true;
     return false;
 }
@@ -129,6 +137,22 @@ static int64_t most_keys(const struct queue *queue, instant_us now)
 static int64_t lesser(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Events that wait for nobody are claimed as there is room for them: others may have the rest, and what comes meanwhile
+ * may be more urgent. A little room is waited for to become more. */
+static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    if (!queue->ordering->type->solo)
+        return wanted;
+    int64_t room = outlet_room(queue->outlet);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;
+    bool little = room < wanted && room < queue->outlet->config->max_in_flight / ROOM_PART;
+    if (room <= 0 || (little && now - claim->sent_at < ROOM_WAIT_US))
+        return 0;
+    return lesser(room, wanted);
 }
 
 /* How many keys to claim now; 0: none. */
@@ -146,7 +170,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
     if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
         return 0;
-    return lesser(wanted, limit);
+    return keys_with_room(claim, lesser(wanted, limit), now);
 }
 
 /* Of what stays in memory as long as a straggler of theirs is under way. */
@@ -247,7 +271,8 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (!is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
+    if (claim->queue->ordering->locks_rows || !is_straggling(claim, now) || open_lanes(claim) > cap / 2 ||
+        !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
     /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
@@ -305,6 +330,8 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
         db_prepare(claim->db, ps);
         if (claim->retry_at > now)
             pollset_deadline(ps, claim->retry_at);
+        if (queue->ordering->type->solo && claim->sent_at + ROOM_WAIT_US > now)
+            pollset_deadline(ps, claim->sent_at + ROOM_WAIT_US);
         if (claim->state == CLAIM_IDLE && claim->batches && unsettled_lanes(claim) > 0 &&
             now - claim->began_at < STRAGGLER_US)
             pollset_deadline(ps, claim->began_at + STRAGGLER_US);

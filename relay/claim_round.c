@@ -26,6 +26,7 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
     claim->round.claim = true;
     claim->round.keys = keys;
     claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
+    claim->arriving->solo = queue->ordering->type->solo;
     claim->arriving->lane_max = (size_t)claim->plan.key_limit;
     for (size_t i = 0; i < n; i++)
         if (!db_send(claim->db, &statements[i], err))
@@ -303,8 +304,8 @@ static bool take_event(void *to, const struct event *event, bool waited, struct 
     if (!batch_add(batch, event, claim->queue->table->extra_count, err))
         return false;
     struct lane *lane = batch->lanes_end;
-    if (waited)
-        lane->waited = lane->waited || span_equal(lane->key, event->key);
+    bool taken = batch->solo ? lane_solo_id(lane) == event->id : span_equal(lane->key, event->key);
+    lane->waited = lane->waited || (waited && taken);
     return true;
 }
 

@@ -1,5 +1,6 @@
 #include "relay/config.h"
 
+#include "ordering/ordering.h"
 #include "relay/base/arena.h"
 #include "relay/base/file.h"
 #include "relay/base/suggest.h"
@@ -14,6 +15,7 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 #define SINK_TYPES_MAX 64
+#define OLDEST_SHARE_UNORDERED 10 /* the others go by priority, which is what they have it for */
 
 /* ---- sinks ---- */
 
@@ -131,6 +133,9 @@ static bool read_queue(const struct config_place *place, const struct yaml_pair 
         if (!yaml_find(pair->value, "columns"))
             setting_defaults(outbox_columns, queue);
     }
+    queue->unordered = ordering_type_find(queue->ordering)->solo;
+    if (queue->unordered && !yaml_find(pair->value, "oldest_share"))
+        queue->oldest_share = OLDEST_SHARE_UNORDERED;
     return config_check_queue(place, pair->value, config, queue, err);
 }
 

@@ -20,6 +20,7 @@ enum after { AFTER_DELETE, AFTER_ARCHIVE };
 enum delayed { DELAYED_HOLD, DELAYED_PASS };
 enum on_exhausted { ON_EXHAUSTED_DEAD_LETTER, ON_EXHAUSTED_PARK };
 enum lease_owner { LEASE_BACKEND, LEASE_NAME };
+enum locks { LOCKS_ROWS, LOCKS_ADVISORY };
 enum prepared { PREPARED_AUTO, PREPARED_ON, PREPARED_OFF };
 
 struct sink_config {
@@ -32,7 +33,7 @@ struct sink_config {
 
 /* Names of the table's columns; NULL = not mapped. `id` is always set. */
 struct column_map {
-    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before;
+    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before, *priority;
 };
 
 #define WINDOW_TIME_LENGTH 5 /* of "HH:MM" */
@@ -44,6 +45,8 @@ struct queue_config {
     struct column_map columns;
     char *where;       /* extra SQL predicate over the table's columns, or NULL */
     char *ordering;    /* strategy name */
+    bool unordered;    /* it is one without keys: the key is only sent. Not a setting */
+    int locks;         /* enum locks: what keeps others away from an event that has no key */
     char *sink;        /* name of a sink */
     char *destination; /* template: text with {key} {type} {id} {COLUMN}; NULL if the sink needs none */
     int after;         /* enum after */
@@ -66,7 +69,7 @@ struct queue_config {
     int64_t max_batch_bytes;          /* of payload and headers held for one claim; one larger row goes alone */
     int64_t max_event_bytes;          /* larger events become dead letters; 0 = no limit */
     int64_t poll_min_us, poll_max_us; /* between polls: after work, and when idle */
-    int64_t oldest_share;             /* percent of claims that start at the oldest end */
+    int64_t oldest_share;             /* percent of the places in a claim that go to the oldest end */
     int64_t lock_class;               /* first half of the advisory lock; 0 = from the table's name */
     char *listen;                     /* NOTIFY channel to listen on, or NULL */
     const char *state;                /* schema of the tables parked and dead, as SQL; NULL = outbox. Not a setting */

@@ -181,6 +181,22 @@ static bool check_window(const struct config_place *place, const struct yaml_nod
            config_error(&at, err, "\"%s\" begins where it ends; leave it out to claim at all times", window);
 }
 
+/* What only events without an order have. */
+static bool check_unordered(const struct config_place *place, const struct yaml_node *map,
+                            const struct queue_config *queue, struct error *err)
+{
+    if (queue->unordered)
+        return true;
+    struct config_place at = place_in(place, map, "columns", "priority");
+    if (queue->columns.priority)
+        return config_error(&at, err,
+                            "events of one key go in the order of their ids; add ordering: unordered, or "
+                            "leave it out");
+    at = config_place_of(place, map, "locks");
+    return !yaml_find(map, "locks") ||
+           config_error(&at, err, "keys are locked by advisory locks; add ordering: unordered, or leave it out");
+}
+
 bool config_check_queue(const struct config_place *place, const struct yaml_node *map, const struct config *config,
                         const struct queue_config *queue, struct error *err)
 {
@@ -206,6 +222,8 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
         struct config_place at = config_place_of(place, map, "lease");
         return config_error(&at, err, "this queue leases nothing; add ordering: lease, or leave it out");
     }
+    if (!check_unordered(place, map, queue, err))
+        return false;
     if (queue->listen && strlen(queue->listen) > IDENTIFIER_BYTES_MAX) {
         struct config_place at = config_place_of(place, map, "listen");
         return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);

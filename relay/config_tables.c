@@ -22,8 +22,9 @@ static const char *const after_names[] = {"delete", "archive", NULL};
 static const char *const delayed_names[] = {"hold", "pass", NULL};
 static const char *const on_exhausted_names[] = {"dead_letter", "park", NULL};
 
-static const char *const ordering_names[] = {"per_key", "lease", NULL};
+static const char *const ordering_names[] = {"per_key", "lease", "unordered", NULL};
 static const char *const lease_owner_names[] = {"backend", "name", NULL};
+static const char *const locks_names[] = {"rows", "advisory", NULL};
 
 const struct setting config_settings[] = {
     {.name = "database",
@@ -101,7 +102,16 @@ const struct setting queue_settings[] = {
      .choices = ordering_names,
      .help =
          "how keys are held while their events are delivered, one after the other: `per_key` by locks of an open "
-         "transaction, `lease` by entries in `outbox.parked` that run out, for deliveries of minutes and for poolers"},
+         "transaction, `lease` by entries in `outbox.parked` that run out, for deliveries of minutes and for poolers; "
+         "in an `unordered` queue no event waits for another, see [queues.md](queues.md#unordered)"},
+    {.name = "locks",
+     .kind = SETTING_CHOICE,
+     .offset = AT_QUEUE(locks),
+     .fallback = "rows",
+     .choices = locks_names,
+     .help =
+         "of an `unordered` queue, how an event is kept for one relay: `rows` locks it with FOR UPDATE SKIP LOCKED, "
+         "`advisory` locks its id and does not hold back vacuum"},
     {.name = "sink",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(sink),
@@ -193,7 +203,9 @@ const struct setting queue_settings[] = {
      .offset = AT_QUEUE(oldest_share),
      .fallback = "50",
      .max = 100,
-     .help = "of 100 keys in a claim, how many are taken from the oldest events; the others are from the newest"},
+     .help =
+         "of 100 keys in a claim, how many are taken from the oldest events; the others are from the newest, or, in "
+         "an `unordered` queue with a priority, the most urgent, and the default is 10"},
     {.name = "lock_class",
      .kind = SETTING_COUNT,
      .offset = AT_QUEUE(lock_class),
@@ -216,7 +228,9 @@ static const struct setting columns_settings[] = {
     {.name = "key",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.key),
-     .help = "what is ordered: bigint, integer, text or uuid; events without a key have no order"},
+     .help = "what is ordered: bigint, integer, text or uuid; events without a key have no order. Of an `unordered` "
+             "queue: what is "
+             "sent as the key"},
     {.name = "type", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.type), .help = "the event's type"},
     {.name = "payload",
      .kind = SETTING_TEXT,
@@ -236,6 +250,10 @@ static const struct setting columns_settings[] = {
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.not_before),
      .help = "timestamptz; the event is not delivered earlier, by the database's clock"},
+    {.name = "priority",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.priority),
+     .help = "bigint, integer or smallint, of an `unordered` queue: larger goes first; null is the least"},
     {.name = NULL},
 };
 

@@ -406,6 +406,12 @@ bool outlet_has_room(const struct outlet *outlet)
     return !outlet->ready && outlet->sink->in_flight < most_in_flight(outlet);
 }
 
+int64_t outlet_room(const struct outlet *outlet)
+{
+    size_t taken = outlet->sink->in_flight + outlet->ready_count, most = most_in_flight(outlet);
+    return taken < most ? (int64_t)(most - taken) : 0;
+}
+
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)
 {
     struct span destination = route_static(route);

@@ -35,6 +35,9 @@ size_t outlet_places(const struct outlet *outlet);
 /* Its sink could take more than there is for it. */
 bool outlet_has_room(const struct outlet *outlet);
 
+/* How many events it could take beyond those that wait for it. */
+int64_t outlet_room(const struct outlet *outlet);
+
 /* How many keys a claim may take for this outlet now: 0 = none, 1 = for a trial, or any number. */
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now);
 

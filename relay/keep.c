@@ -7,7 +7,7 @@
 
 bool keep_is_possible(const struct claim *claim)
 {
-    return claim->queue->leases || !db_is_shared(claim->db);
+    return claim->queue->leases || (!db_is_shared(claim->db) && !claim->queue->ordering->locks_rows);
 }
 
 bool keep_is_needed(const struct batch *batch)

@@ -20,8 +20,9 @@ struct check {
 static void check_columns(struct check *check)
 {
     const struct table *table = check->table, *next = check->next;
-    bool goes_on = next->payload_sql || (table->key_sql && next->key_sql) || (table->type_sql && next->type_sql) ||
-                   (table->headers_sql && next->headers_sql) || (table->traceparent_sql && next->traceparent_sql);
+    bool goes_on = next->payload_sql || (table_sent_key(table) && table_sent_key(next)) ||
+                   (table->type_sql && next->type_sql) || (table->headers_sql && next->headers_sql) ||
+                   (table->traceparent_sql && next->traceparent_sql);
     if (!goes_on)
         findings_add(check->findings, FINDING_ERROR,
                      "%s: nothing would go on to queue \"%s\"; map columns of %s there, its payload at least",
@@ -29,7 +30,7 @@ static void check_columns(struct check *check)
     else if (table->payload_sql && !next->payload_sql)
         findings_add(check->findings, FINDING_WARNING,
                      "payloads do not go on to queue \"%s\", which maps no column for them", check->queue->then);
-    if (table->key_sql && !next->key_sql)
+    if (table_sent_key(table) && !table_sent_key(next))
         findings_add(check->findings, FINDING_WARNING,
                      "keys do not go on to queue \"%s\", which maps no column for them: its events have no order",
                      check->queue->then);

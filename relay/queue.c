@@ -56,6 +56,8 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .delays = table_holds_delayed(queue->table, config),
         .lease_us = queue->leases ? config->lease_us : 0,
         .lease_owner = queue->lease_owner,
+        .priority = queue->table->priority_sql != NULL,
+        .lock_rows = config->locks == LOCKS_ROWS,
     };
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;

@@ -11,7 +11,7 @@
 
 #define IDENTIFIER_MAX 64 /* NAMEDATALEN */
 
-enum column_use { USE_ID, USE_KEY, USE_PAYLOAD, USE_HEADERS, USE_TIME, USE_INSTANT, USE_ANY };
+enum column_use { USE_ID, USE_KEY, USE_PAYLOAD, USE_HEADERS, USE_TIME, USE_INSTANT, USE_PRIORITY, USE_ANY };
 
 /* The types that serve a use, and what they are to us: a key_type or a payload_kind. */
 static const struct {
@@ -39,6 +39,9 @@ static const struct {
     {USE_TIME, "timestamp with time zone", 0},
     {USE_TIME, "timestamp without time zone", 0},
     {USE_INSTANT, "timestamp with time zone", 0},
+    {USE_PRIORITY, "bigint", 0},
+    {USE_PRIORITY, "integer", 0},
+    {USE_PRIORITY, "smallint", 0},
 };
 
 #define RULES (sizeof type_rules / sizeof type_rules[0])
@@ -58,6 +61,7 @@ static const struct mapping {
     {"traceparent", offsetof(struct column_map, traceparent), offsetof(struct table, traceparent_sql), USE_ANY},
     {"created_at", offsetof(struct column_map, created_at), offsetof(struct table, created_at_sql), USE_TIME},
     {"not_before", offsetof(struct column_map, not_before), offsetof(struct table, not_before_sql), USE_INSTANT},
+    {"priority", offsetof(struct column_map, priority), offsetof(struct table, priority_sql), USE_PRIORITY},
 };
 
 #define MAPPINGS (sizeof mappings / sizeof mappings[0])
@@ -177,9 +181,22 @@ static void note_column(struct inspection *in, const struct mapping *mapping, in
     case USE_INSTANT:
         in->table->not_before_attnum = attnum;
         break;
+    case USE_PRIORITY:
+        in->table->priority_attnum = attnum;
+        break;
     default:
         break;
     }
+}
+
+/* Nothing is ordered, locked or parked by it. */
+static void only_send_key(struct table *table)
+{
+    table->sent_key_sql = table->key_sql;
+    table->key_sql = NULL;
+    table->key_type = KEY_NONE;
+    table->key_attnum = -1;
+    table->key_nullable = table->key_loose = false;
 }
 
 static bool map_column(struct inspection *in, const struct mapping *mapping, struct error *err)
@@ -289,23 +306,27 @@ static bool find_columns(struct inspection *in, struct error *err)
     for (size_t i = 0; i < MAPPINGS; i++)
         if (!map_column(in, &mappings[i], err))
             return false;
+    if (in->queue->unordered)
+        only_send_key(in->table);
     return find_extras(in, err);
 }
 
 static bool find_indexes(struct inspection *in, struct error *err)
 {
     struct table *table = in->table;
-    char oid[16], id[16], key[16];
+    char oid[16], id[16], key[16], priority[16];
     snprintf(oid, sizeof oid, "%u", table->oid);
     snprintf(id, sizeof id, "%d", table->id_attnum);
     snprintf(key, sizeof key, "%d", table->key_attnum);
-    PGresult *result =
-        query_in_time(in->conn, table->plain_name, sql_table_indexes, 3, (const char *const[]){oid, id, key}, err);
+    snprintf(priority, sizeof priority, "%d", table->priority_attnum);
+    PGresult *result = query_in_time(in->conn, table->plain_name, sql_table_indexes, 4,
+                                     (const char *const[]){oid, id, key, priority}, err);
     if (!result)
         return false;
     table->index_key_id = query_bool(result, 0, 0);
     table->index_key = query_bool(result, 0, 1);
     table->index_id = query_bool(result, 0, 2);
+    table->index_priority = query_bool(result, 0, 4);
     PQclear(result);
     result = query_in_time(in->conn, table->plain_name, sql_table_sequence, 2, (const char *const[]){oid, id}, err);
     if (!result)
@@ -330,7 +351,7 @@ static int32_t lock_class_of(const char *plain_name)
 static struct table *inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
 {
     struct table *table = memory_new(sizeof *table);
-    table->key_attnum = table->not_before_attnum = -1;
+    table->key_attnum = table->not_before_attnum = table->priority_attnum = -1;
     struct inspection in = {.conn = conn, .queue = queue, .table = table};
     bool ok = find_table(&in, err) && find_columns(&in, err) && find_indexes(&in, err);
     PQclear(in.columns);
@@ -366,6 +387,7 @@ void table_free(struct table *table)
     table_free(table->next);
     free(table->extra_sql);
     free(table->extra_names);
+    free(table->sent_key_sql);
     free(table->sequence_sql);
     free(table->name_sql);
     free(table->plain_name);

@@ -17,12 +17,13 @@ enum key_type { KEY_NONE, KEY_BIGINT, KEY_INTEGER, KEY_TEXT, KEY_UUID };
 
 struct table {
     unsigned oid;
-    int id_attnum, key_attnum, not_before_attnum; /* -1: not mapped */
-    char *name_sql;                               /* "public"."events": quoted, schema-qualified */
-    char *plain_name;                             /* public.events, for messages and for the lock class */
+    int id_attnum, key_attnum, not_before_attnum, priority_attnum; /* -1: not mapped */
+    char *name_sql;                                                /* "public"."events": quoted, schema-qualified */
+    char *plain_name; /* public.events, for messages and for the lock class */
     /* Quoted column names; NULL when not mapped. id_sql is always set. */
     char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql,
-        *not_before_sql;
+        *not_before_sql, *priority_sql;
+    char *sent_key_sql; /* the key of an unordered queue, where key_sql is NULL: it is only sent */
     enum key_type key_type;
     bool key_nullable;
     bool key_loose;                 /* its collation takes texts of different bytes for equal */
@@ -31,6 +32,7 @@ struct table {
     enum payload_kind headers_kind; /* PAYLOAD_TEXT: a text column, which may hold anything */
     bool index_key_id;              /* a valid, non-partial btree index that starts (key, id) */
     bool index_key;                 /* one that starts with key */
+    bool index_priority;            /* one that starts (priority desc, id) */
     bool index_id;                  /* a valid unique btree index on exactly (id) */
     char *sequence_sql;             /* quoted name of the sequence that feeds id, or NULL; readable by us */
     /* The extra columns that the destination template names, in order of first use: quoted, and as the template has
@@ -40,6 +42,12 @@ struct table {
     int32_t lock_class; /* first half of the advisory locks */
     struct table *next; /* of the queue that gets what was delivered; NULL: there is none */
 };
+
+/* The column that is sent as the key; NULL: none is. */
+static inline const char *table_sent_key(const struct table *table)
+{
+    return table->key_sql ? table->key_sql : table->sent_key_sql;
+}
 
 /* Blocking; for start-up, doctor and tests. NULL and *err when the table or a mapped column does not exist or has a
  * type that cannot serve (ERROR_CONFIG), or the connection failed (ERROR_UNREACHABLE). */

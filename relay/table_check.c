@@ -17,7 +17,7 @@ struct check {
     const struct queue_config *queue;
     const struct table *table;
     struct findings *findings;
-    char oid[16], id_attnum[16], key_attnum[16];
+    char oid[16], id_attnum[16], key_attnum[16], priority_attnum[16];
 };
 
 static PGresult *ask(struct check *check, const char *sql, int count, const char *const *params, struct error *err)
@@ -25,11 +25,16 @@ static PGresult *ask(struct check *check, const char *sql, int count, const char
     return query_in_time(check->conn, check->table->plain_name, sql, count, params, err);
 }
 
+static bool locks_rows(const struct queue_config *queue)
+{
+    return queue->unordered && queue->locks == LOCKS_ROWS;
+}
+
 /* A quarter leaves room for the application's own locks; more than the whole can never be had at once. */
 static void check_lock_budget(struct check *check, int64_t slots, int64_t per_transaction)
 {
     int64_t wanted = check->queue->keys_per_claim * check->queue->connections * CLAIM_LOCKS_FACTOR;
-    if (slots <= 0 || wanted <= slots / 2)
+    if (locks_rows(check->queue) || slots <= 0 || wanted <= slots / 2)
         return;
     bool impossible = wanted > slots;
     int64_t needed = per_transaction * wanted * 2 / slots + 1;
@@ -78,8 +83,9 @@ static bool check_privileges(struct check *check, struct error *err)
 {
     if (check->queue->state)
         return true; /* all of it is our own */
-    char works[32];
-    snprintf(works, sizeof works, "{run%s%s}", check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
+    char works[48];
+    snprintf(works, sizeof works, "{run%s%s%s}", locks_rows(check->queue) ? ",lock rows" : "",
+             check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
              check->queue->dead_retention_us > 0 ? ",purge" : "");
     return findings_add_missing(check->findings, check->conn, check->table->oid, works, err);
 }
@@ -157,6 +163,21 @@ static void check_key_index(struct check *check, bool partitioned)
                  table->key_sql, table->id_sql);
 }
 
+static void check_priority_index(struct check *check, bool partitioned)
+{
+    const struct table *table = check->table;
+    if (!table->priority_sql || table->index_priority)
+        return;
+    finding_mend(
+        findings_add(
+            check->findings, FINDING_WARNING,
+            "%s has no index on (%s desc, %s): each claim with a backlog reads and sorts the table to find what is "
+            "most urgent",
+            table->plain_name, table->priority_sql, table->id_sql),
+        "create index %son %s (%s desc, %s);", partitioned ? "" : "concurrently ", table->name_sql, table->priority_sql,
+        table->id_sql);
+}
+
 /* Rows that are one key to the database's locks would be several keys to a relay. */
 static void check_key_collation(struct check *check)
 {
@@ -192,11 +213,13 @@ static bool check_table(struct check *check, struct error *err)
     if (!facts)
         return false;
     PGresult *indexes =
-        ask(check, sql_table_indexes, 3, (const char *const[]){check->oid, check->id_attnum, check->key_attnum}, err);
+        ask(check, sql_table_indexes, 4,
+            (const char *const[]){check->oid, check->id_attnum, check->key_attnum, check->priority_attnum}, err);
     if (indexes) {
         check_storage(check, facts);
         check_unique_id(check, query_bool(facts, 0, FACT_PARTITIONED), query_bool(indexes, 0, 3));
         check_key_index(check, query_bool(facts, 0, FACT_PARTITIONED));
+        check_priority_index(check, query_bool(facts, 0, FACT_PARTITIONED));
         check_key_collation(check);
     }
     PQclear(indexes);
@@ -345,10 +368,17 @@ static bool check_workers(struct check *check, struct error *err)
     char lock_class[16], not_before[16];
     snprintf(lock_class, sizeof lock_class, "%d", (int)check->table->lock_class);
     snprintf(not_before, sizeof not_before, "%d", check->table->not_before_attnum);
-    const char *params[] = {
-        check->queue->name,  check->oid, check->id_attnum, check->key_attnum,
-        check->queue->where, lock_class, not_before,       check->queue->delayed == DELAYED_PASS ? "pass" : "hold"};
-    PGresult *result = ask(check, sql_table_queue, 8, params, err);
+    const char *delayed = check->queue->delayed == DELAYED_PASS ? "pass" : "hold";
+    const char *params[] = {check->queue->name,
+                            check->oid,
+                            check->id_attnum,
+                            check->key_attnum,
+                            check->queue->where,
+                            lock_class,
+                            not_before,
+                            delayed,
+                            locks_rows(check->queue) ? "true" : "false"};
+    PGresult *result = ask(check, sql_table_queue, 9, params, err);
     if (!result)
         return false;
     for (int row = 0; row < PQntuples(result); row++)
@@ -366,6 +396,7 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.oid, sizeof check.oid, "%u", table->oid);
     snprintf(check.id_attnum, sizeof check.id_attnum, "%d", table->id_attnum);
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
+    snprintf(check.priority_attnum, sizeof check.priority_attnum, "%d", table->priority_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
            check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err) &&
            check_delays(&check, err) && check_window(&check, err) && check_workers(&check, err) &&

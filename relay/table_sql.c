@@ -64,7 +64,7 @@ static const char *event_columns(const struct table *table, const struct queue_c
     char *out = arena_printf(arena,
                              "e.%s::bigint as id, %s as created_at, %s as oversize, %s as key, %s as type, "
                              "%s as payload, %s as headers, %s as event_id, %s as traceparent",
-                             table->id_sql, created, oversize, as_text(arena, table->key_sql),
+                             table->id_sql, created, oversize, as_text(arena, table_sent_key(table)),
                              as_text(arena, table->type_sql), body, as_text(arena, table->headers_sql),
                              as_text(arena, table->event_id_sql), as_text(arena, table->traceparent_sql));
     for (size_t i = 0; i < table->extra_count; i++)
@@ -147,7 +147,7 @@ static struct sql_variable *next_variables(const struct table *table, struct are
     if (!next)
         return out;
     const struct handed handed[] = {
-        {"key", next->key_sql, column(arena, table->key_sql, NULL)},
+        {"key", table_sent_key(next), column(arena, table_sent_key(table), NULL)},
         {"type", next->type_sql, column(arena, table->type_sql, NULL)},
         {"payload", next->payload_sql, column(arena, table->payload_sql, "pg_catalog.row_to_json(e.*)")},
         {"headers", next->headers_sql, column(arena, table->headers_sql, NULL)},
@@ -172,6 +172,18 @@ static struct sql_variable *next_variables(const struct table *table, struct are
     return out;
 }
 
+/* How unordered_lock.sql locks event k.id. The row is looked up as everything there is: see per_key_lock.sql. */
+static const char *lock_of_event(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    if (queue->locks == LOCKS_ADVISORY)
+        return arena_printf(arena, "where pg_catalog.pg_try_advisory_xact_lock(%d, pg_catalog.hashint8(k.id))",
+                            (int)table->lock_class);
+    return arena_printf(arena,
+                        "cross join lateral (select from %s e where e.%s between k.id and k.id order by e.%s offset 0 "
+                        "for update skip locked) as l",
+                        table->name_sql, table->id_sql, table->id_sql);
+}
+
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
                                            struct arena *arena)
 {
@@ -192,6 +204,11 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"created_at", column(arena, table->created_at_sql, "null")},
         {"not_before", column(arena, table->not_before_sql, "null::timestamptz")},
         {"key_type", key_type_name(table->key_type)},
+        {"priority", column(arena, table->priority_sql, "null::bigint")},
+        {"urgent", table->priority_sql ? "true" : "false"},
+        {"lock", lock_of_event(table, queue, arena)},
+        {"lock_class", arena_printf(arena, "%d", (int)table->lock_class)},
+        {"locks_rows", queue->locks == LOCKS_ROWS ? "true" : "false"},
         {"parked_key", parked_key(table, arena, &err)},
         {"lock_hash", lock_hash(table, arena, &err)},
         {"columns", event_columns(table, queue, arena)},

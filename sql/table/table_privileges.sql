@@ -1,11 +1,11 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, pause,
+-- $2 works text[]: of run, lock rows, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, pause,
 --    resume, publish, take, done, fail, extend, release, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
-    values ('run', 'outbox_relay'), ('archive', 'outbox_relay'), ('hand on', 'outbox_writer'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
+    values ('run', 'outbox_relay'), ('lock rows', 'outbox_relay'), ('archive', 'outbox_relay'), ('hand on', 'outbox_writer'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
            ('dead show', 'outbox_relay'),
            ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('pause', 'outbox_relay'),
            ('resume', 'outbox_relay'), ('publish', 'outbox_writer'), ('failures', 'outbox_monitor'), ('take', 'outbox_worker'),
@@ -13,6 +13,7 @@ with work (name, role) as (
 ), need (work, name, rights) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
            ('run', 'paused', 'SELECT'), ('run', 'schedule', 'SELECT'), ('run', 'queue', 'SELECT'),
+           ('lock rows', '*', 'UPDATE of any column'),
            ('hand on', '*', 'INSERT'), ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
            ('archive', 'archive_expire()', 'EXECUTE'), ('purge', 'dead', 'SELECT,DELETE'),
            ('status', '*', 'SELECT'), ('status', 'status_parked', 'SELECT'), ('status', 'status_closed', 'SELECT'),
@@ -59,6 +60,7 @@ with work (name, role) as (
      where not case when kind = 's' then pg_catalog.has_schema_privilege(object, right_)
                     when kind = 'f' then pg_catalog.has_function_privilege(object, right_)
                     when right_ = 'SELECT (id)' then pg_catalog.has_column_privilege(object, 'id', 'SELECT')
+                    when right_ = 'UPDATE of any column' then pg_catalog.has_any_column_privilege(object, 'UPDATE')
                     when right_ = 'USAGE' then pg_catalog.has_sequence_privilege(object, right_)
                     else pg_catalog.has_table_privilege(object, right_) end
 ), listed (place, object, missing, remedy, needed) as (
@@ -66,7 +68,11 @@ select place, object, pg_catalog.format('has no %s on %s', pg_catalog.string_agg
        -- The group role, unless the user has it and it is the group that lacks the right.
        case when of_outbox and exists (select from pg_roles r where r.rolname = role and not pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER'))
             then pg_catalog.format('grant %I to %I;', role, current_user)
-            else pg_catalog.format('grant %s on %s to %I;', pg_catalog.lower(pg_catalog.string_agg(right_, ', ' order by right_)), name, current_user)
+            else pg_catalog.format('grant %s on %s to %I;',
+                                   pg_catalog.replace(pg_catalog.lower(pg_catalog.string_agg(right_, ', ' order by right_)), 'update of any column',
+                                                      coalesce((select pg_catalog.format('update (%I)', a.attname) from pg_attribute a
+                                                        where a.attrelid = object and a.attnum > 0 and not a.attisdropped order by a.attnum limit 1), '')),
+                                   name, current_user)
        end,
        kind <> 'f' or role <> 'outbox_relay'
   from lacking

@@ -1,7 +1,7 @@
 -- What workers that pull are told about the same rows (outbox.queue) and a relay would not agree with: they would not
 -- keep out of each other's way.
 -- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int,
--- $7 attnum of not_before int (-1: none), $8 delayed text
+-- $7 attnum of not_before int (-1: none), $8 delayed text, $9 the relay locks rows, which no lease keeps it from: boolean
 -- -> text, remedy text
 with known as (
     select q.name, q.tbl, q.condition, q.lock_class,
@@ -18,7 +18,7 @@ select pg_catalog.format('workers take events of this table as queue %I, and rel
                          ' name, or give each a condition that leaves the other''s rows alone', k.name, $1::text),
        pg_catalog.format('select outbox.queue_drop(%L);', k.name)
   from known k
- where k.name <> $1::text and k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same or k.lock_class <> $6::int)
+ where k.name <> $1::text and not $9::boolean and k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same or k.lock_class <> $6::int)
 union all
 select pg_catalog.format('workers take events of queue %I with another %s (outbox.queue): they and relays would deliver the same key at once',
                          k.name, case when k.tbl <> $2::oid then 'table' when k.id <> $3::int then 'id' when k.key <> $4::int then 'key'
@@ -26,5 +26,11 @@ select pg_catalog.format('workers take events of queue %I with another %s (outbo
                                       when not k.same then 'condition' else 'delayed' end),
        pg_catalog.format('select outbox.queue_drop(%L);', k.name)
   from known k
- where k.name = $1::text and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same
-                                and k.not_before = $7::int and (k.not_before = -1 or k.delayed = $8::text));
+ where k.name = $1::text and not $9::boolean and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same
+                                and k.not_before = $7::int and (k.not_before = -1 or k.delayed = $8::text))
+union all
+select pg_catalog.format('workers take events of this table as queue %I, and relays lock its rows (locks: rows), which leases do not heed: they would'
+                         ' deliver the same events; write locks: advisory, or forget the workers'' queue', k.name),
+       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
+  from known k
+ where $9::boolean and (k.name = $1::text or k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same));

@@ -28,6 +28,10 @@ SHAPES = {
     # e is what the statements call the table
     "named_e": ("create table t_named_e (id bigserial primary key, e text, k text, p int); create index on t_named_e (e, id)",
                 "columns: { id: id, key: e, type: p }, destination: \"{k}\", where: \"e.k <> ':e' and p::int > 0\", after: archive"),
+    "tasks": ("create table t_tasks (id int generated always as identity primary key, k text, urgency smallint)",
+              "columns: { id: id, key: k, priority: urgency }, ordering: unordered, where: \"e.k is not null\""),
+    "ids_locked": ("create table t_ids_locked (id bigserial primary key, p bigint); create index on t_ids_locked (p desc, id)",
+                   "columns: { id: id, priority: p }, ordering: unordered, locks: advisory"),
     "no_sequence": ("create table t_no_sequence (id bigint primary key, k text)", "columns: { id: id, key: k }"),
     "first": ("create table t_first (id bigserial primary key, k text, kind text, body jsonb, at timestamptz)",
               "columns: { id: id, key: k, type: kind, payload: body }, then: second"),

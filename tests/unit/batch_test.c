@@ -79,6 +79,18 @@ START_TEST(events_without_a_key_have_a_lane_each)
 }
 END_TEST
 
+START_TEST(solo_events_have_a_lane_each_and_keep_their_keys)
+{
+    batch->solo = true;
+    ck_assert(add(9, "a", 0) && add(3, "a", 0) && add(4, NULL, 0));
+    ck_assert_uint_eq(batch->lane_count, 3);
+    ck_assert_ptr_null(batch->lanes->key.data);
+    ck_assert(span_equal(batch->lanes->first->event.key, SPAN_LITERAL("a")));
+    ck_assert_ptr_null(batch->lanes_end->first->event.key.data);
+    ck_assert_int_eq(lane_solo_id(batch->lanes), 9);
+}
+END_TEST
+
 START_TEST(key_has_no_more_events_than_it_may)
 {
     batch->lane_max = 2;
@@ -189,6 +201,7 @@ int main(void)
     tcase_add_test(tcase, lane_is_found_by_its_key_and_state_among_many);
     tcase_add_test(tcase, event_that_comes_out_of_order_is_refused);
     tcase_add_test(tcase, events_without_a_key_have_a_lane_each);
+    tcase_add_test(tcase, solo_events_have_a_lane_each_and_keep_their_keys);
     tcase_add_test(tcase, key_has_no_more_events_than_it_may);
     tcase_add_test(tcase, first_event_always_fits);
     tcase_add_test(tcase, full_batch_leaves_events_out_and_says_so);

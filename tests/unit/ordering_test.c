@@ -6,6 +6,7 @@ START_TEST(strategy_is_found_by_its_name)
 {
     ck_assert_ptr_eq(ordering_type_find("per_key"), &ordering_per_key);
     ck_assert_ptr_eq(ordering_type_find("lease"), &ordering_per_key);
+    ck_assert_ptr_eq(ordering_type_find("unordered"), &ordering_unordered);
     ck_assert_ptr_null(ordering_type_find("per_ke"));
     ck_assert_ptr_null(ordering_type_find(""));
 }

@@ -1,0 +1,301 @@
+/* DESIGN. Events that wait for nobody: each is locked by itself, as a row (FOR UPDATE SKIP LOCKED) or by an advisory
+ * lock on its id. As in per_key.c one statement locks, and the next, whose snapshot is younger than the locks, reads:
+ * what an earlier holder has made to wait is not taken for new.
+ *
+ * Without a priority events are taken oldest first, by the ids that scan.c says to look at. With one, the oldest get a
+ * share of each claim, so that none starves, and what scan.c knows stays complete. The other places go to the most
+ * urgent of what is seen: the oldest, the new and, when there is more than that, the top of the index on (priority,
+ * id). There a claim goes on where the one before has stopped, because at the very top lie the dead entries of what was
+ * most urgent, and what is delayed. From time to time, at a bounded part of all time, one looks from the very top:
+ * whose priority was raised is found then. All this is only about who comes first: an event that `top` passes over is
+ * found by its id. */
+#include "ordering/claim_rows.h"
+#include "ordering/event_row.h"
+#include "ordering/held_locks.h"
+#include "ordering/horizon.h"
+#include "ordering/result.h"
+#include "ordering/settler.h"
+#include "sql_text.h"
+
+#include <stdlib.h>
+
+#define TOP_MIN_US (50 * MS_US)
+#define TOP_PRICE 10 /* looks from the very top have one part in so many of the time */
+#define TOP_FIRST INT64_MAX
+#define TOP_LAST INT64_MIN /* nothing is less urgent */
+
+enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
+
+struct unordered {
+    struct ordering ordering;
+    struct ordering_options options;
+    char *lock_sql, *read_sql, *peek_sql;
+    struct held_locks held;
+    struct settler settler;
+    struct horizon horizon;
+    struct scan scan;
+    struct claim_rows rows;
+    int64_t top_priority, top_id; /* where the next claim goes on, */
+    instant_us top_at;            /* until one looks from the very top */
+    bool backlog;                 /* the last claim has not come to the end of what there is */
+};
+
+static void unordered_close(struct ordering *o)
+{
+    struct unordered *un = (struct unordered *)o;
+    free(un->lock_sql);
+    free(un->read_sql);
+    free(un->peek_sql);
+    held_locks_done(&un->held);
+    settler_done(&un->settler);
+    horizon_done(&un->horizon);
+    free(un);
+}
+
+static struct ordering *unordered_open(const struct ordering_options *options, struct error *err)
+{
+    struct unordered *un = memory_new(sizeof *un);
+    un->ordering = (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows};
+    un->options = *options;
+    const struct sql_variable *v = options->variables;
+    bool ok = (un->lock_sql = sql_render(sql_unordered_lock, v, err)) &&
+              (un->read_sql = sql_render(sql_unordered_read, v, err)) &&
+              (un->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&un->held, options, err) &&
+              settler_init(&un->settler, options, err) && horizon_init(&un->horizon, options, options->priority, err);
+    if (!ok) {
+        unordered_close(&un->ordering);
+        return NULL;
+    }
+    scan_init(&un->scan);
+    claim_rows_init(&un->rows);
+    return &un->ordering;
+}
+
+static bool is_empty(struct id_range range)
+{
+    return range.lo > range.hi;
+}
+
+/* The oldest come first: where the two stretches are one it is looked at as such, and else the newer one stays. */
+static void look_at_the_oldest(struct scan_plan *scan, struct scan_report *report)
+{
+    if (is_empty(scan->newest))
+        return;
+    if (scan->newest.lo - 1 == scan->oldest.hi)
+        scan->oldest.hi = scan->newest.hi;
+    else
+        report->newest_left = scan->newest;
+    scan->newest = (struct id_range){1, 0};
+}
+
+/* Without a backlog everything is among the fresh and the oldest. */
+static void add_top(const struct unordered *un, struct claim_plan *plan, instant_us now, struct arena *arena,
+                    struct statement *lock)
+{
+    bool backlog = un->options.priority && un->backlog && !is_empty(plan->scan.oldest) && !plan->scan.sweeping;
+    plan->from_top = backlog && now >= un->top_at;
+    plan->top_priority = plan->from_top ? TOP_FIRST : backlog ? un->top_priority : TOP_LAST;
+    plan->top_id = plan->from_top ? SCAN_ID_MIN : backlog ? un->top_id : SCAN_ID_MAX;
+    statement_add_int(lock, arena, plan->top_priority);
+    statement_add_int(lock, arena, plan->top_id);
+    statement_add_int(lock, arena, un->horizon.floor);
+}
+
+static size_t unordered_claim(struct ordering *o, const struct claim_request *request, instant_us now,
+                              struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
+{
+    struct unordered *un = (struct unordered *)o;
+    *ret_plan = (struct claim_plan){.rows_limit = un->rows.limit, .key_limit = 1};
+    ret_plan->report =
+        (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
+    struct scan_plan *scan = &ret_plan->scan;
+    scan_next(&un->scan, now, scan);
+    look_at_the_oldest(scan, &ret_plan->report);
+
+    struct statement *lock = &ret[CLAIM_LOCK];
+    *lock = statement_of(un->lock_sql);
+    statement_add_int(lock, arena, scan->fresh_above);
+    statement_add_int(lock, arena, scan->oldest.lo);
+    statement_add_int(lock, arena, scan->oldest.hi);
+    statement_add_int(lock, arena, claim_rows_look(&un->rows, request->max_keys));
+    statement_add_int(lock, arena, request->max_keys);
+    statement_add_int(lock, arena, claim_rows_share(request, un->options.priority ? un->options.oldest_share : 100));
+    statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);
+    statement_add_text(lock, un->options.queue);
+    statement_add_int(lock, arena, claim_rows_waits_last(request));
+    add_top(un, ret_plan, now, arena, lock);
+
+    struct statement *read = &ret[CLAIM_READ];
+    *read = statement_of(un->read_sql);
+    read->by_row = true;
+    statement_add_text(read, un->options.queue);
+    statement_add_int(read, arena, ret_plan->rows_limit);
+    ret[CLAIM_REST] = statement_of(sql_claim_rest);
+    return CLAIM_STATEMENTS;
+}
+
+static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGresult *res, struct error *err)
+{
+    if (PQnfields(res) != 11 || PQntuples(res) != 1)
+        return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
+                         PQntuples(res), PQnfields(res));
+    struct scan_report *report = &plan->report;
+    int64_t id;
+    if (result_bigint(res, 0, 0, &id))
+        report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
+    if (result_bigint(res, 0, 1, &id))
+        report->seen_max = id;
+    if (result_bigint(res, 0, 2, &id) && id < un->horizon.floor)
+        un->horizon.floor = id; /* somebody inserted an id that was long settled */
+    if (result_bigint(res, 0, 3, &id) && result_bigint(res, 0, 4, &report->missed.hi))
+        report->missed.lo = id;
+    result_bigint(res, 0, 5, &plan->locked);
+    plan->thin = result_bigint(res, 0, 6, &id) && id;
+    if (!result_bigint(res, 0, 7, &plan->top_priority) || !result_bigint(res, 0, 8, &plan->top_id)) {
+        plan->top_priority = TOP_LAST;
+        plan->top_id = SCAN_ID_MAX;
+    }
+    return true;
+}
+
+static bool unordered_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
+                              const struct claim_intake *intake, struct error *err)
+{
+    struct unordered *un = (struct unordered *)o;
+    if (index == CLAIM_LOCK)
+        return read_locks(un, plan, res, err);
+    for (int row = 0; row < PQntuples(res); row++) {
+        plan->rows++;
+        if (!event_row_read(&un->options, res, row, intake, err))
+            return false;
+    }
+    return true;
+}
+
+static void go_on_from_the_top(struct unordered *un, const struct claim_plan *plan, int64_t took_us, instant_us now)
+{
+    un->top_priority = plan->top_priority;
+    un->top_id = plan->top_id;
+    if (plan->from_top)
+        un->top_at = now + (took_us * TOP_PRICE > TOP_MIN_US ? took_us * TOP_PRICE : TOP_MIN_US);
+    if (plan->truncated)
+        un->top_at = now;
+}
+
+static void unordered_claim_done(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now)
+{
+    struct unordered *un = (struct unordered *)o;
+    struct scan_report report = plan->report;
+    report.found = plan->events > 0;
+    scan_seen(&un->scan, &plan->scan, &report, took_us, now);
+    bool full = plan->rows >= plan->rows_limit;
+    plan->truncated = full || plan->spilled;
+    if (plan->truncated) {
+        /* Some events were locked and not returned. */
+        scan_failed(&un->scan, &plan->scan);
+        if (plan->scan.sweeping)
+            scan_again(&un->scan, plan->scan.oldest, now);
+        if (report.seen_max > plan->scan.fresh_above)
+            scan_again(&un->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
+    }
+    bool left = !is_empty(report.oldest_left) || !is_empty(report.newest_left);
+    un->backlog = plan->truncated || (left && !plan->scan.sweeping);
+    go_on_from_the_top(un, plan, took_us, now);
+    claim_rows_done(&un->rows, plan, full);
+}
+
+static struct statement unordered_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)
+{
+    return held_locks_hold(&((const struct unordered *)o)->held, list, keep, arena);
+}
+
+static void unordered_claim_failed(struct ordering *o, const struct claim_plan *plan)
+{
+    struct unordered *un = (struct unordered *)o;
+    struct scan_plan all = plan->scan;
+    all.newest = plan->report.newest_left;
+    scan_failed(&un->scan, &all);
+    un->top_at = 0;
+}
+
+static size_t unordered_settle(struct ordering *o, const struct settlement *s, struct arena *arena,
+                               struct statement *ret)
+{
+    return settler_settle(&((struct unordered *)o)->settler, s, arena, ret);
+}
+
+static void unordered_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
+                              size_t *ret_missing)
+{
+    settler_settled(&((struct unordered *)o)->settler, s, index, res, ret_missing);
+}
+
+static void unordered_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)
+{
+    struct unordered *un = (struct unordered *)o;
+    scan_again(&un->scan, (struct id_range){lo, hi < un->scan.top ? hi : un->scan.top}, at);
+    un->top_at = instant_min(un->top_at, at);
+}
+
+static size_t unordered_probe(struct ordering *o, struct arena *arena, struct statement *ret)
+{
+    struct unordered *un = (struct unordered *)o;
+    return horizon_probe(&un->horizon, &un->scan, arena, ret);
+}
+
+static void unordered_probed(struct ordering *o, size_t index, const PGresult *res)
+{
+    struct unordered *un = (struct unordered *)o;
+    horizon_probed(&un->horizon, &un->scan, index, res);
+}
+
+static bool unordered_wants_probe(const struct ordering *o)
+{
+    const struct unordered *un = (const struct unordered *)o;
+    return horizon_wants_probe(&un->horizon, &un->scan);
+}
+
+static void unordered_peek(const struct ordering *o, struct arena *arena, struct statement *ret)
+{
+    const struct unordered *un = (const struct unordered *)o;
+    *ret = statement_of(un->peek_sql);
+    statement_add_int(ret, arena, scan_fresh_above(&un->scan));
+    statement_add_text(ret, un->options.queue);
+}
+
+static bool unordered_pending(const struct ordering *o, instant_us now)
+{
+    return scan_pending(&((const struct unordered *)o)->scan, now);
+}
+
+static instant_us unordered_pending_at(const struct ordering *o)
+{
+    return scan_pending_at(&((const struct unordered *)o)->scan);
+}
+
+static bool unordered_sweep_due(const struct ordering *o, instant_us now)
+{
+    return scan_sweep_due(&((const struct unordered *)o)->scan, now);
+}
+
+const struct ordering_type ordering_unordered = {
+    .name = "unordered",
+    .solo = true,
+    .open = unordered_open,
+    .close = unordered_close,
+    .claim = unordered_claim,
+    .claimed = unordered_claimed,
+    .claim_done = unordered_claim_done,
+    .claim_failed = unordered_claim_failed,
+    .hold = unordered_hold,
+    .settle = unordered_settle,
+    .settled = unordered_settled,
+    .released = unordered_released,
+    .probe = unordered_probe,
+    .probed = unordered_probed,
+    .wants_probe = unordered_wants_probe,
+    .peek = unordered_peek,
+    .pending = unordered_pending,
+    .pending_at = unordered_pending_at,
+    .sweep_due = unordered_sweep_due,
+};
