@@ -236,7 +236,9 @@ def statements():
 VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', "where": "type = 'x'", "class": "1",
           "created_at": '"created_at"', "not_before": '"not_before"', "state": "outbox", "written": "$1::text", "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
-          "key_is": 'e."aggregateid" = $2::text'}
+          "key_is": 'e."aggregateid" = $2::text',
+          "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
+          "next_values": "g.\"aggregateid\", 'x'", "next_names": "'\"aggregateid\"', '\"type\"'"}
 
 
 @pytest.mark.parametrize("path", statements())
