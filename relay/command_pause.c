@@ -186,8 +186,10 @@ static bool count_in_flight(const struct subject *subject, int64_t *ret, struct 
     snprintf(class, sizeof class, "%d", (int)subject->table->lock_class);
     const char *params[] = {class, subject->hash, subject->queue->name, subject->key};
     PGresult *result = query(subject->conn, "pg_locks", sql_pause_in_flight, 4, params, err);
-    if (!result)
+    if (!result) {
+        privilege_explain(subject->conn, 0, "{drain}", err);
         return false;
+    }
     *ret = query_int(result, 0, 0);
     PQclear(result);
     return true;
@@ -203,7 +205,7 @@ static bool drain_subject(const struct subject *subject, struct error *err)
     instant_us by = clock_now() + subject->given->timeout_us;
     bool begun;
     int64_t held;
-    if (!call(subject, sql_pause_begin, 3, "{pause}", &begun, err))
+    if (!call(subject, sql_pause_begin, 3, "{drain}", &begun, err))
         return false;
     for (sleep_us(HEARD_US); count_in_flight(subject, &held, err); sleep_us(POLL_US)) {
         if (held == 0) {

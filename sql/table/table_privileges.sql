@@ -1,13 +1,13 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, lock rows, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, pause,
+-- $2 works text[]: of run, lock rows, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, pause, drain,
 --    resume, publish, take, done, fail, extend, release, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
     values ('run', 'outbox_relay'), ('lock rows', 'outbox_relay'), ('archive', 'outbox_relay'), ('hand on', 'outbox_writer'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
            ('dead show', 'outbox_relay'),
-           ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('pause', 'outbox_relay'),
+           ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('pause', 'outbox_relay'), ('drain', 'outbox_relay'),
            ('resume', 'outbox_relay'), ('publish', 'outbox_writer'), ('failures', 'outbox_monitor'), ('take', 'outbox_worker'),
            ('done', 'outbox_worker'), ('fail', 'outbox_worker'), ('extend', 'outbox_worker'), ('release', 'outbox_worker')
 ), need (work, name, rights) as (
@@ -18,7 +18,7 @@ with work (name, role) as (
            ('archive', 'archive_expire()', 'EXECUTE'), ('purge', 'dead', 'SELECT,DELETE'),
            ('status', '*', 'SELECT'), ('status', 'status_parked', 'SELECT'), ('status', 'status_closed', 'SELECT'),
            ('status', 'status_dead', 'SELECT'), ('status', 'paused', 'SELECT'),
-           ('pause', 'pause()', 'EXECUTE'), ('resume', 'resume()', 'EXECUTE'),
+           ('pause', 'pause()', 'EXECUTE'), ('drain', 'pause()', 'EXECUTE'), ('drain', 'parked', 'SELECT'), ('resume', 'resume()', 'EXECUTE'),
            ('dead list', 'dead', 'SELECT'), ('dead list', 'parked', 'SELECT'), ('dead show', 'dead', 'SELECT'),
            ('dead retry', '*', 'INSERT'), ('dead retry', 'dead', 'SELECT,DELETE'), ('dead retry', 'parked', 'SELECT,INSERT,UPDATE'),
            ('dead drop', '*', 'SELECT,DELETE'), ('dead drop', 'dead', 'SELECT,DELETE'), ('dead drop', 'parked', 'SELECT,UPDATE,DELETE'),

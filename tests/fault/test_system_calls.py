@@ -163,6 +163,11 @@ class Sweep:
         for done in [self.pool.submit(function, *task) for task in tasks]:
             done.result()
 
+    def missed_kinds(self):
+        """The share of the kinds of calls that were to fail of which none did; a run more or less makes a call of some kinds."""
+        kinds = {call for call, *_ in self.outcomes}
+        return 1 - len({call for call, _, outcome in self.outcomes if outcome.calls}) / len(kinds)
+
     def told(self):
         reached = [(call, error, outcome) for call, error, outcome in self.outcomes if outcome.calls]
         ends = Counter(outcome.code for *_, outcome in reached)
@@ -239,3 +244,4 @@ def test_the_history_is_right_whichever_system_call_fails(pg, migrated_template,
     for db in databases:
         db.drop()
     assert not sweep.problems, "\n".join(sweep.problems)
+    assert sweep.missed_kinds() <= 0.25, f"nothing was made to fail: {list(sweep.told())}"

@@ -195,8 +195,9 @@ START_TEST(columns_that_both_tables_have_go_on)
 {
     static char next_name[] = "\"public\".\"next\"", next_key[] = "\"it's\"", next_type[] = "\"t\"",
                 next_payload[] = "\"p\"";
-    struct table next = {
-        .name_sql = next_name, .key_sql = next_key, .type_sql = next_type, .payload_sql = next_payload};
+    static struct table next;
+    next =
+        (struct table){.name_sql = next_name, .key_sql = next_key, .type_sql = next_type, .payload_sql = next_payload};
     table.next = &next;
     ck_assert_str_eq(value("handed"), ", e.\"order_id\" as key, pg_catalog.row_to_json(e.*) as payload");
     ck_assert_str_eq(value("next_table"), next_name);

@@ -183,10 +183,10 @@ START_TEST(deep_nesting_is_refused)
     for (int i = 0; i < 40; i++)
         snprintf(text + strlen(text), 100, "%*sa:\n", i, "");
     ck_assert_ptr_nonnull(strstr(refuse(text, strlen(text)), "too deep or too large"));
-    strcpy(text, "");
+    text[0] = '\0';
     for (int i = 0; i < 40; i++)
-        strcat(text, "- ");
-    strcat(text, "a\n");
+        snprintf(text + strlen(text), 100, "- ");
+    snprintf(text + strlen(text), 100, "a\n");
     ck_assert_ptr_nonnull(strstr(refuse(text, strlen(text)), "too deep or too large"));
 }
 END_TEST
