@@ -124,6 +124,6 @@ def test_an_event_that_is_put_back_does_not_resume_its_key(db, sql):
     db.query("select outbox.pause('orders', '7')")
     db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
              " values ('orders', 3, '7', 'no', 1, 'outbox.events', '{\"id\": 3, \"aggregateid\": \"7\"}')")
-    sql("dead/dead_retry.sql", "orders", "7", None)
+    sql("dead/dead_retry.sql", "orders", "7", None, None)
     assert db.query("select id from outbox.events") == [(3,)]
     assert entry(db)[:3] == (BELOW_ALL, 0, FOREVER) and entry(db)[3] != FOREVER
