@@ -106,15 +106,15 @@ def test_a_closed_key_that_is_opened_while_it_is_paused_waits_for_its_resumption
     db.query("insert into outbox.events (id, aggregateid) overriding system value values (12, '7'), (13, '7')")
     db.query(PARK, (FOREVER,))
     db.query("select outbox.pause('orders', '7')")
-    sql("dead/closed_retry.sql", "orders", "7", None)
+    sql("dead/closed_retry.sql", "orders", "7", None, None)
     head, attempts, next_at, resume_at = entry(db)
     assert (head, attempts, next_at) == (12, 0, FOREVER) and resume_at != FOREVER
-    sql("dead/closed_retry.sql", "orders", "7", None)
-    sql("dead/closed_drop.sql", "orders", "7", None)
+    sql("dead/closed_retry.sql", "orders", "7", None, None)
+    sql("dead/closed_drop.sql", "orders", "7", None, None)
     assert entry(db) == (head, attempts, next_at, resume_at), "it is not closed any more"
     db.query("update outbox.parked set resume_at = 'infinity'")
     for rest in ([13], []):
-        sql("dead/closed_drop.sql", "orders", "7", None)
+        sql("dead/closed_drop.sql", "orders", "7", None, None)
         assert [row[0] for row in db.query("select id from outbox.events")] == rest
         assert entry(db)[:3] == (13, 0, FOREVER)
         db.query("update outbox.parked set resume_at = 'infinity'")
