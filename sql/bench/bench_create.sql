@@ -14,9 +14,11 @@ create table :state.events (
     headers       jsonb,
     traceparent   text,
     created_at    timestamptz not null default pg_catalog.clock_timestamp(),
-    not_before    timestamptz
+    not_before    timestamptz,
+    dedupe_key    text
 );
 create index events_key on :state.events (aggregateid, id);
+create unique index events_dedupe on :state.events (dedupe_key) where dedupe_key is not null;
 alter table :state.events set (
     autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_insert_threshold = 50000, autovacuum_analyze_scale_factor = 0.05);

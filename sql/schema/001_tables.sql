@@ -24,10 +24,12 @@ create table outbox.events (
     -- Not now(): that is the start of the transaction, so a transaction of a minute would look like a minute of lag,
     -- and all events of one transaction would tie.
     created_at    timestamptz not null default clock_timestamp(),
-    not_before    timestamptz -- null: at once
+    not_before    timestamptz, -- null: at once
+    dedupe_key    text         -- of events that have one, one at a time waits
 );
 
 create index events_key on outbox.events (aggregateid, id);
+create unique index events_dedupe on outbox.events (dedupe_key) where dedupe_key is not null;
 
 -- A queue's table turns over completely many times an hour: vacuum by count, not by share.
 alter table outbox.events set (

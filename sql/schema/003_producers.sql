@@ -15,13 +15,17 @@
 create function outbox.publish(
     key text, type text, payload jsonb,
     aggregatetype text default null, headers jsonb default null, traceparent text default null,
-    not_before timestamptz default null)
+    not_before timestamptz default null, dedupe_key text default null, on_duplicate text default 'ignore')
     returns bigint
     language plpgsql
 as $$
 declare
     new_id bigint;
 begin
+    if publish.dedupe_key is not null then
+        return outbox.publish_once(publish.key, publish.type, publish.payload, publish.aggregatetype, publish.headers,
+                                   publish.traceparent, publish.not_before, publish.dedupe_key, publish.on_duplicate);
+    end if;
     if publish.key is not null then
         perform pg_catalog.pg_advisory_xact_lock(525316013, pg_catalog.hashtext(publish.key));
     end if;
@@ -29,6 +33,63 @@ begin
     values (publish.aggregatetype, publish.key, publish.type, publish.payload, publish.headers, publish.traceparent, publish.not_before)
     returning e.id into new_id;
     return new_id;
+end
+$$;
+
+-- What publish() does for an event of which one waits already, by its dedupe_key. An event without a key gets it as its key,
+-- so that two of them are never under way at once.
+--
+-- `replace` and `again` never write into a row that somebody may have read: a relay that delivers it takes it out of the table
+-- by its id, whatever is in it by then. A row that waits is deleted, and the new one has an id of its own. Whether it waits
+-- is what the delivery lock of its key says, and that there is no lease on the key, for a relay's covers more events than one;
+-- one that is under way is left to whoever has it.
+create function outbox.publish_once(
+    key text, type text, payload jsonb, aggregatetype text, headers jsonb, traceparent text, not_before timestamptz,
+    dedupe_key text, on_duplicate text)
+    returns bigint
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    new_key text := coalesce(publish_once.key, publish_once.dedupe_key);
+    class   int;
+    locked  boolean;
+    new_id  bigint;
+    old     outbox.events;
+begin
+    if on_duplicate is null or on_duplicate not in ('ignore', 'replace', 'again') then
+        raise exception 'publish: on_duplicate is "ignore", "replace" or "again", not %', coalesce(quote_literal(on_duplicate), 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Without it, a second event is ignored while the first one waits.';
+    end if;
+    perform pg_advisory_xact_lock(525316013, hashtext(new_key));
+    loop
+        insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent, not_before, dedupe_key)
+        values (publish_once.aggregatetype, new_key, publish_once.type, publish_once.payload, publish_once.headers,
+                publish_once.traceparent, publish_once.not_before, publish_once.dedupe_key)
+            on conflict (dedupe_key) where dedupe_key is not null do nothing
+        returning e.id into new_id;
+        if found or on_duplicate = 'ignore' then
+            return new_id;
+        end if;
+        select e.* into old from outbox.events e where e.dedupe_key = publish_once.dedupe_key for update;
+        continue when not found; -- delivered in between
+        class := coalesce((select q.lock_class from outbox.queue q where q.tbl = 'outbox.events'::regclass limit 1),
+                          outbox.lock_class_of('outbox.events'));
+        -- The key's lock, and the event's own, which a queue without an order takes.
+        locked := pg_try_advisory_xact_lock(class, outbox.lock_hash('text', old.aggregateid, old.id))
+                  and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', null, old.id));
+        -- A statement of its own: it sees the leases of whoever had the lock before.
+        if locked and not exists (select from outbox.parked p where p.key = old.aggregateid and not p.keyless
+                                     and p.token is not null and coalesce(p.resume_at, p.next_at) > clock_timestamp()) then
+            delete from outbox.events e where e.id = old.id;
+        elsif on_duplicate = 'again' then
+            update outbox.events e set dedupe_key = null where e.id = old.id;
+        else
+            return null;
+        end if;
+    end loop;
 end
 $$;
 
@@ -122,6 +183,7 @@ begin
 end
 $$;
 
-revoke all on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz),
+revoke all on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz, text, text),
+    outbox.publish_once(text, text, jsonb, text, jsonb, text, timestamptz, text, text),
     outbox.sequence_of(regclass, name), outbox.install_ordering(regclass, name, name), outbox.uninstall_ordering(regclass)
     from public;

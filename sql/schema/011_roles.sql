@@ -48,7 +48,8 @@ begin
         grant insert, select (id) on outbox.events to outbox_writer;
         -- For the ordering trigger.
         grant usage on sequence outbox.events_id_seq to outbox_writer;
-        grant execute on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz), outbox.next_full(interval, timestamptz, text),
+        grant execute on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz, text, text),
+            outbox.publish_once(text, text, jsonb, text, jsonb, text, timestamptz, text, text), outbox.next_full(interval, timestamptz, text),
             outbox.look_again(text, text) to outbox_writer;
     end if;
     if to_regrole('outbox_relay') is not null then

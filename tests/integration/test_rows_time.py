@@ -1,7 +1,7 @@
 """Rows of SEEDS.md about time, each test named by its row; docs/queues.md lists them."""
 
 from tests.support.postgres import OWNER_ROLE
-from tests.support.servers import wait_until
+from tests.support.servers import Reply, wait_until
 
 CONFIG = """
 database: "{dsn}"
@@ -54,3 +54,22 @@ def test_l7_a_queue_works_in_its_window_only(db, relay, http):
     assert one.wait() == 0 and sent(http) == [], "there is nothing to do for it now"
     relay(CONFIG.format(dsn=db.dsn, url=http.url, more=f', window: "{opened}", window_zone: Asia/Tokyo'))
     wait_until(lambda: sent(http) == [1], what="the task")
+
+
+def test_t2_a_task_is_enqueued_once(db, relay, http):
+    for payload in range(3):
+        publish(db, payload, ", dedupe_key => 'sync'")
+    relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="it to be done")
+    assert sent(http) == [0]
+
+
+def test_t10_a_task_enqueued_again_while_it_runs_is_run_again_afterwards(db, relay, http):
+    http.respond = lambda request: Reply(200, delay_s=0.5)
+    relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
+    publish(db, 0, ", dedupe_key => 'sync', on_duplicate => 'again'")
+    wait_until(lambda: http.requests, what="it to run")
+    for payload in (1, 2):
+        publish(db, payload, ", dedupe_key => 'sync', on_duplicate => 'again'")
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be done")
+    assert sent(http)[0] == 0 and sent(http)[-1] == 2

@@ -1,0 +1,131 @@
+"""Events that are enqueued again: publish(..., dedupe_key =>, on_duplicate =>)."""
+
+import random
+import threading
+import time
+
+import psycopg2
+import pytest
+
+from tests.support.postgres import OWNER_ROLE, PRODUCER_ROLE
+from tests.support.servers import Reply, wait_until
+from tests.support.workers import Worker
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ hook: {{ type: http, url: "{url}" }} }}
+queues: {{ tasks: {{ sink: hook }} }}
+"""
+WAITING = "select payload::text from outbox.events where dedupe_key = 'd' order by id"
+
+
+def publish(db, payload, mode, dedupe="d", key="k"):
+    return db.value("select outbox.publish(%s, 't', %s, dedupe_key => %s, on_duplicate => %s)", (key, str(payload), dedupe, mode))
+
+
+@pytest.mark.parametrize("mode, left", [("ignore", "1"), ("replace", "3"), ("again", "3")])
+def test_of_events_that_wait_one_is_left(db, mode, left):
+    ids = [publish(db, payload, mode) for payload in (1, 2, 3)]
+    assert db.query(WAITING) == [(left,)]
+    assert (ids[1] is None) == (mode == "ignore") and db.value("select max(id) from outbox.events") == [x for x in ids if x][-1]
+    publish(db, 4, mode, dedupe="other")
+    assert db.value("select count(*) from outbox.events") == 2
+
+
+def test_an_event_without_a_key_is_kept_from_its_duplicates_by_its_dedupe_key(db):
+    publish(db, 1, "again", key=None)
+    assert db.query("select aggregateid, dedupe_key from outbox.events") == [("d", "d")]
+
+
+@pytest.mark.parametrize("mode", ["never", None])
+def test_another_mode_is_refused(db, mode):
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
+        publish(db, 1, mode)
+    assert refused.value.diag.message_hint and db.query("select * from outbox.events") == []
+
+
+def test_a_producer_needs_no_more_rights_for_it(db):
+    with db.connect(user=PRODUCER_ROLE) as connection, connection.cursor() as cursor:
+        for mode in ("ignore", "replace", "again"):
+            cursor.execute("select outbox.publish('k', 't', '1', dedupe_key => 'd', on_duplicate => %s)", (mode,))
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("update outbox.events set payload = '2'")
+
+
+@pytest.mark.parametrize("ordering", ["per_key", "lease"])
+@pytest.mark.parametrize("mode, delivered", [("ignore", [1]), ("replace", [1]), ("again", [1, 2, 3])])
+def test_what_is_under_way_is_left_to_its_relay(db, relay, http, mode, delivered, ordering):
+    http.respond = lambda request: Reply(200, delay_s=1)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", f"hook, ordering: {ordering} }}"))
+    publish(db, 1, mode)
+    wait_until(lambda: http.requests, what="the first one to be sent")
+    publish(db, 2, mode)
+    publish(db, 3, mode)
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be delivered")
+    assert [request.json() for request in http.requests] == delivered  # 2 may be in the relay's hands, too, when 3 comes
+    assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+
+
+def test_what_a_lease_may_cover_besides_its_first_event_is_left_to_the_relay(db, relay, http):
+    http.respond = lambda request: Reply(200, delay_s=1)
+    for payload, dedupe in ((1, "first"), (2, "d")):
+        publish(db, payload, "replace", dedupe)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", "hook, ordering: lease }"))
+    wait_until(lambda: http.requests, what="the first one to be sent")
+    assert publish(db, 3, "replace") is None
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be delivered")
+    assert [request.json() for request in http.requests] == [1, 2]
+    assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+
+
+@pytest.mark.parametrize("mode, left", [("replace", []), ("again", ["2"])])
+def test_what_a_worker_has_is_left_to_it(db, mode, left):
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks')")
+    worker = Worker(db, "tasks")
+    publish(db, 1, mode)
+    (event,) = worker.take(1)
+    publish(db, 2, mode)
+    assert worker.take(1) == [] and worker.done(event.token)
+    assert [row[0] for row in db.query(WAITING)] == left
+    assert [event.payload for event in worker.take(1)] == left
+
+
+def test_one_that_failed_and_waits_may_be_replaced(db, relay, http):
+    http.rule(lambda request: request.json() == 1, Reply(500))
+    relay(CONFIG.format(dsn=db.dsn, url=http.url))
+    publish(db, 1, "replace")
+    wait_until(lambda: db.value("select count(*) from outbox.parked") == 1, what="the first one to fail")
+    wait_until(lambda: publish(db, 2, "replace"), what="it to wait")
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="the second one")
+    assert http.requests[-1].json() == 2 and db.query("select * from outbox.dead") == []
+
+
+def test_of_many_that_come_again_the_latest_is_delivered_last(db, relay, http):
+    """Two relays, three producers, the last version of each of five tasks, and one relay is killed in between."""
+    http.respond = lambda request: Reply(200, delay_s=random.random() / 50)
+    relays = [relay(CONFIG.format(dsn=db.dsn, url=http.url)) for _ in range(2)]
+    last = {}
+
+    def produce(seed):
+        rng = random.Random(seed)
+        connection = db.connect()
+        with connection.cursor() as cursor:
+            for n in range(150):
+                task = f"task-{seed}-{rng.randint(0, 4)}"
+                cursor.execute("select outbox.publish(null, 't', %s, dedupe_key => %s, on_duplicate => 'again')", (str(n), task))
+                last[task] = n
+                time.sleep(0.002)
+        connection.close()
+
+    threads = [threading.Thread(target=produce, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(http.requests) > 50, what="deliveries")
+    relays[0].kill()
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, 60, what="all to be delivered")
+    seen = {}
+    for request in http.requests:
+        seen.setdefault(request.headers["event-key"], []).append(request.json())
+    assert {task: versions[-1] for task, versions in seen.items()} == last
