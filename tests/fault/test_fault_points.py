@@ -38,6 +38,10 @@ LEADS = {"claim.lost": LOST, "side.lost": LOST, "side.settle": ACKED_AND_LOST, "
 LOCKED = {"claim.failed", "claim.rollback"}
 # while the receiver is away;
 AWAY = {"circuit.open", "circuit.probe", "deliver.stop"}
+# where keys are leased, of one of them when somebody takes the leases away;
+LEASED = {"claim.lease", "lease.lost", "side.renew"}
+TAKEN = {"lease.lost"}
+TAKE = "update outbox.parked set token = null, next_at = clock_timestamp() where token is not null returning 1"
 # and on SIGHUP.
 RELOADED = {"relay.stop", "relay.close", "relay.reopen", "file.open"}
 
@@ -126,8 +130,9 @@ def target_of(point, request, tmp_path):
     return target
 
 
-def trouble_for(point, db, target, victim):
-    """A generator: each next() makes, or goes on making, the trouble that leads to the point; close() ends it."""
+def trouble_for(point, db, target, victim, taken):
+    """A generator: each next() makes, or goes on making, the trouble that leads to the point; close() ends it. `taken` gets the
+    leases that were taken away."""
     if point in LOCKED:
         with db.connect(autocommit=False) as connection:
             connection.cursor().execute("lock table public.events in access exclusive mode")
@@ -136,6 +141,8 @@ def trouble_for(point, db, target, victim):
     while True:
         if point in RELOADED:
             victim.reload("broken" if point == "relay.reopen" else victim.config)
+        if point in TAKEN:
+            taken += db.query(TAKE)
         if point in AWAY:
             target.receiver.stop()
         try:
@@ -157,6 +164,8 @@ def explains(done):
 def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_path, point, action, hit):
     target = target_of(point, request, tmp_path)
     shop = Shop(db, orders=ORDERS)
+    if point in LEASED:
+        target.queue = target.queue | {"ordering": "lease", "lease": "{ duration: 1s }"}
     config = shop.config(target.sink(), top="statement_timeout: 300ms" if point in LOCKED else "", connections=CONNECTIONS, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
                          retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
     rng = random.Random(zlib.crc32(f"{point} {action} {hit}".encode()))
@@ -168,7 +177,8 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     for _ in range(4):
         shop.insert(shop.choose(rng, EVENTS // 8))
 
-    trouble = trouble_for(point, db, target, victim)
+    taken = []
+    trouble = trouble_for(point, db, target, victim, taken)
 
     def reached():
         if victim.reached(point):
@@ -188,4 +198,5 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     wait_until(drained, 60, "the table to be empty")
     wait_until(victim.takes_signals, 60, "the successor to be up")
     assert [one.stop() for one in (victim.relays[-1], other)] == [0, 0]
-    shop.check(target.receipts(), [fault for each in victim.faults() for fault in explains(each)], attempts=1000)
+    shop.check(target.receipts(), [Fault("a lease was taken away", PER_KEY) for _ in taken]
+               + [fault for each in victim.faults() for fault in explains(each)], attempts=1000)
