@@ -9,7 +9,7 @@
  *   with leases (options.lease_us): claimed -> grant, COMMIT -> renew at a third of the term -> settle with tokens
  *
  * Invariant all strategies keep: at any instant at most one relay holds a claim on a key, and it holds that key's
- * oldest unsettled event. */
+ * oldest unsettled event. A strategy with `solo` knows no keys: then at most one relay holds a claim on an event. */
 #ifndef ORDERING_ORDERING_H
 #define ORDERING_ORDERING_H
 
@@ -136,8 +136,7 @@ struct settlement {
 };
 
 struct ordering_type {
-    const char *name; /* value of `ordering:` in the configuration */
-    bool solo;        /* every event stands for itself, and a key is only sent with it */
+    bool solo; /* every event stands for itself, and a key is only sent with it */
 
     struct ordering *(*open)(const struct ordering_options *options, struct error *err);
     void (*close)(struct ordering *o);

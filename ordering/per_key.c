@@ -286,7 +286,6 @@ static bool per_key_sweep_due(const struct ordering *o, instant_us now)
 }
 
 const struct ordering_type ordering_per_key = {
-    .name = "per_key",
     .open = per_key_open,
     .close = per_key_close,
     .claim = per_key_claim,

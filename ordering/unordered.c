@@ -279,7 +279,6 @@ static bool unordered_sweep_due(const struct ordering *o, instant_us now)
 }
 
 const struct ordering_type ordering_unordered = {
-    .name = "unordered",
     .solo = true,
     .open = unordered_open,
     .close = unordered_close,

@@ -132,8 +132,8 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id)
 void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us)
 {
     struct lane *lane = lane_of(batch, key_of(batch, key));
-    if (lane && (lane->more || lane->delayed))
-        return;
+    if (batch->spilled || (lane && (lane->more || lane->delayed)))
+        return; /* what comes before it may have been left out */
     if (!lane)
         lane = lane_add_finished(batch, key_of(batch, key));
     lane->delayed = true;

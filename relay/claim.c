@@ -149,7 +149,9 @@ static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant
     int64_t room = outlet_room(queue->outlet);
     for (size_t i = 0; i < queue->claim_count; i++)
         room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;
-    bool little = room < wanted && room < queue->outlet->config->max_in_flight / ROOM_PART;
+    for (const struct batch *batch = queue->arrived; batch; batch = batch->arrived_next)
+        room -= (int64_t)batch->event_count; /* about to be offered to the sink */
+    bool little = room < wanted && room < outlet_most_in_flight(queue->outlet) / ROOM_PART;
     if (room <= 0 || (little && now - claim->sent_at < ROOM_WAIT_US))
         return 0;
     return lesser(room, wanted);

@@ -32,8 +32,8 @@ static void add_busy_batches(struct request *request, const struct batch *batche
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (lane->state <= last && lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
-            else if (lane->state <= last && lane->last)
-                request->solos[claim->busy_solo_count++] = lane->last->event.id;
+            else if (lane->state <= last && (lane->last || lane->delayed))
+                request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
 }
 
 /* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */

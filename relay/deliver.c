@@ -332,16 +332,16 @@ static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, s
     }
 }
 
-static size_t most_in_flight(const struct outlet *outlet)
+int64_t outlet_most_in_flight(const struct outlet *outlet)
 {
-    size_t configured = (size_t)outlet->config->max_in_flight, wanted = outlet->sink->in_flight_max;
+    int64_t configured = outlet->config->max_in_flight, wanted = (int64_t)outlet->sink->in_flight_max;
     return wanted && wanted < configured ? wanted : configured;
 }
 
 static void submit(struct outlet *outlet, instant_us now)
 {
     struct delivery *ds[SUBMIT_MAX];
-    size_t max = most_in_flight(outlet);
+    size_t max = (size_t)outlet_most_in_flight(outlet);
     while (outlet->ready && outlet->sink->in_flight < max) {
         size_t room = max - outlet->sink->in_flight;
         size_t n = gather(outlet, ds, room < SUBMIT_MAX ? room : SUBMIT_MAX, now);
@@ -403,13 +403,13 @@ size_t outlet_places(const struct outlet *outlet)
 
 bool outlet_has_room(const struct outlet *outlet)
 {
-    return !outlet->ready && outlet->sink->in_flight < most_in_flight(outlet);
+    return !outlet->ready && outlet->sink->in_flight < (size_t)outlet_most_in_flight(outlet);
 }
 
 int64_t outlet_room(const struct outlet *outlet)
 {
-    size_t taken = outlet->sink->in_flight + outlet->ready_count, most = most_in_flight(outlet);
-    return taken < most ? (int64_t)(most - taken) : 0;
+    int64_t taken = (int64_t)(outlet->sink->in_flight + outlet->ready_count), most = outlet_most_in_flight(outlet);
+    return taken < most ? most - taken : 0;
 }
 
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)

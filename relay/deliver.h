@@ -35,6 +35,9 @@ size_t outlet_places(const struct outlet *outlet);
 /* Its sink could take more than there is for it. */
 bool outlet_has_room(const struct outlet *outlet);
 
+/* How many events its sink has in flight at most, as things are. */
+int64_t outlet_most_in_flight(const struct outlet *outlet);
+
 /* How many events it could take beyond those that wait for it. */
 int64_t outlet_room(const struct outlet *outlet);
 

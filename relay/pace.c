@@ -14,7 +14,7 @@ static void plan_poll(struct queue *queue, bool found, instant_us now)
         queue->idle_us = queue->idle_us * 2 > config->poll_max_us ? config->poll_max_us : queue->idle_us * 2;
     }
     int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(queue->idle_us / 4 + 1));
-    queue->poll_at = now + queue->idle_us - jitter;
+    queue->poll_at = instant_min(queue->poll_at, now + queue->idle_us - jitter); /* somebody may have woken it since */
 }
 
 static bool took_all(const struct claim *claim, const struct batch *batch, instant_us now)
@@ -28,8 +28,8 @@ static bool took_all(const struct claim *claim, const struct batch *batch, insta
 }
 
 /* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more the
- * last ones have found, the more will have come for the next. Few events are claimed as soon as ever, and so is what
- * follows many that came at once. */
+ * last ones have found, the more will have come for the next. A few events hardly hold the next claim up, and many that
+ * come at once do not hold up what follows them. */
 static int64_t worth_waiting_us(const struct queue_config *config, size_t events)
 {
     int64_t most_us = config->poll_min_us * WAITS_MAX, wait_us = config->poll_min_us * (int64_t)events / EVENTS_A_WAIT;

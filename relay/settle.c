@@ -125,6 +125,15 @@ static const struct item *add_acked(struct settle_job *job, struct lists *lists,
     return item;
 }
 
+/* The delay was counted from the claim on, and what came before the event took its time. */
+static int64_t delay_left_us(const struct lane *lane)
+{
+    int64_t past_us = lane->first ? lane->finished_at - lane->batch->sent_at : 0;
+    if (lane->delay_us < 0)
+        return lane->delay_us;
+    return lane->delay_us > past_us ? lane->delay_us - past_us : 0;
+}
+
 static void add_end(struct settle_job *job, struct lists *lists, struct lane *lane)
 {
     struct settlement *s = &job->settlement;
@@ -145,7 +154,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
         add_failure(s, lists, lane);
     if (is_delayed(lane))
         lists->parked[s->parked_count++] = (struct settle_failure){
-            .id = lane->gone_id, .key = lane->key, .delay_us = lane->delay_us, .why = SPAN_LITERAL("")};
+            .id = lane->gone_id, .key = lane->key, .delay_us = delay_left_us(lane), .why = SPAN_LITERAL("")};
     add_resumed(s, lists, lane);
 }
 

@@ -125,34 +125,26 @@ static void start_renewal(struct queue *queue, instant_us now)
     send(side, SIDE_RENEWING, ok, &err);
 }
 
-/* Finished lanes of claims that were lost, and of those that cannot settle them before their end. */
-static struct settle_job *leased_job(struct queue *queue, instant_us now)
+/* What is empty is settled by saying so. */
+static struct settle_job *worth_sending(struct queue *queue, struct settle_job *job, instant_us now)
 {
-    struct settle_job *job = queue->lease_doubted ? NULL : settle_collect(queue, queue->leased, true);
     if (!job || !settle_is_empty(job))
         return job;
     settle_commit(queue, job, now);
     return NULL;
 }
 
+/* Finished lanes of claims that were lost, and of those that cannot settle them before their end; and what is leased,
+ * but while it is in doubt which leases are still ours. */
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
-    struct settle_job *job = settle_collect(queue, queue->orphans, false);
-    if (job && settle_is_empty(job)) {
-        settle_commit(queue, job, now);
-        job = NULL;
-    }
-    for (size_t i = 0; !job && i < queue->claim_count; i++) {
-        struct claim *claim = &queue->claims[i];
-        if (!claim_needs_side(claim, now))
-            continue;
-        job = settle_collect(queue, claim->batches, true);
-        if (job && settle_is_empty(job)) {
-            settle_commit(queue, job, now);
-            job = NULL;
-        }
-    }
-    return job ? job : leased_job(queue, now);
+    struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->orphans, false), now);
+    for (size_t i = 0; !job && i < queue->claim_count; i++)
+        if (claim_needs_side(&queue->claims[i], now))
+            job = worth_sending(queue, settle_collect(queue, queue->claims[i].batches, true), now);
+    if (!job && !queue->lease_doubted)
+        job = worth_sending(queue, settle_collect(queue, queue->leased, true), now);
+    return job;
 }
 
 static void start(struct queue *queue, instant_us now)
@@ -251,11 +243,11 @@ static void round_succeeded(struct queue *queue, instant_us now)
     side->failures = 0;
     FAULT_POINT("side.done");
     if (side->round.job) {
+        if (queue->leases)
+            queue->poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
         settle_commit(queue, side->round.job, now);
         settle_free_orphans(queue);
         settle_free_batches(&queue->leased);
-        if (queue->leases)
-            queue->poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
         for (size_t i = 0; i < queue->claim_count; i++)
             if (queue->claims[i].state == CLAIM_IDLE)
                 claim_free_settled(&queue->claims[i]);

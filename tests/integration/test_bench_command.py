@@ -95,7 +95,7 @@ def test_its_tables_are_those_of_the_schema_outbox(db):
     shape = """
         select c.relname, c.reloptions::text, array_agg(format('%%s %%s %%s %%s %%s', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
                                                   a.attidentity, pg_get_expr(d.adbin, d.adrelid)) order by a.attnum),
-               (select array_agg(replace(pg_get_indexdef(i.indexrelid), n.nspname || '.', '') order by 1) from pg_index i where i.indrelid = c.oid)
+               (select array_agg(replace(pg_get_indexdef(i.indexrelid), n.nspname || '.', '') order by pg_get_indexdef(i.indexrelid)) from pg_index i where i.indrelid = c.oid)
           from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
           left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
          where n.nspname = %s and c.relname in ('events', 'parked', 'dead') group by c.oid, n.nspname order by 1"""

@@ -30,9 +30,14 @@ def test_p4_a_timer_is_ignored_before_its_time(db, relay, http):
 
 def test_p4_events_are_batched_to_the_next_full_step(db, relay, http):
     relay(CONFIG.format(dsn=db.dsn, url=http.url, more=", delayed: pass"))
-    for payload in range(10):
-        publish(db, payload, ", not_before => outbox.next_full('2 s')", key="null")
-    assert db.value("select bool_and(extract(second from not_before)::numeric % 2 = 0) from outbox.events")
+    connection = db.connect(autocommit=False)  # no relay sees them before they have been looked at
+    with connection.cursor() as cursor:
+        for payload in range(10):
+            cursor.execute("select outbox.publish(null, 'task', %s, not_before => outbox.next_full('2 s', clock_timestamp() + '2 s'))", (str(payload),))
+        cursor.execute("select bool_and(extract(second from not_before)::numeric % 2 = 0) from outbox.events")
+        assert cursor.fetchone() == (True,)
+    connection.commit()
+    connection.close()
     publish(db, 10)
     wait_until(lambda: sent(http)[:1] == [10] and sorted(sent(http)) == [*range(11)], what="all, the one that does not wait first")
 

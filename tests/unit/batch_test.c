@@ -167,6 +167,15 @@ START_TEST(event_that_is_not_due_behind_one_that_was_left_out_is_left_out)
 }
 END_TEST
 
+/* "b" 2 is due and did not fit: to let "b" wait for 3 would be to let 2 wait as well. */
+START_TEST(event_that_is_not_due_of_a_key_that_did_not_fit_is_left_out)
+{
+    ck_assert(add(1, "a", 3000) && add(2, "b", 3000) && batch->spilled);
+    batch_add_delayed(batch, SPAN_LITERAL("b"), 3, -1);
+    ck_assert_uint_eq(batch->lane_count, 1);
+}
+END_TEST
+
 START_TEST(key_whose_head_is_not_due_is_a_finished_lane)
 {
     batch_add_delayed(batch, SPAN_LITERAL("a"), 2, 500);
@@ -208,6 +217,7 @@ int main(void)
     tcase_add_test(tcase, events_are_copied_with_their_columns);
     tcase_add_test(tcase, event_that_is_not_due_ends_its_lane);
     tcase_add_test(tcase, event_that_is_not_due_behind_one_that_was_left_out_is_left_out);
+    tcase_add_test(tcase, event_that_is_not_due_of_a_key_that_did_not_fit_is_left_out);
     tcase_add_test(tcase, key_whose_head_is_not_due_is_a_finished_lane);
     tcase_add_test(tcase, key_that_has_nothing_left_is_a_finished_lane);
     return run_suite(suite);

@@ -163,6 +163,16 @@ START_TEST(event_that_was_gone_when_it_was_claimed_is_not_left_out)
 }
 END_TEST
 
+/* Its session has the lock and would get it again, and one settlement cannot write two waits of one event. */
+START_TEST(event_without_a_key_that_is_not_due_is_left_out_until_its_wait_is_written)
+{
+    batch_add_delayed(batch_of(&claims[0]), (struct span){NULL, 0}, 7, 500);
+    const struct claim_request *request = claim_request_make(&claims[0], true, 10, NOW);
+    ck_assert_uint_eq(request->busy_solo_count, 1);
+    ck_assert_int_eq(request->busy_solos[0], 7);
+}
+END_TEST
+
 START_TEST(key_is_not_taken_for_another_of_its_hash)
 {
     lane_of(&claims[1], "b")->hash = span_hash(span_of("a"));
@@ -434,6 +444,7 @@ int main(void)
     tcase_add_test(tcase, settled_key_of_a_kept_batch_is_anybodys);
     tcase_add_test(tcase, avoided_events_without_a_key_are_left_out);
     tcase_add_test(tcase, event_that_was_gone_when_it_was_claimed_is_not_left_out);
+    tcase_add_test(tcase, event_without_a_key_that_is_not_due_is_left_out_until_its_wait_is_written);
     tcase_add_test(tcase, key_is_not_taken_for_another_of_its_hash);
     tcase_add_test(tcase, any_number_of_keys_may_be_busy);
     tcase_add_test(tcase, half_of_a_claim_may_be_followed_keys);

@@ -44,6 +44,27 @@ START_TEST(nothing_is_claimed_where_there_is_no_room)
 }
 END_TEST
 
+START_TEST(what_has_arrived_and_is_not_offered_yet_takes_its_room)
+{
+    struct batch arrived = {.event_count = 2};
+    stage.queue.arrived = &arrived;
+    sink_config.max_in_flight = KEYS + 1;
+    ck_assert_int_eq(asks_for(0, NOW), KEYS - 1);
+    stage.queue.arrived = NULL;
+}
+END_TEST
+
+/* Of what the sink takes as things are, not of what it may. */
+START_TEST(sink_that_wants_little_has_not_little_room)
+{
+    sink_config.max_in_flight = 100;
+    sink.in_flight_max = 8;
+    claim->sent_at = NOW - MS_US;
+    ck_assert_int_eq(asks_for(5, NOW), 3);
+    sink.in_flight_max = 0;
+}
+END_TEST
+
 START_TEST(little_room_is_waited_for_to_become_more_but_not_for_long)
 {
     claim->sent_at = NOW - MS_US;
@@ -61,6 +82,8 @@ int main(void)
     tcase_add_test(tcase, claim_asks_for_as_many_as_there_is_room_for);
     tcase_add_test(tcase, claim_asks_for_no_more_than_it_may);
     tcase_add_test(tcase, nothing_is_claimed_where_there_is_no_room);
+    tcase_add_test(tcase, what_has_arrived_and_is_not_offered_yet_takes_its_room);
+    tcase_add_test(tcase, sink_that_wants_little_has_not_little_room);
     tcase_add_test(tcase, little_room_is_waited_for_to_become_more_but_not_for_long);
     return run_suite(suite);
 }

@@ -102,8 +102,7 @@ static bool never(const struct ordering *o, instant_us now)
     return false;
 }
 
-static const struct ordering_type one = {.name = "one",
-                                         .claim = one_claim,
+static const struct ordering_type one = {.claim = one_claim,
                                          .claimed = one_claimed,
                                          .claim_done = one_claim_done,
                                          .claim_failed = one_claim_failed,

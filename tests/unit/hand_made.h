@@ -32,7 +32,7 @@ static inline void note_released(struct ordering *o, int64_t lo, int64_t hi, ins
     noting->released_count++;
 }
 
-static const struct ordering_type noting_type = {.name = "noting", .released = note_released};
+static const struct ordering_type noting_type = {.released = note_released};
 
 static inline void stage_init(struct stage *stage, const char *destination)
 {

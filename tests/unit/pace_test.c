@@ -21,7 +21,7 @@ static bool is_pending(const struct ordering *o, instant_us now)
     return more;
 }
 
-static const struct ordering_type pending = {.name = "pending", .pending = is_pending};
+static const struct ordering_type pending = {.pending = is_pending};
 
 static void set_up(void)
 {
@@ -31,6 +31,7 @@ static void set_up(void)
     stage.config.poll_max_us = 100 * MS_US;
     queue = &stage.queue;
     queue->idle_us = 50 * MS_US;
+    queue->poll_at = INSTANT_NEVER; /* a claim is under way */
     claim = &stage.claim;
     claim->round.keys = KEYS;
     queue->events_found = 1000;
@@ -102,6 +103,14 @@ START_TEST(claim_that_found_nothing_is_waited_for_ever_longer)
 }
 END_TEST
 
+START_TEST(what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten)
+{
+    queue->poll_at = NOW - MS_US;
+    find(0);
+    ck_assert_int_le(queue->poll_at, NOW);
+}
+END_TEST
+
 enum left { LOCKS_FOR_NO_MORE, FEWER_KEYS_THAN_ROWS, EVENTS_OF_A_LOCKED_KEY, EVENTS_OF_A_KEY, IDS, LEFT };
 
 START_TEST(claim_that_left_something_is_followed_at_once)
@@ -135,6 +144,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, what_follows_many_events_that_came_at_once_does_not_wait_for_as_many);
     tcase_add_test(tcase, wait_has_its_limit);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
+    tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
     tcase_add_loop_test(tcase, claim_that_left_something_is_followed_at_once, 0, LEFT + 1);
     tcase_add_test(tcase, claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue);
 }

@@ -26,7 +26,7 @@ static bool is_sweep_due(const struct ordering *o, instant_us now)
 }
 
 static const struct ordering_type pending = {
-    .name = "pending", .pending = is_pending, .sweep_due = is_sweep_due, .released = note_released};
+    .pending = is_pending, .sweep_due = is_sweep_due, .released = note_released};
 
 /* The last claim was a moment ago, found nothing, and the wait is at its longest. */
 static void set_up(void)

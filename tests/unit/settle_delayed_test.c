@@ -67,6 +67,20 @@ START_TEST(what_was_due_is_done_and_the_rest_of_the_key_waits)
 }
 END_TEST
 
+/* How long it still has to wait: the time that the events before it took is over. */
+START_TEST(deliveries_before_it_make_it_no_later)
+{
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
+    batch->sent_at = NOW - 3 * SECOND_US;
+    batch_add_delayed(batch, span_of("a"), 4, _i ? 5 * SECOND_US : SECOND_US);
+    stage_finish(lane, 3, LANE_DELIVERED);
+    lane->finished_at = NOW;
+    struct settle_job *job = collect();
+    assert_waits(job, 4, _i ? 2 * SECOND_US : 0);
+    settle_commit(&stage.queue, job, NOW);
+}
+END_TEST
+
 START_TEST(failure_in_front_of_it_counts_alone)
 {
     struct lane *lane = stage_lane_of_three(batch, 1, "a");
@@ -121,6 +135,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, key_whose_head_is_not_due_waits_without_a_failure);
     tcase_add_test(tcase, what_was_due_is_done_and_the_rest_of_the_key_waits);
+    tcase_add_loop_test(tcase, deliveries_before_it_make_it_no_later, 0, 2);
     tcase_add_test(tcase, failure_in_front_of_it_counts_alone);
     tcase_add_test(tcase, it_is_looked_for_behind_a_dead_letter);
     tcase_add_test(tcase, what_is_given_back_reaches_to_it);

@@ -41,7 +41,7 @@ static void one_peek(const struct ordering *o, struct arena *arena, struct state
 }
 
 static const struct ordering_type one = {
-    .name = "one", .settle = one_settle, .probe = one_probe, .peek = one_peek, .released = note_released};
+    .settle = one_settle, .probe = one_probe, .peek = one_peek, .released = note_released};
 
 static void set_up(void)
 {
