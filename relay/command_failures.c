@@ -1,19 +1,28 @@
+#include "relay/base/setting.h"
 #include "relay/command.h"
+#include "relay/database.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
-#include <argp.h>
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct failures_options {
-    const char *config_path, *queue, *limit;
+    struct database database;
+    const char *queue;
+    int64_t limit;
     bool json;
 };
 
-static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the configuration", 0},
-                                             {"queue", 'q', "NAME", 0, "only this queue", 0},
+static const struct setting limit_setting = {.name = "limit",
+                                             .kind = SETTING_COUNT,
+                                             .offset = offsetof(struct failures_options, limit),
+                                             .fallback = "100",
+                                             .min = 1,
+                                             .max = INT32_MAX};
+
+static const struct argp_option options[] = {{"queue", 'q', "NAME", 0, "only this queue", 0},
                                              {"limit", 'n', "COUNT", 0, "at most so many errors (100)", 0},
                                              {"json", 'j', NULL, 0, "a JSON array, for programs", 0},
                                              {0}};
@@ -21,37 +30,38 @@ static const struct argp_option options[] = {{"config", 'c', "FILE", 0, "the con
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct failures_options *given = state->input;
+    struct error err;
     switch (key) {
-    case 'c':
-        given->config_path = arg;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &given->database;
         return 0;
     case 'q':
         given->queue = arg;
         return 0;
     case 'n':
-        if (strtoll(arg, NULL, 10) <= 0)
-            argp_error(state, "--limit is a number from 1 on, not \"%s\"", arg);
-        given->limit = arg;
+        if (!setting_parse(&limit_setting, arg, given, &err))
+            argp_error(state, "--limit: %s", err.text);
         return 0;
     case 'j':
         given->json = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (!given->config_path)
-            argp_error(state, "give the configuration with -c FILE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
+static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
+
 static const struct argp argp = {
     .options = options,
     .parser = parse,
     .doc =
         "What events failed with, most often first: how many are dead, how many keys wait for a retry or for somebody, "
-        "and the first and the last time. Above 10,000 the numbers are estimates, marked with ~."
+        "and the first and the last time. Where there is very much of it, a part is read and multiplied: such numbers "
+        "have a "
+        "~, and a rare error may be missing."
         "\v`pgcourier dead retry --error PATTERN` takes up all of an error again, when its cause is gone.",
+    .children = children,
 };
 
 /* The columns of sql/status/failures.sql. */
@@ -95,7 +105,9 @@ static void print_all(const PGresult *rows, bool json)
 
 static bool show(PGconn *conn, const struct failures_options *given, struct error *err)
 {
-    const char *params[] = {given->queue, given->limit ? given->limit : "100"};
+    char limit[24];
+    snprintf(limit, sizeof limit, "%" PRId64, given->limit);
+    const char *params[] = {given->queue, limit};
     PGresult *rows = query(conn, "failures", sql_failures, 2, params, err);
     if (!rows) {
         privilege_explain(conn, 0, "{failures}", err);
@@ -110,12 +122,11 @@ static int run(int argc, char **argv)
 {
     struct failures_options given = {0};
     struct error err = {0};
+    setting_defaults((const struct setting[]){limit_setting, {.name = NULL}}, &given);
     argp_parse(&argp, argc, argv, 0, NULL, &given);
-    struct config *config = config_load(given.config_path, &err);
-    PGconn *conn = config ? command_connect(config->database, "failures", &err) : NULL;
+    PGconn *conn = database_connect(&given.database, "failures", &err);
     bool ok = conn && show(conn, &given, &err);
     PQfinish(conn);
-    config_free(config);
     return ok ? EXIT_OK : command_fail(&err);
 }
 

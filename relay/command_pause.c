@@ -16,7 +16,6 @@
 
 #define HEARD_US SECOND_US /* by then every relay has looked */
 #define POLL_US (100 * MS_US)
-#define HOUR_US (3600 * SECOND_US)
 
 struct pause_options {
     const char *config_path, *queue, *key, *reason;

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define DAY_US (INT64_C(24) * 3600 * SECOND_US)
-
 struct take_options {
     struct database database;
     const char *queue, *worker;

@@ -10,8 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define DAY_US (INT64_C(24) * 3600 * SECOND_US)
-
 struct verdict_options {
     struct database database;
     char **tokens;

@@ -10,9 +10,6 @@
 #define AT_SINK(member) offsetof(struct sink_config, member)
 #define AT_QUEUE(member) offsetof(struct queue_config, member)
 
-#define MINUTE_US (60 * SECOND_US)
-#define HOUR_US (60 * MINUTE_US)
-#define DAY_US (24 * HOUR_US)
 #define KB INT64_C(1024)
 #define GB (KB * KB * KB)
 

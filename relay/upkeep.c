@@ -6,8 +6,7 @@
 #include "sql_text.h"
 
 #define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
-#define HOURLY_US (3600 * SECOND_US)
-#define PURGE_MAX 1000 /* dead letters at a time */
+#define PURGE_MAX 1000        /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
 #define DUE_US (250 * MS_US)
 #define DUE_MAX 10000 /* events at a time */
@@ -238,15 +237,15 @@ static const struct {
 } tasks[UPKEEP_TASKS] = {
     [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
     [UPKEEP_WINDOW] = {"window", sql_window_look, true, LOOK_US, SECOND_US, has_window, bind_window, take_window},
-    [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, HOURLY_US, FAILED_US, not_by_itself, bind_queue,
+    [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, HOUR_US, FAILED_US, not_by_itself, bind_queue,
                          take_scheduled},
     [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
     [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, LOOK_US, SECOND_US, leases_by_backend, bind_queue,
                        take_ownerless},
-    [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOURLY_US, FAILED_US, archives, NULL, NULL},
-    [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOURLY_US, FAILED_US, archives, bind_expire,
+    [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOUR_US, FAILED_US, archives, NULL, NULL},
+    [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOUR_US, FAILED_US, archives, bind_expire,
                        take_expired},
-    [UPKEEP_PURGE] = {"dead_retention", sql_dead_purge, false, HOURLY_US, FAILED_US, forgets_dead_letters, bind_purge,
+    [UPKEEP_PURGE] = {"dead_retention", sql_dead_purge, false, HOUR_US, FAILED_US, forgets_dead_letters, bind_purge,
                       take_purged},
 };
 

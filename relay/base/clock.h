@@ -13,6 +13,9 @@ typedef int64_t instant_us;
 #define INSTANT_NEVER INT64_MAX
 #define MS_US INT64_C(1000)
 #define SECOND_US INT64_C(1000000)
+#define MINUTE_US (60 * SECOND_US)
+#define HOUR_US (60 * MINUTE_US)
+#define DAY_US (24 * HOUR_US)
 
 instant_us clock_now(void);
 int64_t clock_wall_us(void);

@@ -1,4 +1,5 @@
--- The columns of a table that an INSERT may give, as a list and as fields of a record r.
+-- The columns of a table that an INSERT may give, as a list and as fields of a record r. Not the dedupe_key of outbox.events:
+-- since an event died another with that key may wait, and this one is not to be in its way.
 -- $1 table oid
 -- -> columns text, fields text
 select pg_catalog.string_agg(pg_catalog.format('"%s"', pg_catalog.replace(a.attname, '"', '""')), ', ' order by a.attnum),
@@ -7,4 +8,5 @@ select pg_catalog.string_agg(pg_catalog.format('"%s"', pg_catalog.replace(a.attn
  where a.attrelid = $1::oid
    and a.attnum > 0
    and not a.attisdropped
-   and a.attgenerated = '';
+   and a.attgenerated = ''
+   and (a.attname <> 'dedupe_key' or a.attrelid is distinct from pg_catalog.to_regclass('outbox.events')::oid);

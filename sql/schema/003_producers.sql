@@ -39,10 +39,10 @@ $$;
 -- What publish() does for an event of which one waits already, by its dedupe_key. An event without a key gets it as its key,
 -- so that two of them are never under way at once.
 --
--- `replace` and `again` never write into a row that somebody may have read: a relay that delivers it takes it out of the table
--- by its id, whatever is in it by then. A row that waits is deleted, and the new one has an id of its own. Whether it waits
--- is what the delivery lock of its key says, and that there is no lease on the key, for a relay's covers more events than one;
--- one that is under way is left to whoever has it.
+-- `replace` and `again` never write what is delivered into a row that somebody may have read: a relay that delivers it takes
+-- it out of the table by its id, whatever is in it by then. A row that waits is deleted, and the new one has an id of its own.
+-- It waits when nobody has its row, its key or itself locked, and there is no lease on the key, for a relay's covers more
+-- events than one; one that is under way is left to whoever has it, and with `again` is no longer the one that waits.
 create function outbox.publish_once(
     key text, type text, payload jsonb, aggregatetype text, headers jsonb, traceparent text, not_before timestamptz,
     dedupe_key text, on_duplicate text)
@@ -55,7 +55,7 @@ as $$
 declare
     new_key text := coalesce(publish_once.key, publish_once.dedupe_key);
     class   int;
-    locked  boolean;
+    free    boolean;
     new_id  bigint;
     old     outbox.events;
 begin
@@ -73,17 +73,25 @@ begin
         if found or on_duplicate = 'ignore' then
             return new_id;
         end if;
-        select e.* into old from outbox.events e where e.dedupe_key = publish_once.dedupe_key for update;
+        select e.* into old from outbox.events e where e.dedupe_key = publish_once.dedupe_key;
         continue when not found; -- delivered in between
         class := coalesce((select q.lock_class from outbox.queue q where q.tbl = 'outbox.events'::regclass limit 1),
                           outbox.lock_class_of('outbox.events'));
-        -- The key's lock, and the event's own, which a queue without an order takes.
-        locked := pg_try_advisory_xact_lock(class, outbox.lock_hash('text', old.aggregateid, old.id))
-                  and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', null, old.id));
+        -- The row, the key's lock, and the event's own, which a queue without an order takes.
+        perform from outbox.events e where e.id = old.id for update skip locked;
+        free := found and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', old.aggregateid, old.id))
+                and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', null, old.id));
         -- A statement of its own: it sees the leases of whoever had the lock before.
-        if locked and not exists (select from outbox.parked p where p.key = old.aggregateid and not p.keyless
-                                     and p.token is not null and coalesce(p.resume_at, p.next_at) > clock_timestamp()) then
+        if free and not exists (select from outbox.parked p
+                                 where (p.keyless and p.event_id = old.id or not p.keyless and p.key = old.aggregateid)
+                                   and p.token is not null and coalesce(p.resume_at, p.next_at) > clock_timestamp()) then
             delete from outbox.events e where e.id = old.id;
+            -- The key may have waited for it to be due: as look_again().
+            update outbox.parked p
+               set next_at = clock_timestamp(), updated_at = clock_timestamp()
+             where p.key = old.aggregateid and not p.keyless and p.event_id = old.id
+               and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null
+               and p.next_at > clock_timestamp();
         elsif on_duplicate = 'again' then
             update outbox.events e set dedupe_key = null where e.id = old.id;
         else

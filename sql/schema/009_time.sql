@@ -9,12 +9,22 @@ create function outbox.next_full(step interval, after timestamptz default clock_
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    here timestamp;
+    next timestamp;
 begin
     if step is null or step not between '1 s' and '7 days' or extract(month from step) + extract(year from step) <> 0 then
         raise exception 'next_full: the step must be between a second and 7 days, not %', coalesce(step::text, 'null')
             using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''1 hour''.';
     end if;
-    return (date_bin(step, next_full.after at time zone zone, timestamp '2001-01-01') + step) at time zone zone;
+    if next_full.after is null or zone is null then
+        raise exception 'next_full: after which time, and in which zone?' using errcode = 'null_value_not_allowed',
+            hint = 'Leave both out for the next one from now on.';
+    end if;
+    here := next_full.after at time zone zone;
+    next := date_bin(step, here, timestamp '2001-01-01') + step;
+    -- An hour that comes twice in a night is not to be waited for twice.
+    return case when step <= '1 hour' then next_full.after + (next - here) else next at time zone zone end;
 end
 $$;
 

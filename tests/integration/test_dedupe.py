@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 
 from tests.support.postgres import OWNER_ROLE, PRODUCER_ROLE
-from tests.support.servers import Reply, wait_until
+from tests.support.servers import Reply, run_command, wait_until
 from tests.support.workers import Worker
 
 CONFIG = """
@@ -64,6 +64,50 @@ def test_what_is_under_way_is_left_to_its_relay(db, relay, http, mode, delivered
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be delivered")
     assert [request.json() for request in http.requests] == delivered  # 2 may be in the relay's hands, too, when 3 comes
     assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+
+
+def test_what_is_under_way_in_a_queue_without_an_order_is_left_to_its_relay(db, relay, http):
+    http.respond = lambda request: Reply(200, delay_s=1)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", "hook, ordering: unordered, locks: advisory }"))
+    publish(db, 1, "replace")
+    wait_until(lambda: http.requests, what="the first one to be sent")
+    assert publish(db, 2, "replace") is None
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="it to be delivered")
+    assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+
+
+def test_what_a_worker_has_of_a_queue_without_keys_is_left_to_it(db):
+    columns = "tbl => 'outbox.events', payload_column => 'payload'"
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', {columns})")
+    worker = Worker(db, "tasks")
+    publish(db, 1, "replace")
+    (event,) = worker.take(1)
+    assert publish(db, 2, "replace") is None
+    assert worker.done(event.token)
+
+
+def test_one_that_takes_the_place_of_a_later_one_does_not_wait_for_its_time(db, relay, http):
+    later = "select outbox.publish('k', 't', %s, not_before => clock_timestamp() + %s::interval, dedupe_key => 'd', on_duplicate => 'replace')"
+    relay(CONFIG.format(dsn=db.dsn, url=http.url))
+    db.value(later, ("1", "1 day"))
+    wait_until(lambda: db.query("select delayed from outbox.status_parked") == [(1,)], what="it to be known to be late")
+    wait_until(lambda: db.value(later, ("2", "0 s")), what="it to be replaced")
+    wait_until(lambda: [request.json() for request in http.requests] == [2], what="what took its place")
+
+
+def test_a_dead_letter_comes_back_beside_one_that_waits(db, http, tmp_path):
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=db.operator_dsn, url=http.url))
+    db.let_operator_in("outbox.events")
+    http.respond = lambda request: Reply(422)
+    publish(db, 1, "ignore")
+    path_of_relay = tmp_path / "relay.yaml"
+    path_of_relay.write_text(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", "hook, retry: { attempts: 1 } }"))
+    assert run_command("run", "-c", str(path_of_relay), "--until-empty").returncode == 0
+    publish(db, 2, "ignore")
+    done = run_command("dead", "retry", "-c", str(path), "--all")
+    assert done.returncode == 0, done.stderr
+    assert db.query("select payload::text, dedupe_key from outbox.events order by id") == [("1", None), ("2", "d")]
 
 
 def test_what_a_lease_may_cover_besides_its_first_event_is_left_to_the_relay(db, relay, http):

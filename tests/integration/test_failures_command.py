@@ -75,8 +75,9 @@ def test_t5_all_that_failed_alike_is_restarted_at_once(db, path):
 
 
 @pytest.mark.parametrize("arguments, code, message", [
-    (["failures"], 64, "failures: give the configuration with -c FILE"),
-    (["failures", "-c", "x", "-n", "none"], 64, '--limit is a number from 1 on, not "none"'),
+    (["failures"], 64, "failures: give -c FILE or -d CONNINFO"),
+    (["failures", "-c", "x", "-n", "none"], 64, '--limit: "none"'),
+    (["failures", "-c", "{}", "-n", "10x"], 64, '--limit: "10x"'),
     (["failures", "-c", "{}", "nonsense"], 64, "Too many arguments"),
     (["status", "-c", "{}", "--watch", "--json"], 64, "--watch is for people and --json for programs"),
     (["status", "-c", "{}", "--watch=1us"], 64, "--watch: "),

@@ -39,15 +39,17 @@ def documented():
 NEEDS = documented()
 VERDICTS = ["done", "fail", "extend", "release"]
 COMMANDS = ["run", "status", "failures", "dead list", "dead show", "dead retry", "dead drop", "pause", "drain", "resume", "publish", "take",
-            *VERDICTS]
+            *VERDICTS, "schedule list"]
 ARCHIVED = "run` with `after: archive"
 LOCKING = "run` with `ordering: unordered` and `locks: rows"
 PURGED = "run` with `dead_retention"
+SCHEDULED = "run` with `outbox.schedule"
+SCHEDULING = "schedule set` and `drop"  # the owner's
 HANDED_ON = "run` with `then"  # test_stages.py takes them away
 
 
 def test_the_page_lists_every_command_that_talks_to_the_database():
-    assert list(NEEDS) == ["run", ARCHIVED, LOCKING, PURGED, HANDED_ON, *COMMANDS[1:], "migrate", "bench"]
+    assert list(NEEDS) == ["run", ARCHIVED, LOCKING, PURGED, SCHEDULED, HANDED_ON, *COMMANDS[1:], SCHEDULING, "migrate", "bench"]
 
 
 @pytest.fixture

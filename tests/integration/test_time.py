@@ -263,10 +263,19 @@ def test_two_relays_that_are_killed_lose_nothing_that_is_delayed(db, relay, tmp_
     ("1 day", "2026-03-28 12:00:00Z", "Europe/Berlin", "2026-03-28 23:00Z"),
     ("1 day", "2026-03-29 12:00:00Z", "Europe/Berlin", "2026-03-29 22:00Z"),
     ("1 hour", "2026-03-29 00:59:00Z", "Europe/Berlin", "2026-03-29 01:00Z"),
+    ("15 minutes", "2026-10-25 00:10:00Z", "Europe/Berlin", "2026-10-25 00:15Z"),  # the first of two times a quarter past two
+    ("1 hour", "2026-10-25 00:30:00Z", "Europe/Berlin", "2026-10-25 01:00Z"),
     ("7 days", "2026-11-22 12:00:00Z", "UTC", "2026-11-23 00:00Z"),  # from a Sunday to a Monday
 ])
 def test_next_full_is_the_next_one_on_the_clock_of_the_zone(db, step, after, zone, expected):
     assert db.value("select outbox.next_full(%s, %s, %s) = %s::timestamptz", (step, after, zone, expected))
+
+
+@pytest.mark.parametrize("arguments", ["null", "now(), null"])
+def test_next_full_of_nothing_is_refused(db, arguments):
+    """As a null not_before it would mean: at once."""
+    with pytest.raises(psycopg2.errors.NullValueNotAllowed):
+        db.value(f"select outbox.next_full('1 hour', {arguments})")
 
 
 @pytest.mark.parametrize("step", ["0", "-1 hour", "8 days", "1 month", None])
