@@ -2,9 +2,11 @@
 
 #include "relay/base/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,50 +15,42 @@
 
 #define FAULTS_MAX 16
 #define DESCRIPTORS_MAX 1024
+#define EXIT_REFUSED 64
+
+struct action {
+    const char *name;
+    bool (*carry_out)(void); /* true: the step is to fail */
+};
 
 struct fault {
-    char point[64], action[16];
+    const struct fault_place *place;
+    const struct action *action;
     unsigned hit, seen;
 };
+
+extern const struct fault_place places[] __asm__("__start_fault_places");
+extern const struct fault_place places_end[] __asm__("__stop_fault_places");
 
 /* The one exception from the rule against state at file level: a point has nobody to carry it. librdkafka's threads
  * never come here. */
 static struct fault faults[FAULTS_MAX];
 static size_t fault_count;
+static int log_fd = -1;
 static bool known;
 
-static void read_faults(void)
+/* ---- actions ---- */
+
+static bool kill_process(void)
 {
-    const char *text = getenv("PGCOURIER_FAULT");
-    known = true;
-    for (int used; text && *text; text += used + (text[used] == ',')) {
-        struct fault *fault = &faults[fault_count];
-        used = 0;
-        if (fault_count == FAULTS_MAX ||
-            sscanf(text, "%63[^:,]:%u:%15[a-z]%n", fault->point, &fault->hit, fault->action, &used) != 3) {
-            fprintf(stderr, "PGCOURIER_FAULT: cannot read `%s`; write POINT:HIT:ACTION\n", text);
-            abort();
-        }
-        fault_count++;
-    }
+    return raise(SIGKILL) != 0;
 }
 
-static void write_down(const struct fault *fault)
+static bool stop_process(void)
 {
-    const char *path = getenv("PGCOURIER_FAULT_LOG");
-    char line[256];
-    int size =
-        snprintf(line, sizeof line, "{\"point\":\"%s\",\"hit\":%u,\"action\":\"%s\",\"pid\":%d,\"at\":%" PRId64 "}\n",
-                 fault->point, fault->hit, fault->action, getpid(), clock_wall_us());
-    int fd = path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
-    if (fd < 0)
-        return;
-    if (write(fd, line, (size_t)size) != size)
-        abort();
-    close(fd);
+    return raise(SIGSTOP) != 0;
 }
 
-static void drop_connections(void)
+static bool drop_connections(void)
 {
     struct sockaddr_storage peer;
     for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
@@ -64,31 +58,107 @@ static void drop_connections(void)
         if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0)
             shutdown(fd, SHUT_RDWR);
     }
-}
-
-static bool carry_out(const struct fault *fault)
-{
-    write_down(fault);
-    if (strcmp(fault->action, "kill") == 0)
-        raise(SIGKILL);
-    else if (strcmp(fault->action, "stop") == 0)
-        raise(SIGSTOP);
-    else if (strcmp(fault->action, "drop") == 0)
-        drop_connections();
-    else if (strcmp(fault->action, "error") == 0)
-        return true;
-    else
-        abort();
     return false;
 }
 
-bool fault_point(const char *name)
+static bool fail_step(void)
+{
+    return true;
+}
+
+static const struct action actions[] = {
+    {"kill", kill_process}, {"stop", stop_process}, {"drop", drop_connections}, {"error", fail_step}};
+
+#define ACTION_COUNT (sizeof actions / sizeof actions[0])
+
+/* ---- the plan ---- */
+
+static _Noreturn void refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static _Noreturn void refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    exit(EXIT_REFUSED);
+}
+
+static const struct fault_place *find_place(const char *name)
+{
+    for (const struct fault_place *place = places; place < places_end; place++)
+        if (strcmp(place->name, name) == 0)
+            return place;
+    refuse("PGCOURIER_FAULT: no point is called `%s`\n", name);
+}
+
+static const struct action *find_action(const char *name, const struct fault_place *place)
+{
+    for (size_t i = 0; i < ACTION_COUNT; i++) {
+        if (strcmp(actions[i].name, name) != 0)
+            continue;
+        if (actions[i].carry_out == fail_step && !place->may_fail)
+            refuse("PGCOURIER_FAULT: the step at `%s` cannot be told to fail\n", place->name);
+        return &actions[i];
+    }
+    refuse("PGCOURIER_FAULT: no action is called `%s`; write kill, stop, drop or error\n", name);
+}
+
+/* Returns what follows. */
+static const char *read_fault(const char *text)
+{
+    char point[64], hit[10], name[16];
+    int used = 0;
+    if (sscanf(text, "%63[^:,]:%9[0-9]:%15[^:,]%n", point, hit, name, &used) != 3 || !strchr(",", text[used]) ||
+        strtoul(hit, NULL, 10) == 0)
+        refuse("PGCOURIER_FAULT: cannot read `%s`; write POINT:HIT:ACTION, the first hit is 1\n", text);
+    if (fault_count == FAULTS_MAX)
+        refuse("PGCOURIER_FAULT: there may be %d faults, and `%s` is one more\n", FAULTS_MAX, text);
+    const struct fault_place *place = find_place(point);
+    faults[fault_count++] =
+        (struct fault){.place = place, .action = find_action(name, place), .hit = (unsigned)strtoul(hit, NULL, 10)};
+    return text + used + (text[used] == ',');
+}
+
+static void open_log(const char *path)
+{
+    log_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (log_fd < 0)
+        refuse("PGCOURIER_FAULT_LOG: %s: %s\n", path, strerror(errno));
+}
+
+void fault_point_start(void)
+{
+    const char *text = getenv("PGCOURIER_FAULT"), *path = getenv("PGCOURIER_FAULT_LOG");
+    known = true;
+    while (text && *text)
+        text = read_fault(text);
+    if (fault_count > 0 && path)
+        open_log(path);
+}
+
+/* ---- the points ---- */
+
+static void write_down(const struct fault *fault)
+{
+    char line[256];
+    int size =
+        snprintf(line, sizeof line, "{\"point\":\"%s\",\"hit\":%u,\"action\":\"%s\",\"pid\":%d,\"at\":%" PRId64 "}\n",
+                 fault->place->name, fault->hit, fault->action->name, getpid(), clock_now());
+    if (log_fd >= 0 && write(log_fd, line, (size_t)size) != size)
+        abort();
+}
+
+bool fault_point(const struct fault_place *place)
 {
     if (!known)
-        read_faults();
+        fault_point_start();
     bool fail = false;
-    for (size_t i = 0; i < fault_count; i++)
-        if (strcmp(faults[i].point, name) == 0 && ++faults[i].seen == faults[i].hit)
-            fail = carry_out(&faults[i]) || fail;
+    for (size_t i = 0; i < fault_count; i++) {
+        if (faults[i].place != place || ++faults[i].seen != faults[i].hit)
+            continue;
+        write_down(&faults[i]);
+        fail = faults[i].action->carry_out() || fail;
+    }
     return fail;
 }

@@ -10,8 +10,9 @@
  *     drop    every connection of the process is shut down, to the database and to sinks
  *     error   the step fails; only where the point is asked, FAULT_ERROR
  *
- * What was done is appended, one JSON line a fault, to the file PGCOURIER_FAULT_LOG before it is done. All of this
- * exists in builds with the option PGCOURIER_FAULT_POINTS only; in others a point is nothing at all. */
+ * What was done is appended, one JSON line a fault, to the file PGCOURIER_FAULT_LOG before it is done; `at` is
+ * clock_now(). All of this exists in builds with the option PGCOURIER_FAULT_POINTS only; in others a point is nothing
+ * at all. */
 #ifndef RELAY_BASE_FAULT_POINT_H
 #define RELAY_BASE_FAULT_POINT_H
 
@@ -19,14 +20,32 @@
 
 #ifdef PGCOURIER_FAULT_POINTS
 
-/* True when the caller's step is to fail. Ends the process on a fault that cannot be read. */
-bool fault_point(const char *name);
+struct fault_place {
+    const char *name;
+    bool may_fail; /* FAULT_ERROR */
+};
 
-#define FAULT_POINT(name) ((void)fault_point(name))
-#define FAULT_ERROR(name) fault_point(name)
+/* Reads PGCOURIER_FAULT and opens the log. What could never happen as it is written there ends the process with 64 and
+ * a line that says why: a test would pass without its fault. Happens at the first point, when nobody has called it. */
+void fault_point_start(void);
+
+/* True when the caller's step is to fail. */
+bool fault_point(const struct fault_place *place);
+
+/* The linker puts all places of a program side by side, so that a misspelt name is known at the start. */
+#define FAULT_PLACE(text, fails)                                                                                       \
+    __extension__({                                                                                                    \
+        static const struct fault_place fault_place_ __attribute__((section("fault_places"), used)) = {text, fails};   \
+        fault_point(&fault_place_);                                                                                    \
+    })
+
+#define FAULT_START() fault_point_start()
+#define FAULT_POINT(name) ((void)FAULT_PLACE(name, false))
+#define FAULT_ERROR(name) FAULT_PLACE(name, true)
 
 #else
 
+#define FAULT_START() ((void)0)
 #define FAULT_POINT(name) ((void)0)
 #define FAULT_ERROR(name) false
 

@@ -42,9 +42,9 @@ def test_an_answer_that_says_nothing_is_sent_again_before_the_next_of_its_key(re
     chosen = [event.id for event in events[3:200:23]]
     first_time = once_each(chosen)
     http.rule(lambda request: first_time(int(request.headers["event-id"])), reply)
+    run.fault("an answer that says nothing", in_flight=1, times=2 * len(chosen))  # others may be late on a busy machine
     run.start(sink={"timeout": "4s", "connect_timeout": "4s"}, retry="{ base: 50ms, max: 200ms }")
     run.wait_until_empty()
-    run.fault("an answer that says nothing", in_flight=1, times=2 * len(chosen))  # others may be late on a busy machine
     run.finish()
     assert len(http.requests) >= len(events) + len(chosen)
     keys = {event.id: event.key for event in events}
@@ -63,12 +63,12 @@ def test_an_exchange_may_break_at_any_byte(relay, db, http):
                   retry="{ base: 20ms, max: 50ms, attempts: 1000 }", connections=1)
         cuts = [(UP, 1), (UP, 60), (UP, 200), (DOWN, 1), (DOWN, 15), (DOWN, 37)]
         for direction, size in cuts:
+            run.fault("a broken exchange", in_flight=1)
             trap = proxy.cut_after(size, direction)
             proxy.cut()
             run.add(6, keys=2)
             run.wait_until_empty()
             assert trap.sprung
-        run.fault("a broken exchange", in_flight=1, times=len(cuts))
         run.finish()
 
 
@@ -122,7 +122,7 @@ def test_a_redis_answer_that_says_nothing_is_sent_again_in_order(redis_run, way)
     chosen = [event.id for event in events[10:300:150]]
     first_time = once_each(chosen)
     server.answer = lambda command: UNCERTAIN[way] if first_time(int(command[command.index(b"id") + 1])) else None
+    run.fault(way, in_flight, times=3 * len(chosen))  # others may be late on a busy machine
     run.start(sink={"max_in_flight": in_flight, "timeout": "2s"}, retry="{ base: 50ms, max: 200ms }")
     run.wait_until_empty()
-    run.fault(way, in_flight, times=3 * len(chosen))  # others may be late on a busy machine
     assert run.finish() >= len(chosen)

@@ -4,15 +4,20 @@ it goes, the history is right: nothing is lost, order holds, nothing comes twice
 PGCOURIER_CHAOS_SEED and PGCOURIER_CHAOS_SECONDS repeat a schedule, or make another; PGCOURIER_SOAK_SECONDS is the length
 of the soak."""
 
+import contextlib
 import os
 import random
+import types
 from collections import Counter
 
+import psycopg2
 import pytest
 
+from tests.support.chaos import faults
 from tests.support.chaos import schedule as chaos_schedule
-from tests.support.chaos.run import Chaos, Plan
 from tests.support.chaos.faults import kind_of
+from tests.support.chaos.outcome import Outcome
+from tests.support.chaos.run import Chaos, Plan
 from tests.support.history import check
 from tests.support.relay import binary
 from tests.support.shop import HOT_ORDER
@@ -56,6 +61,52 @@ def test_relays_that_are_spared_are_neither_killed_nor_restarted():
     steps = chaos_schedule.schedule(7, 1000, "http", spared=(0, 2))
     ended = [step.who for step in steps if step.kind in ("relay.kill", "relay.restart")]
     assert set(ended) == {1, 3}
+
+
+# ---- what is not done ----
+
+class Stage:
+    """As much of one as play() needs."""
+
+    def __init__(self):
+        self.missed = []
+
+    def hold(self, *_names):
+        return contextlib.nullcontext()
+
+    def miss(self, step, error):
+        self.missed.append((step, str(error)))
+
+    def over(self, _step):
+        pass
+
+
+@pytest.mark.parametrize("error, missed", [
+    (psycopg2.OperationalError("server closed the connection"), True), (psycopg2.errors.LockNotAvailable("lock timeout"), True),
+    (psycopg2.InterfaceError("connection already closed"), True), (ProcessLookupError("no such process"), True),
+    (psycopg2.ProgrammingError("syntax error"), False), (psycopg2.DataError("no such value"), False)])
+def test_only_a_fault_that_another_was_quicker_than_is_missed(monkeypatch, error, missed):
+    def kind(_stage, _step):
+        raise error
+        yield
+
+    monkeypatch.setitem(faults.KINDS, "table.broken", kind)
+    stage, step = Stage(), chaos_schedule.Step(0, "table.broken", None, 0, 0, 0)
+    with contextlib.nullcontext() if missed else pytest.raises(type(error)):
+        faults.play(stage, step)
+    assert bool(stage.missed) == missed
+
+
+@pytest.mark.parametrize("missed, told", [(0, False), (2, False), (3, True)])
+def test_a_run_that_has_missed_more_than_a_few_faults_proves_nothing(missed, told):
+    steps = chaos_schedule.schedule(7, 20, "http")
+    outcome = Outcome(Plan(7, 20, "http"), steps, check([], []), None, [], [(step, "gone") for step in steps[:missed]],
+                      types.SimpleNamespace(stalls=[]), [])
+    if told:
+        with pytest.raises(AssertionError, match="3 of 10 faults were not done, and 20% may be"):
+            outcome.require()
+    else:
+        outcome.require()
 
 
 # ---- the run ----

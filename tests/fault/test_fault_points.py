@@ -9,22 +9,25 @@ import pathlib
 import random
 import re
 import signal
+import subprocess
+import time
 import zlib
 
 import pytest
 
 from tests.support import targets
 from tests.support.history import Fault
-from tests.support.process import stands_still, wait_until
-from tests.support.relay import binary
+from tests.support.process import free_port, stands_still, wait_until
+from tests.support.relay import binary, environment
 from tests.support.servers import Reply
 from tests.support.shop import Shop
 
 ROOT = pathlib.Path(__file__).parents[2]
-EVENTS, ORDERS = 240, 24
+EVENTS, ORDERS = 720, 24  # many times as many as a fault may repeat
 SLOW_ORDER, REFUSED_ORDER = 5, 7
-CONNECTIONS, KEYS, PER_KEY = 2, 8, 2
+CONNECTIONS, KEYS, PER_KEY = 2, 4, 2
 IN_FLIGHT = CONNECTIONS * KEYS * PER_KEY * 4  # a claim that a slow delivery keeps open may take four times as many keys
+LEFT_BEHIND_S = 5  # what a fault has left behind has arrived by then
 ENDED_BY_ITSELF = {69, 75}  # what supervisors start again
 
 # Faults that have to be done before these points are come to, or come to again.
@@ -38,6 +41,8 @@ LEADS = {"claim.lost": LOST, "side.lost": LOST, "side.settle": ACKED_AND_LOST, "
 LOCKED = {"claim.failed", "claim.rollback"}
 # while the receiver is away;
 AWAY = {"circuit.open", "circuit.probe", "deliver.stop"}
+# and some deliveries of a claim are still waiting for their turn;
+CROWDED = {"deliver.stop"}
 # where keys are leased, of one of them when somebody takes the leases away;
 LEASED = {"claim.lease", "lease.lost", "side.renew"}
 TAKEN = {"lease.lost"}
@@ -71,13 +76,15 @@ def sweep():
 
 
 class Victim:
-    """The relay that fails, and its successor."""
+    """The relay that fails, and its successors. config: a function of a relay's name."""
+
+    name = "victim"
 
     def __init__(self, start, config, faults, log):
         self.start, self.config, self.log = start, config, log
         self.continued = False
         env = {"PGCOURIER_FAULT": faults, "PGCOURIER_FAULT_LOG": str(log)}
-        self.relays = [start(config, env=env, program=binary(["dev"]))]
+        self.relays = [start(config(self.name), env=env, program=binary(["dev"]))]
 
     def takes_signals(self):
         return self.relays[-1].logged("relay.start")
@@ -85,9 +92,9 @@ class Victim:
     def reached(self, point):
         return any(fault["point"] == point for fault in self.faults())
 
-    def reload(self, config):
+    def reload(self, broken=False):
         if self.takes_signals():
-            self.relays[-1].configure(config)
+            self.relays[-1].configure("broken" if broken else self.config(self.name))
             self.relays[-1].send(signal.SIGHUP)
 
     def faults(self):
@@ -109,7 +116,8 @@ class Victim:
         if one.exit_code is None:
             return
         assert one.exit_code == -signal.SIGKILL or one.exit_code in ENDED_BY_ITSELF, f"it ended with {one.exit_code}"
-        self.relays.append(self.start(self.config))
+        self.name = f"successor-{len(self.relays)}"
+        self.relays.append(self.start(self.config(self.name)))
 
 
 def target_of(point, request, tmp_path):
@@ -119,9 +127,11 @@ def target_of(point, request, tmp_path):
     if sink == "exec":
         return targets.ExecTarget(tmp_path / "events.jsonl")
     if sink == "redis":
-        return targets.RedisTarget(request.getfixturevalue("redis"))
+        return targets.RedisTarget(request.getfixturevalue("redis"), timed=True)
     if sink == "kafka":
-        return targets.KafkaTarget(request.getfixturevalue("kafka"), request.getfixturevalue("topic"))
+        broker, topic = request.getfixturevalue("kafka"), f"points-{free_port()}"
+        broker.create_topic(topic, 12, message_timestamp_type="LogAppendTime")
+        return targets.KafkaTarget(broker, topic, timed=True)
     target = targets.HttpTarget(request.getfixturevalue("http"))
     target.receiver.rule(lambda one: one.headers.get("event-key") == str(SLOW_ORDER), Reply(delay_s=0.2))
     seen = set()  # events of that order are refused once each, so that the victim gets its share
@@ -131,8 +141,8 @@ def target_of(point, request, tmp_path):
 
 
 def trouble_for(point, db, target, victim, taken):
-    """A generator: each next() makes, or goes on making, the trouble that leads to the point; close() ends it. `taken` gets the
-    leases that were taken away."""
+    """A generator: each next() makes, or goes on making, the trouble that leads to the point; close() ends it. `taken` gets a
+    fault for each lease that was taken away, of whichever relay."""
     if point in LOCKED:
         with db.connect(autocommit=False) as connection:
             connection.cursor().execute("lock table public.events in access exclusive mode")
@@ -140,9 +150,10 @@ def trouble_for(point, db, target, victim, taken):
                 yield
     while True:
         if point in RELOADED:
-            victim.reload("broken" if point == "relay.reopen" else victim.config)
+            victim.reload(broken=point == "relay.reopen")
         if point in TAKEN:
-            taken += db.query(TAKE)
+            at = time.monotonic()
+            taken += [Fault("a lease was taken away", PER_KEY, at=at, until=at + LEFT_BEHIND_S) for _ in db.query(TAKE)]
         if point in AWAY:
             target.receiver.stop()
         try:
@@ -154,10 +165,23 @@ def trouble_for(point, db, target, victim, taken):
 
 
 def explains(done):
-    """What may have become uncertain. A drop breaks the connections to the sink and those to the database: of an event on
-    its way, libcurl sends the request again, and whoever has its key by then sends it as well."""
+    """What may have become uncertain, of the victim and from then on. A drop breaks the connections to the sink and those to
+    the database: of an event on its way, libcurl sends the request again, and whoever has its key by then sends it as well."""
     in_flight = {"stop": [0], "drop": [IN_FLIGHT, IN_FLIGHT]}.get(done["action"], [IN_FLIGHT])
-    return [Fault(f"{done['action']} at {done['point']}", each) for each in in_flight]
+    at = done["at"] / 1e6
+    return [Fault(f"{done['action']} at {done['point']}", each, Victim.name, at=at, until=at + LEFT_BEHIND_S)
+            for each in in_flight]
+
+
+@pytest.mark.parametrize("fault, log, line", [
+    ("claim.snet:1:kill", None, "PGCOURIER_FAULT: no point is called `claim.snet`\n"),
+    ("claim.sent:1:error", None, "PGCOURIER_FAULT: the step at `claim.sent` cannot be told to fail\n"),
+    ("claim.sent:1:kil", None, "PGCOURIER_FAULT: no action is called `kil`; write kill, stop, drop or error\n"),
+    ("claim.sent:1:kill", "/nonexistent/log", "PGCOURIER_FAULT_LOG: /nonexistent/log: No such file or directory\n")])
+def test_a_fault_that_could_never_happen_is_refused_at_the_start(fault, log, line):
+    env = {"PGCOURIER_FAULT": fault, **({"PGCOURIER_FAULT_LOG": log} if log else {})}
+    done = subprocess.run([binary(["dev"]), "--version"], env=environment(env), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (64, "", line)
 
 
 @pytest.mark.parametrize("point, action, hit", sweep())
@@ -166,14 +190,19 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     shop = Shop(db, orders=ORDERS)
     if point in LEASED:
         target.queue = target.queue | {"ordering": "lease", "lease": "{ duration: 1s }"}
-    config = shop.config(target.sink(), top="statement_timeout: 300ms" if point in LOCKED else "", connections=CONNECTIONS, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
-                         retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
+
+    def config(name):
+        sink = target.sink(relay=name, **({"max_in_flight": 2} if point in CROWDED else {}))
+        return shop.config(sink, top="statement_timeout: 300ms" if point in LOCKED else "",
+                           connections=CONNECTIONS, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
+                           retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
+
     rng = random.Random(zlib.crc32(f"{point} {action} {hit}".encode()))
     for _ in range(4):
         shop.insert(shop.choose(rng, EVENTS // 8))
     faults = ",".join(filter(None, [LEADS.get(point), f"{point}:{hit}:{action}"]))
     victim = Victim(relay, config, faults, tmp_path / "faults")
-    other = relay(config, program=binary(["dev"]))
+    other = relay(config("other"), program=binary(["dev"]))
     for _ in range(4):
         shop.insert(shop.choose(rng, EVENTS // 8))
 
@@ -198,5 +227,5 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     wait_until(drained, 60, "the table to be empty")
     wait_until(victim.takes_signals, 60, "the successor to be up")
     assert [one.stop() for one in (victim.relays[-1], other)] == [0, 0]
-    shop.check(target.receipts(), [Fault("a lease was taken away", PER_KEY) for _ in taken]
-               + [fault for each in victim.faults() for fault in explains(each)], attempts=1000)
+    verdict = shop.check(target.receipts(), taken + [fault for each in victim.faults() for fault in explains(each)], attempts=1000)
+    print(f"{verdict.duplicates} of {len(verdict.receipts)} deliveries came again")

@@ -118,10 +118,10 @@ def test_broker_that_goes_in_mid_run(run, kafka, way):
     for _ in range(2):
         left = run.shop.left()
         wait_until(lambda left=left: run.shop.left() < left, 60, "the drain to be under way")
+        run.fault("the broker goes", IN_FLIGHT)
         (kafka.kill if way == "killed" else kafka.stop)()
         run.add(EVENTS)
         time.sleep(1)
         kafka.start()
-        run.fault("the broker goes", IN_FLIGHT)
     finish(run)
     run.no_failures()

@@ -58,11 +58,11 @@ def test_a_bad_network_to_a_sink_loses_nothing_and_blames_no_event(relay, db, re
     def outage(begin, end):
         downs = len(one.logged("msg=sink.down"))
         drain_some()
+        run.fault("the network is away", in_flight=IN_FLIGHT)
         begin()
         run.add(100)  # something to find out with
         wait_until(lambda: len(one.logged("msg=sink.down")) > downs, 60, "the relay to notice")
         end()
-        run.fault("the network is away", in_flight=IN_FLIGHT)
         run.wait_until_empty()
 
     drain_some()
@@ -73,8 +73,8 @@ def test_a_bad_network_to_a_sink_loses_nothing_and_blames_no_event(relay, db, re
     behind.proxy.latency_s = 0.0
     for _ in range(3):
         drain_some()
-        behind.proxy.reset()
         run.fault("RST", in_flight=IN_FLIGHT)
+        behind.proxy.reset()
     run.wait_until_empty()
     outage(behind.proxy.down, behind.proxy.up)
     outage(behind.proxy.blackhole, lambda: (behind.proxy.cut(), behind.proxy.heal()))

@@ -69,8 +69,8 @@ def test_a_relay_that_wakes_up_without_its_claims_sends_nothing_more(run, http):
     zombie = run.start(connections=1)
     wait_until(lambda: http.in_flight == KEYS, 60, "a delivery of every key")
     waited = stop_while_it_waits(zombie.process)
+    run.fault("a relay is stopped and loses its claims", in_flight=KEYS if waited else 2 * KEYS, relay=zombie)
     terminate_sessions(run.db)
-    run.fault("a relay is stopped and loses its claims", in_flight=KEYS if waited else 2 * KEYS)
     run.start()
     run.wait_until_empty()
     http.release()
@@ -102,6 +102,7 @@ def test_a_relay_without_file_descriptors_waits_for_some(run, http):
     one = run.start()
     run.add(5 * KEYS, keys=KEYS)
     run.wait_until_empty()
+    run.fault("no file descriptors", in_flight=KEYS)
     _, most = resource.prlimit(one.pid, resource.RLIMIT_NOFILE)
     terminate_sessions(run.db)
     resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (4, most))
@@ -116,7 +117,6 @@ def test_a_relay_without_file_descriptors_waits_for_some(run, http):
     assert one.exit_code is None
     assert run.shop.left() == 5 * KEYS
     resource.prlimit(one.pid, resource.RLIMIT_NOFILE, (most, most))
-    run.fault("no file descriptors", in_flight=KEYS)
     run.finish()
 
 

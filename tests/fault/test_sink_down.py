@@ -33,6 +33,7 @@ class Outage:
     def __init__(self, one, shop, target):
         self.one, self.shop, self.target = one, shop, target
         self.longest_s = 0.0
+        self.since = {}  # of the outage, for its Fault
 
     def open_transactions(self):
         """Their ages."""
@@ -47,6 +48,7 @@ class Outage:
 
     def sit_out(self, go, come, trial_s=0):
         """go() takes the sink away, come() brings it back. A trial delivery may keep its transaction for trial_s."""
+        self.since = {"receipts": self.target.count() or 0, "at": time.monotonic()}
         wait_until(lambda: self.shop.left() < EVENTS * 0.9, 60, "the drain to be under way")
         go()
         self.shop.add(EVENTS, KEYS)
@@ -72,7 +74,7 @@ class Outage:
 
     def check(self, in_flight):
         """What was under way when the sink went may come again, and so may what it was tried with later, again and again."""
-        faults = [Fault("the sink is gone", in_flight)] + [Fault("a trial", 1)] * TRIALS_MAX
+        faults = [Fault("the sink is gone", in_flight, **self.since)] + [Fault("a trial", 1, **self.since)] * TRIALS_MAX
         print(self.shop.check(self.target.receipts(), faults if in_flight else []).summary())
 
 

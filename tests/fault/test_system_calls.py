@@ -22,7 +22,7 @@ from tests.support.servers import HttpReceiver, free_port
 from tests.support.shop import Shop
 from tests.support.traced import TracedRelay, build_gate, injection
 
-EVENTS, KEYS, PER_KEY = 12, 4, 2
+EVENTS, ORDERS, KEYS, PER_KEY = 16, 4, 2, 2
 IN_FLIGHT = KEYS * PER_KEY
 DEADLINE_S = 100
 PROBLEMS_MAX = 50
@@ -75,7 +75,7 @@ class Course:
     """One database, and one run after the other on it, each with events of its own."""
 
     def __init__(self, db, new_target, gate):
-        self.shop = Shop(db, orders=KEYS)
+        self.shop = Shop(db, orders=ORDERS)
         self.new_target, self.gate = new_target, gate
         self.runs = 0
 
@@ -83,11 +83,9 @@ class Course:
         """The Outcome; or an AssertionError."""
         self.runs += 1
         self.shop.journal.clear()
-        first = self.shop.add(EVENTS, KEYS)[0].id
+        first = self.shop.add(EVENTS, ORDERS)[0].id
         target = self.new_target(self.runs)
-        config = self.shop.config(target.sink(), connections=1, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
-                                  top="statement_timeout: 2s", retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
-        one = TracedRelay(config, self.gate, arguments, until_empty=True, program=binary(["release"]))
+        one = TracedRelay(self.config(target, "first"), self.gate, arguments, until_empty=True, program=binary(["release"]))
         try:
             code = one.start().wait(DEADLINE_S)
             outcome = Outcome(one.calls() if arguments == COUNT else one.injected(), code, reason_of(one, code))
@@ -95,11 +93,15 @@ class Course:
             one.kill()
             one.close()
         if code != 0:
-            self.finish(config)
+            self.finish(self.config(target, "second"))
         assert self.shop.left() == 0, "it ended with work left and said that there was none"
         receipts = [receipt for receipt in target.receipts() if receipt.id >= first]
-        self.shop.check(receipts, [Fault(call, IN_FLIGHT) for call in outcome.calls if arguments != COUNT])
+        self.shop.check(receipts, [Fault(call.what, IN_FLIGHT, "first", at=call.at) for call in outcome.calls if arguments != COUNT])
         return outcome
+
+    def config(self, target, relay):
+        return self.shop.config(target.sink(relay=relay), connections=1, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
+                                top="statement_timeout: 2s", retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
 
     def finish(self, config):
         with Relay(config, until_empty=True, program=binary(["release"])).start() as successor:

@@ -42,6 +42,9 @@ def request(event_id, relay, at, end, answer="ack"):
     return (event_id, answer, relay, at, end)
 
 
+# In two keys: x has not answered when y comes.
+TWICE_AT_ONCE = (request(1, "x", 1, 5), request(2, "x", 1, 5), request(3, "y", 3, 4), request(5, "y", 3, 4), request(6, "y", 6, 7))
+
 LEGAL = {
     "every event once, in order": (ALL, {}),
     "keys are independent": ((2, 5, 1, 3, 6, 7, 4), {}),
@@ -81,6 +84,12 @@ LEGAL = {
     "a relay that has lost its claim does not notice at once": (
         (request(1, "x", 1, 5), request(1, "y", 3, 4), request(3, "y", 6, 7), request(6, "y", 8, 9), 2, 4, 5, 7),
         {"faults": [Fault("connection lost", 1, relay="x", at=2, until=5)]}),
+    "two relays that have lost their claims do not notice at once": (
+        (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(2, relay="x", at=2)]}),
+    "a request that was given up arrives when its event is a dead letter and its key goes on": (
+        ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [killed(1, receipts=1)]}),
+    "an attempt fails that no sink saw, and the next is the last": (
+        ((1, "refuse"), *ALL[1:]), {"dead": [1], "attempts": 2, "faults": [killed(1)]}),
     "a crash leaves what was acknowledged in the table": (ALL, {"left": [6], "drained": False, "faults": [killed(1)]}),
     "every delivered event is in the archive": (((1, "reject"), *ALL[1:]), {"dead": [1], "archived": list(ALL[1:])}),
     "a queue without order": ((6, 3, 1, 7, 5, 4, 2), {"ordered": False}),
@@ -131,12 +140,24 @@ ILLEGAL = [
     ({"exclusion"}, (request(1, "x", 1, 5, "refuse"), request(1, "y", 3, 4), 3, 6, 2, 4, 5, 7), {}),
     ({"exclusion"}, (request(1, "x", 1, 5), request(3, "y", 3, 4), 6, 2, 4, 5, 7), {"faults": [killed(1, relay="z")]}),
     ({"exclusion"}, (request(1, "x", 2, 5), request(3, "y", 3, 4), 6, 2, 4, 5, 7), {"faults": [killed(1, relay="x", until=1)]}),
+    ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(1)]}),
+    ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(2, ids=[1, 3])]}),
+    ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [Fault("SIGTERM", 0)]}),
+    ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(2, at=9)]}),
+    ({"order"}, ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [killed(1, receipts=4)]}),
+    ({"order"}, ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [killed(1, ids=[2])]}),
+    ({"order"}, ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [Fault("SIGTERM", 0)]}),
+    ({"bound"}, ((1, "refuse"), 3, (1, "refuse"), (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [killed(9)]}),
+    ({"bound"}, ((1, "refuse"), 3, (1, "refuse"), (2, "refuse"), 5, (2, "refuse"), 4, 6, 7), {"dead": [1, 2], "faults": [killed(1)]}),
     ({"stuck"}, (1, 2, 4, 5, 7), {"left": [3, 6]}),
     ({"stuck"}, (1, 2, 3, 5, 6, 7), {"left": [4]}),
     ({"stuck"}, (2, (1, "refuse"), 4, 5, 7), {"left": [1, 3, 6], "parked": [Parked(1, "a", False)]}),
     ({"cause"}, (2, 4, 5, 7), {"left": [1, 3, 6], "parked": [Parked(1, "a", True)]}),
     ({"cause"}, ((1, "refuse"), *ALL[1:]), {"dead": [1], "attempts": 2}),
     ({"cause"}, ALL[1:], {"dead": [1]}),
+    ({"cause"}, ALL[1:], {"dead": [1], "faults": [killed(9)]}),
+    ({"cause"}, ((1, "refuse"), *ALL[1:]), {"dead": [1], "attempts": 2, "faults": [Fault("SIGTERM", 0)]}),
+    ({"cause"}, ((1, "refuse"), *ALL[1:]), {"dead": [1], "attempts": 3, "faults": [killed(1)]}),
     ({"account"}, ((1, "reject"), *ALL[1:]), {"dead": [1], "left": [1], "drained": False}),
     ({"account"}, ((1, "reject"), *ALL[1:]), {"dead": [1, 1]}),
     ({"account"}, ALL, {"archived": ALL[1:]}),
@@ -169,8 +190,20 @@ def test_what_an_event_carries_is_compared():
 def test_attempts_are_counted(attempts, answers, found):
     log = [Receipt(1, "a", answer, attempt=attempt) for attempt, answer in zip(attempts, answers)]
     assert check(EVENTS[:1], log).kinds() == found
+    assert check(EVENTS[:1], log, [Fault("SIGTERM", 0)]).kinds() == found, "nothing became uncertain"
     uncertain = check(EVENTS[:1], log, [killed(1)])
     assert uncertain.ok, "a relay that dies may take the count of one attempt with it"
+
+
+@pytest.mark.parametrize("attempt, faults, found", [
+    (4, [killed(9)], {"attempt"}),
+    (4, [killed(1), killed(1)], set()),
+    (3, [killed(1, receipts=2)], {"attempt"}),
+    (3, [killed(1, receipts=1)], set()),
+])
+def test_a_fault_explains_one_attempt_that_no_sink_saw(attempt, faults, found):
+    log = [Receipt(1, "a", "refuse", attempt=1), Receipt(1, "a", "ack", attempt=attempt)]
+    assert check(EVENTS[:1], log, faults).kinds() == found
 
 
 def test_a_fault_is_given_to_the_duplicate_that_no_other_explains():

@@ -8,11 +8,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support import servers
-from tests.support.process import REPO, wait_until
+from tests.support.process import REPO, exit_on_signals, wait_until
 
 
 def gone(pid):
@@ -186,3 +187,10 @@ def test_waiting_is_bounded():
     with pytest.raises(TimeoutError, match="the impossible"):
         wait_until(lambda: False, 0.05, "the impossible")
     assert time.monotonic() - start < 5
+
+
+def test_signals_stay_as_they_are_where_another_thread_runs_the_tests():
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(exit_on_signals).result()
+    assert signal.getsignal(signal.SIGTERM) is before

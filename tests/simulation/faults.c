@@ -108,6 +108,7 @@ static void put_back(struct row *row)
     int txn = store_begin(&sim.store);
     struct wait wait = {.key = row->key, .head = row->id, .next_at = sim.now};
     if (entry) {
+        judge_opened(entry);
         wait.head = entry->head < row->id ? entry->head : row->id;
         entry->version.ended_by = txn;
     }

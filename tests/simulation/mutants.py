@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -20,6 +21,7 @@ STRETCHES = [100, 1000, 10000, 100000, 300000]  # most are found by the first hu
 @dataclass(frozen=True)
 class Mutant:
     name: str
+    found_as: list  # what it has to be found as, one of them: a guarantee of judge.c, or what a run came to
     path: str
     old: str
     new: str
@@ -27,70 +29,77 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("acks_what_is_in_flight", "relay/deliver.c",
+    Mutant("acks_what_is_in_flight", ["G1"], "relay/deliver.c",
            "while (lane->unacked && lane->unacked->delivery.verdict == VERDICT_ACKED) {", "while (lane->unacked) {", soon=True),
-    Mutant("sends_before_the_ack_of_the_event_before", "relay/ready.c",
+    Mutant("sends_before_the_ack_of_the_event_before", ["G2"], "relay/ready.c",
            "if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)\n        return SIZE_MAX;", "return SIZE_MAX;", soon=True),
-    Mutant("sends_a_run_before_the_verdicts_of_the_one_before", "relay/deliver.c",
+    Mutant("sends_a_run_before_the_verdicts_of_the_one_before", ["G2"], "relay/deliver.c",
            "bool alone = lane->in_flight == 0 ||", "bool alone = lane->in_flight >= 0 ||"),
-    Mutant("joins_events_to_no_run", "relay/ready.c", "d->joined = run && n > 0;", "d->joined = false;", soon=True),
-    Mutant("goes_on_past_a_failed_event", "relay/deliver.c",
-           "    send_no_more(lane);\n    /* A lane may", "    /* A lane may"),
-    Mutant("takes_a_held_back_lane_for_one_that_has_not_failed", "relay/deliver.c",
+    Mutant("joins_events_to_no_run", ["G2"], "relay/ready.c", "d->joined = run && n > 0;", "d->joined = false;", soon=True),
+    Mutant("goes_on_past_a_failed_event", ["G2"], "relay/deliver.c",
+           "    send_no_more(lane);\n    /* A lane may", "    return;\n    /* A lane may", soon=True),
+    Mutant("takes_a_held_back_lane_for_one_that_has_not_failed", ["G6"], "relay/deliver.c",
            "if (lane->batch->lost || lane->lost || (lane->failed &&", "if (lane->state != LANE_OPEN && (!lane->failed ||"),
-    Mutant("delivers_before_it_reads_the_connection", "relay/relay.c",
+    Mutant("delivers_before_it_reads_the_connection", ["G5"], "relay/relay.c",
            "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready(",
            "    for (size_t i = 0; i < config->sink_count; i++)\n"
            "        deliver_ready(relay->outlets[i], relay->ps, now, 0);\n"
            "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready("),
-    Mutant("stops_and_goes_on_delivering", "relay/relay.c",
+    Mutant("stops_and_goes_on_delivering", ["spin"], "relay/relay.c",
            "            deliver_stop_all(relay->outlets[i], now);", "            continue;"),
-    Mutant("sends_on_after_the_claim_is_lost", "relay/orphan.c",
+    Mutant("sends_on_after_the_claim_is_lost", ["G5"], "relay/orphan.c",
            "            if (lane->state < LANE_FINISHED)\n                deliver_stop(lane, 0, now);\n", "", soon=True),
-    Mutant("keeps_what_a_lost_claim_has_not_settled", "relay/orphan.c",
+    Mutant("keeps_what_a_lost_claim_has_not_settled", ["G3"], "relay/orphan.c",
            "            orphan_drop(queue, batch, now);\n", "            (void)batch;\n"),
-    Mutant("claims_without_a_transaction", "relay/claim_round.c",
+    Mutant("claims_without_a_transaction", ["G6"], "relay/claim_round.c",
            "(!round->begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&", ""),
-    Mutant("commits_without_the_settlement", "relay/claim_round.c",
+    Mutant("commits_without_the_settlement", ["G3"], "relay/claim_round.c",
            "(!job || send_settlement(claim, job, commit, &err)) &&", ""),
-    Mutant("commits_before_its_session_has_the_locks", "relay/keep.c",
+    Mutant("commits_before_its_session_has_the_locks", ["G3", "G5"], "relay/keep.c",
            "    claim->round.keep_count = list.key_count + list.solo_count;\n", "    claim->round.keep_count = 0;\n", soon=True),
-    Mutant("claims_again_what_its_session_keeps", "relay/claim_request.c",
+    Mutant("claims_again_what_its_session_keeps", ["G5"], "relay/claim_request.c",
            "    add_busy_batches(request, claim->batches, busy);\n",
            "    if (holding)\n        add_busy_batches(request, claim->batches, busy);\n", soon=True),
-    Mutant("frees_a_lock_before_its_key_is_settled", "relay/keep.c",
+    Mutant("frees_a_lock_before_its_key_is_settled", ["G3", "G5"], "relay/keep.c",
            "if (lane->kept && lane->state >= LANE_SETTLING)", "if (lane->kept)", soon=True),
-    Mutant("loses_what_its_session_keeps_with_the_transaction", "relay/orphan.c", "if (batch->kept && !session) {", "if (false) {"),
-    Mutant("keeps_what_its_session_has_lost", "relay/orphan.c", "if (batch->kept && !session) {", "if (batch->kept) {", soon=True),
-    Mutant("forgets_keys_it_has_locked_and_read_nothing_of", "relay/claim_round.c", "    claim_note_laneless(claim, batch);\n", ""),
-    Mutant("asks_a_lane_without_events_for_its_id", "relay/batch.c",
+    Mutant("loses_what_its_session_keeps_with_the_transaction", ["G5"], "relay/orphan.c",
+           "if (batch->kept && !session) {", "if (false) {"),
+    Mutant("keeps_what_its_session_has_lost", ["G3", "G5"], "relay/orphan.c",
+           "if (batch->kept && !session) {", "if (batch->kept) {", soon=True),
+    Mutant("forgets_keys_it_has_locked_and_read_nothing_of", ["G6"], "relay/claim_round.c",
+           "    claim_note_laneless(claim, batch);\n", ""),
+    Mutant("asks_a_lane_without_events_for_its_id", ["crashes"], "relay/batch.c",
            "return lane->last ? lane->last->event.id : lane->gone_id;", "return lane->last->event.id;"),
-    Mutant("ends_the_claim_while_the_side_settles", "relay/claim.c",
+    Mutant("ends_the_claim_while_the_side_settles", ["G3", "G5"], "relay/claim.c",
            "if (batch->unsettled > batch->finished || batch->in_settlement > 0)",
            "if (batch->unsettled - batch->in_settlement > batch->finished)", soon=True),
-    Mutant("never_extends_the_claim_of_a_straggler", "relay/claim.c",
+    Mutant("never_extends_the_claim_of_a_straggler", ["G6"], "relay/claim.c",
            "    if (holding && keys > 0)\n        keys = keys_to_extend(claim, keys, now);\n", "    if (holding)\n        keys = 0;\n"),
-    Mutant("blames_the_first_of_many_for_a_refusal", "relay/refusal.c", "    if (things > 1)\n        return true;\n", "", soon=True),
-    Mutant("gives_up_the_locks_when_a_settlement_is_refused", "relay/claim_round.c",
+    Mutant("blames_the_first_of_many_for_a_refusal", ["attempts"], "relay/refusal.c",
+           "    if (things > 1)\n        return true;\n", "", soon=True),
+    Mutant("gives_up_the_locks_when_a_settlement_is_refused", ["G3"], "relay/claim_round.c",
            "    start_rollback(claim, sql_settle_undo, sql_settle_release);",
            "    start_rollback(claim, \"rollback\", NULL);"),
-    Mutant("keeps_the_savepoint_of_what_was_refused", "relay/claim_round.c",
+    Mutant("keeps_the_savepoint_of_what_was_refused", ["savepoints"], "relay/claim_round.c",
            "    start_rollback(claim, sql_settle_undo, sql_settle_release);", "    start_rollback(claim, sql_settle_undo, NULL);"),
-    Mutant("takes_parts_for_settled_when_their_claim_is_lost", "relay/orphan.c", "        refusal_undo_parts(batch);\n", ""),
-    Mutant("forgets_to_end_a_wait", "relay/settle.c", "    add_resumed(s, lists, lane);\n", ""),
-    Mutant("forgets_a_settlement_that_broke", "relay/side.c",
+    Mutant("takes_parts_for_settled_when_their_claim_is_lost", ["G3"], "relay/orphan.c",
+           "        refusal_undo_parts(batch);\n", ""),
+    Mutant("forgets_to_end_a_wait", ["G6"], "relay/settle.c", "    add_resumed(s, lists, lane);\n", ""),
+    Mutant("forgets_a_settlement_that_broke", ["G6", "stop"], "relay/side.c",
            "    if (side->round.job)\n        settle_abort(side->round.job);\n    if (side->round.arena)\n"
            "        round_done(&side->round);\n    side->state",
            "    if (side->round.arena)\n        round_done(&side->round);\n    side->state"),
-    Mutant("blames_the_event_for_an_outage", "relay/settle_rule.c",
+    Mutant("blames_the_event_for_an_outage", ["G1", "attempts"], "relay/settle_rule.c",
            "    case ERROR_ROUTE:\n        return BLAME_DESTINATION;", "    case ERROR_ROUTE:\n        return BLAME_EVENT;"),
-    Mutant("suspects_at_the_first_failure", "relay/suspect.c", "return others_taken &&", "return true ||"),
-    Mutant("a_circuit_never_closes", "relay/circuit.c", "circuit->state = CIRCUIT_TRIAL;", "circuit->state = CIRCUIT_OPEN;"),
-    Mutant("settles_ids_that_are_still_held", "ordering/scan.c", "    if (kept == 0) {\n", "    {\n"),
-    Mutant("floor_rises_over_unsettled_ids", "ordering/horizon.c",
+    Mutant("suspects_at_the_first_failure", ["G1", "attempts"], "relay/suspect.c", "return others_taken &&", "return true ||"),
+    Mutant("a_circuit_never_closes", ["G6"], "relay/circuit.c",
+           "circuit->state = CIRCUIT_TRIAL;", "circuit->state = CIRCUIT_OPEN;"),
+    Mutant("settles_ids_that_are_still_held", ["G2"], "ordering/scan.c", "    if (kept == 0) {\n", "    {\n"),
+    Mutant("floor_rises_over_unsettled_ids", ["G2"], "ordering/horizon.c",
            "    if (horizon->floor_to > scan->settled)\n        horizon->floor_to = scan->settled;\n", "", soon=True),
-    Mutant("counts_the_attempt_that_is_due_as_failed", "ordering/event_row.c", "be32toh(attempts) + 1", "be32toh(attempts) + 2"),
-    Mutant("charges_later_events_with_the_heads_attempts", "ordering/event_row.c",
+    Mutant("counts_the_attempt_that_is_due_as_failed", ["attempts"], "ordering/event_row.c",
+           "be32toh(attempts) + 1", "be32toh(attempts) + 2"),
+    Mutant("charges_later_events_with_the_heads_attempts", ["attempts"], "ordering/event_row.c",
            "if (waited && head == event.id && PQgetlength", "if (waited && PQgetlength"),
 ]
 
@@ -129,36 +138,52 @@ def link_mutant(target, folder):
     return program
 
 
+LINE = re.compile(r"seed \d+: (?:([^:]+): |(hangs|crashes)$)")  # a guarantee of judge.c; or what simulation.c says of a run
+
+
+def found_as(line):
+    """What the judge calls it; None when the line is no violation."""
+    found = LINE.match(line)
+    return found and (found.group(1) or found.group(2))
+
+
 def run(program, first, count):
-    """The first violation that is reported among these seeds, or None."""
+    """The lines that name a violation of one of these seeds, some of them when there are many."""
     command = [program, "--seed", str(first), "--count", str(count), "--jobs", str(os.cpu_count())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if re.match(r"seed \d+: ", line)]
+    lines = [line for line in done.stdout.splitlines() if found_as(line)]
     if done.returncode != 0 and not lines:
         raise SystemExit(f"{shlex.join(command)}: exit code {done.returncode} and no seed:\n{done.stdout}{done.stderr}")
-    return lines[0] if lines else None
+    return lines
 
 
-def first_failure(mutant):
-    """The line that names a violation, of one of the first seeds that have any; None when there is none."""
+def failures(mutant):
+    """The lines that name a violation, from the first seeds on, until one is what the mutant has to be found as."""
+    found = []
     with tempfile.TemporaryDirectory() as folder:
         program = link_mutant(compile_mutant(mutant, folder), folder)
         first = 1
         for count in STRETCHES:
-            found = run(program, first, count)
-            if found:
+            found += run(program, first, count)
+            if is_found(mutant, found):
                 return found
             first += count
-    return None
+    return found
+
+
+def is_found(mutant, lines):
+    return any(found_as(line) in mutant.found_as for line in lines)
 
 
 def main(names):
     chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
     missed = 0
     for mutant in chosen:
-        found = first_failure(mutant)
-        missed += found is None
-        print(f"{mutant.name}: {found or 'NOT FOUND'}", flush=True)
+        lines = failures(mutant)
+        missed += not is_found(mutant, lines)
+        all_names = ", ".join(f"{name} {times} times" for name, times in Counter(map(found_as, lines)).most_common())
+        print(f"{mutant.name}: {'' if is_found(mutant, lines) else 'NOT '}found as {' or '.join(mutant.found_as)};"
+              f" as {all_names or 'nothing'}; {lines[0] if lines else ''}", flush=True)
     return 1 if missed else 0
 
 

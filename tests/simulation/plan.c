@@ -27,7 +27,7 @@ static void make_config(struct plan *plan, struct rng *rng)
                 one_place[] = "there", by_key[] = "to-{key}", database[] = "", place[] = "simulation";
     plan->sink = (struct sink_config){.name = sink_name,
                                       .type = plan->probes ? &sim_sink_probing : &sim_sink,
-                                      .max_in_flight = chance(rng, 500) ? draw(rng, 4, 8) : 64,
+                                      .max_in_flight = chance(rng, 500) ? draw(rng, 1, 8) : 64,
                                       .place = place};
     static const int64_t shares[] = {50, 50, 20, 0, 100, 90};
     plan->queue = (struct queue_config){

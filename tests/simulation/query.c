@@ -88,16 +88,16 @@ static void read_solo(struct backend *backend, int64_t id, int64_t *left)
 
 static void read_solos(struct backend *backend, int64_t *left)
 {
-    for (size_t i = 0; i < backend->claim_solo_count; i++)
-        read_solo(backend, backend->claim_solos[i], left);
+    for (size_t i = 0; i < backend->claim_solos.count; i++)
+        read_solo(backend, backend->claim_solos.values[i], left);
     server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
 }
 
 static void run_read(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
-    for (size_t i = 0; i < backend->claim_key_count; i++)
-        read_key(backend, call, backend->claim_keys[i], call->n[2], &left);
+    for (size_t i = 0; i < backend->claim_keys.count; i++)
+        read_key(backend, call, backend->claim_keys.values[i], call->n[2], &left);
     read_solos(backend, &left);
 }
 
@@ -111,10 +111,10 @@ static int compare_keys(const void *a, const void *b)
 static void run_read_few(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
-    qsort(backend->claim_keys, backend->claim_key_count, sizeof backend->claim_keys[0], compare_keys);
+    qsort(backend->claim_keys.values, backend->claim_keys.count, sizeof backend->claim_keys.values[0], compare_keys);
     for (int waiting = 0; waiting <= 1; waiting++)
-        for (size_t i = 0; i < backend->claim_key_count; i++) {
-            int64_t key = backend->claim_keys[i];
+        for (size_t i = 0; i < backend->claim_keys.count; i++) {
+            int64_t key = backend->claim_keys.values[i];
             if ((query_find_wait(backend, key, QUERY_NO_ID) != NULL) == waiting)
                 read_key(backend, call, key, waiting ? call->n[2] : INT64_MAX, &left);
         }
@@ -190,7 +190,8 @@ static void run_empty(struct backend *backend)
 /* The queue; or a key that was paused lately and may be resumed by now, which is no reason to lose anything. */
 static void run_paused(struct backend *backend)
 {
-    bool queue = sim.now<sim.paused_until, key = sim.plan.counts.pauses> 0 && sim_fails(100);
+    bool queue = sim.now < sim.paused_until;
+    bool key = sim.plan.counts.pauses > 0 && sim_fails(100);
     PGresult *res = result_new(PGRES_TUPLES_OK, queue + key, 4);
     if (key)
         result_key(res, queue, 0, sim_draw(0, sim.plan.keys - 1));

@@ -24,6 +24,7 @@ struct choice {
     const struct call *call;
     struct candidate found[CANDIDATES_MAX], ordered[CANDIDATES_MAX];
     size_t found_count, ordered_count, fresh_count, newest_count, oldest_count;
+    size_t first_count; /* rows of the first two that are the first of their key, or all of them */
     int64_t newest_min, oldest_max;
 };
 
@@ -64,31 +65,59 @@ static struct candidate *find_found(const struct row *row)
 }
 
 /* The `n`th row of an end that has `share` of 100 places. */
-static struct candidate *note_found(const struct row *row, size_t n, int64_t share)
+static struct candidate *note_found(const struct row *row, size_t n, int64_t share, bool last)
 {
     struct candidate *c = find_found(row);
     c->low = row->id < c->low ? row->id : c->low;
     c->high = row->id > c->high ? row->id : c->high;
-    int64_t place = share > 0 ? (int64_t)n * 100 / share : QUERY_NO_ID;
+    int64_t place = share > 0 ? (int64_t)n * 100 / share + (last ? 1000000 : 0) : QUERY_NO_ID;
     if (share > 0 && (c->place == QUERY_NO_ID || place < c->place))
         c->place = place;
     return c;
 }
 
+/* $16 is a null: 0 here, which is no id. */
+static bool asks_for_the_first(void)
+{
+    return choice.call->n[15] != 0;
+}
+
+static bool is_first(const struct row *row)
+{
+    const struct store *store = &sim.store;
+    if (!asks_for_the_first() || row->key == KEY_NONE_SIM)
+        return true;
+    for (size_t i = 0; i < store->row_count && store->rows[i].id < row->id; i++)
+        if (store->rows[i].key == row->key && store->rows[i].id >= choice.call->n[15] &&
+            query_sees(choice.backend, &store->rows[i].version))
+            return false;
+    return true;
+}
+
+static struct candidate *note_newest(const struct row *row)
+{
+    bool first = is_first(row);
+    choice.first_count += first;
+    return note_found(row, choice.first_count, 100 - choice.call->n[7], !first);
+}
+
 static void look_at_the_newest(void)
 {
-    const int64_t *n = choice.call->n, limit = n[5], share = 100 - n[7];
+    const int64_t *n = choice.call->n, limit = n[5];
     const struct store *store = &sim.store;
     for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.fresh_count < limit;) {
         const struct row *row = &store->rows[i];
-        if (row->id > n[0] && query_sees(choice.backend, &row->version))
-            note_found(row, ++choice.fresh_count, share);
+        if (row->id <= n[0] || !query_sees(choice.backend, &row->version))
+            continue;
+        note_newest(row);
+        choice.fresh_count++;
     }
     for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.newest_count < limit;) {
         const struct row *row = &store->rows[i];
         if (row->id < n[1] || row->id > n[2] || !query_sees(choice.backend, &row->version))
             continue;
-        struct candidate *c = note_found(row, choice.fresh_count + ++choice.newest_count, share);
+        struct candidate *c = note_newest(row);
+        choice.newest_count++;
         c->newest_id = c->newest_id > row->id ? c->newest_id : row->id;
         choice.newest_min = row->id;
     }
@@ -102,7 +131,7 @@ static void look_at_the_oldest(void)
         const struct row *row = &store->rows[i];
         if (row->id < n[3] || row->id > n[4] || !query_sees(choice.backend, &row->version))
             continue;
-        struct candidate *c = note_found(row, ++choice.oldest_count, n[7]);
+        struct candidate *c = note_found(row, ++choice.oldest_count, n[7], false);
         c->oldest_id = c->oldest_id == QUERY_NO_ID ? row->id : c->oldest_id;
         choice.oldest_max = row->id;
     }
@@ -196,9 +225,16 @@ static int compare_places(const void *a, const void *b)
     return x->tie < y->tie ? -1 : x->tie > y->tie;
 }
 
+/* With room for all that may be locked. */
+static struct list empty_list(void)
+{
+    return (struct list){.values = arena_array(sim.arena, choice.ordered_count, sizeof(int64_t))};
+}
+
 static void lock_chosen(struct backend *backend)
 {
-    backend->claim_key_count = backend->claim_solo_count = 0;
+    backend->claim_keys = empty_list();
+    backend->claim_solos = empty_list();
     int backend_index = (int)(backend - server_backend(0));
     for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++) {
         struct candidate *c = &choice.ordered[i];
@@ -208,9 +244,9 @@ static void lock_chosen(struct backend *backend)
             judge_violation("G5", NULL, "a session claims a key that it keeps: it is given the lock once more");
         c->locked = store_try_lock(&sim.store, name, backend_index, false);
         if (c->locked && c->solo == QUERY_NO_ID)
-            backend->claim_keys[backend->claim_key_count++] = c->key;
+            backend->claim_keys.values[backend->claim_keys.count++] = c->key;
         else if (c->locked)
-            backend->claim_solos[backend->claim_solo_count++] = c->solo;
+            backend->claim_solos.values[backend->claim_solos.count++] = c->solo;
         TRACE("  lock %s%d %s", c->solo == QUERY_NO_ID ? "k" : "event ",
               (int)(c->solo == QUERY_NO_ID ? c->key : c->solo), c->locked ? "taken" : "missed");
     }
@@ -219,9 +255,11 @@ static void lock_chosen(struct backend *backend)
 static size_t list_missed(int64_t *ret)
 {
     size_t n = 0;
-    for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++)
-        if (!choice.ordered[i].locked)
-            ret[n++] = choice.ordered[i].key;
+    for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++) {
+        const struct candidate *c = &choice.ordered[i];
+        if (!c->locked || (asks_for_the_first() && c->high > c->low))
+            ret[n++] = c->key;
+    }
     for (size_t i = 0; i < choice.found_count; i++)
         if (choice.found[i].solo == QUERY_NO_ID && has(&choice.call->lists[8], choice.found[i].key))
             ret[n++] = choice.found[i].key;
@@ -245,13 +283,13 @@ static void put_id(PGresult *res, int row, int column, int64_t id)
 /* What the first half leaves for the second, as text. */
 static const char *claim_text(const struct backend *backend)
 {
-    char *out = arena_alloc(sim.arena, backend->claim_key_count * KEY_TEXT_MAX + 3), *p = out;
+    char *out = arena_alloc(sim.arena, backend->claim_keys.count * KEY_TEXT_MAX + 3), *p = out;
     *p++ = '{';
-    for (size_t i = 0; i < backend->claim_key_count; i++) {
-        p += key_text(p, backend->claim_keys[i]);
+    for (size_t i = 0; i < backend->claim_keys.count; i++) {
+        p += key_text(p, backend->claim_keys.values[i]);
         *p++ = ',';
     }
-    p -= backend->claim_key_count > 0;
+    p -= backend->claim_keys.count > 0;
     *p = '}';
     return out;
 }
@@ -306,7 +344,8 @@ void query_lock(struct backend *backend, const struct call *call)
 {
     choice.backend = backend;
     choice.call = call;
-    choice.found_count = choice.ordered_count = choice.fresh_count = choice.newest_count = choice.oldest_count = 0;
+    choice.found_count = choice.ordered_count = choice.fresh_count = choice.newest_count = choice.oldest_count =
+        choice.first_count = 0;
     look_at_the_newest();
     look_at_the_oldest();
     add_waits();

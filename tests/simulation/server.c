@@ -12,6 +12,7 @@
 static struct {
     struct backend backends[BACKENDS_MAX];
     int count;
+    struct backend *next; /* that has something to do */
     instant_us down_until;
 } server;
 
@@ -54,14 +55,14 @@ int server_connect(struct db *client, int process)
         return -1;
     int index = free_backend();
     struct backend *backend = &server.backends[index];
-    memset(backend, 0, offsetof(struct backend, claim_keys));
-    backend->alive = true;
-    backend->client = client;
-    backend->process = process;
-    backend->txn = backend->waits_for = TXN_NONE;
-    backend->calls_end = &backend->calls;
-    backend->next_at = backend->cut_at = INSTANT_NEVER;
-    backend->claim_key_count = backend->claim_solo_count = 0;
+    *backend = (struct backend){.alive = true,
+                                .client = client,
+                                .process = process,
+                                .txn = TXN_NONE,
+                                .waits_for = TXN_NONE,
+                                .calls_end = &backend->calls,
+                                .next_at = INSTANT_NEVER,
+                                .cut_at = INSTANT_NEVER};
     return index;
 }
 
@@ -331,6 +332,8 @@ static void begin_block(struct backend *backend)
 /* There is at most one: whoever wants another releases it first. */
 static void use_savepoint(struct backend *backend, enum query query)
 {
+    if (query == QUERY_SAVEPOINT && backend->savepoint)
+        judge_violation("savepoints", NULL, "a session sets a savepoint inside of another: they pile up");
     if (!backend->explicit || backend->savepoint == (query == QUERY_SAVEPOINT)) {
         fail(backend, "3B001");
         return;
@@ -380,34 +383,25 @@ static bool may_go_on(const struct backend *backend)
     return backend->waits_for != TXN_NONE && sim.store.txns[backend->waits_for].state != TXN_OPEN;
 }
 
-static struct backend *next_backend(instant_us *ret_at)
+instant_us server_next(void)
 {
-    struct backend *next = NULL;
-    *ret_at = INSTANT_NEVER;
+    instant_us next_at = INSTANT_NEVER;
     for (int i = 0; i < server.count; i++) {
         struct backend *backend = &server.backends[i];
         if (!backend->alive)
             continue;
         instant_us at = may_go_on(backend) ? sim.now : backend->next_at;
-        if (at < *ret_at) {
-            *ret_at = at;
-            next = backend;
+        if (at < next_at) {
+            next_at = at;
+            server.next = backend;
         }
     }
-    return next;
-}
-
-instant_us server_next(void)
-{
-    instant_us at;
-    next_backend(&at);
-    return at;
+    return next_at;
 }
 
 void server_step(void)
 {
-    instant_us at;
-    struct backend *backend = next_backend(&at);
+    struct backend *backend = server.next;
     if (!backend->running)
         start_call(backend);
     else if (backend->waits_for != TXN_NONE && !may_go_on(backend))

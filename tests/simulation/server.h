@@ -12,7 +12,7 @@
 #include <libpq-fe.h>
 
 #define BACKENDS_MAX 64
-#define CALL_PARAMS_MAX 15
+#define CALL_PARAMS_MAX 16
 
 enum query {
     QUERY_BEGIN,
@@ -77,12 +77,11 @@ struct backend {
     struct call *calls, **calls_end;
     instant_us next_at, started_at, said_at;
     struct snapshot snapshot;
-    int waits_for;                                       /* a transaction */
-    const char *refusal;                                 /* what the query fails with */
-    instant_us cut_at;                                   /* nothing passes from then on; */
-    instant_us heard_at;                                 /* the client finds out at this time */
-    int64_t claim_keys[ROWS_MAX], claim_solos[ROWS_MAX]; /* courier.claim, courier.solo */
-    size_t claim_key_count, claim_solo_count;
+    int waits_for;                       /* a transaction */
+    const char *refusal;                 /* what the query fails with */
+    instant_us cut_at;                   /* nothing passes from then on; */
+    instant_us heard_at;                 /* the client finds out at this time */
+    struct list claim_keys, claim_solos; /* courier.claim, courier.solo */
 };
 
 void server_clear(void);
@@ -92,6 +91,7 @@ int server_connect(struct db *client, int process);
 void server_send(int backend, struct call *call);
 void server_hang_up(int backend); /* the client closes; its backend finds out some time later */
 
+/* When the next backend has something to do; server_step() is for that one. */
 instant_us server_next(void);
 void server_step(void);
 

@@ -3,6 +3,8 @@
 #include "tests/simulation/world.h"
 
 #include <argp.h>
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
@@ -17,6 +19,8 @@
 
 #define FAILURES_MAX 5
 #define TICK_S 2 /* of processor time: longer than any step takes */
+#define JOBS_MAX 1024
+#define EXIT_USAGE 2
 
 struct arguments {
     uint64_t seed, count, jobs;
@@ -31,18 +35,31 @@ static const struct argp_option options[] = {
     {0},
 };
 
+/* A number that is misread is a run of nothing, which passes. */
+static uint64_t read_number(const char *option, const char *text, uint64_t min, uint64_t max)
+{
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    if (isdigit((unsigned char)text[0]) && *end == '\0' && errno == 0 && number >= min && number <= max)
+        return number;
+    fprintf(stderr, "simulation: --%s wants a number from %" PRIu64 " to %" PRIu64 ", not `%s`\n", option, min, max,
+            text);
+    exit(EXIT_USAGE);
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
     case 's':
-        arguments->seed = strtoull(arg, NULL, 10);
+        arguments->seed = read_number("seed", arg, 0, UINT64_MAX);
         return 0;
     case 'c':
-        arguments->count = strtoull(arg, NULL, 10);
+        arguments->count = read_number("count", arg, 1, UINT64_MAX);
         return 0;
     case 'j':
-        arguments->jobs = strtoull(arg, NULL, 10);
+        arguments->jobs = read_number("jobs", arg, 1, JOBS_MAX);
         return 0;
     case 't':
         arguments->trace = true;
@@ -55,7 +72,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
     .options = options, .parser = parse_option, .doc = "Checks the guarantees in simulated runs, one a seed."};
 
-static char running[40]; /* for a signal handler, which may not format */
+static char running[64]; /* for a signal handler, which may not format; with room for what it adds */
 
 /* A failed assertion of the relay's, a crash, or a loop without end: the seed is all that is needed to see it again. */
 static void tell_seed(int number)
@@ -66,9 +83,10 @@ static void tell_seed(int number)
         steps = sim.steps;
         return;
     }
-    bool hangs = number == SIGVTALRM;
-    ssize_t ignored = write(STDOUT_FILENO, running, strlen(running)) +
-                      write(STDOUT_FILENO, hangs ? "hangs\n" : "crashes\n", hangs ? 6 : 8);
+    /* In one go: jobs that write at the same time do not mix their lines. */
+    const char *what = number == SIGVTALRM ? "hangs\n" : "crashes\n";
+    memcpy(running + strlen(running), what, strlen(what) + 1);
+    ssize_t ignored = write(STDOUT_FILENO, running, strlen(running));
     (void)ignored;
     _exit(1);
 }
@@ -149,12 +167,14 @@ static void print_totals(const struct totals *totals)
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.seed = 1, .count = 1, .jobs = 1};
+    argp_err_exit_status = EXIT_USAGE;
     if (argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
-        return 64;
-    /* Memory is taken and given back all the time: keep it, but for the few large tables, which are mostly untouched.
-     */
-    mallopt(M_TRIM_THRESHOLD, 1 << 28);
-    mallopt(M_MMAP_THRESHOLD, 1 << 17);
+        return EXIT_USAGE;
+    /* Memory is taken and given back all the time: keep it. But what a relay takes a megabyte of, to write a few words
+     * into it, comes from the system, which knows that it is zero; so there must not be as much to be had at the end of
+     * the heap. */
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    mallopt(M_MMAP_THRESHOLD, 1 << 18);
     if (arguments.trace)
         setvbuf(stdout, NULL, _IOLBF, 0); /* the relays' log goes to the same place, past the buffer */
     int failed = arguments.jobs > 1 ? run_jobs(&arguments) : run_job(&arguments, 0);

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS, first_failure
+from tests.simulation.mutants import MUTANTS, failures, is_found
 from tests.support.process import REPO
 
 PROGRAM = os.path.join(REPO, "build", "simulation", "simulation")
@@ -18,21 +18,33 @@ def simulate(*arguments, program=PROGRAM):
     return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-def assert_no_violation(done):
+def assert_no_violation(count, *arguments, **options):
+    """And that so many seeds were run."""
+    done = simulate("--count", count, "--jobs", os.cpu_count(), *arguments, **options)
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-5000:]
+    assert done.stdout.startswith(f"{count} runs: "), done.stdout
 
 
 def test_no_seed_breaks_a_guarantee():
-    assert_no_violation(simulate("--count", 100000, "--jobs", os.cpu_count()))
+    assert_no_violation(100000)
 
 
 @pytest.mark.deep
 def test_no_seed_of_ten_million_breaks_a_guarantee():
-    assert_no_violation(simulate("--seed", 100001, "--count", 9900000, "--jobs", os.cpu_count()))
+    assert_no_violation(9900000, "--seed", 100001)
 
 
 def test_sanitizers_find_nothing():
-    assert_no_violation(simulate("--count", 1000, "--jobs", os.cpu_count(), program=SANITIZED))
+    assert_no_violation(1000, program=SANITIZED)
+
+
+@pytest.mark.parametrize("option, text", [
+    ("count", "abc"), ("count", ""), ("count", "0"), ("count", "-1"), ("count", " 1"), ("count", "1e6"), ("seed", "x"),
+    ("seed", "18446744073709551616"), ("jobs", "0"), ("jobs", "1000000"), ("jobs", "two")])
+def test_a_number_that_is_none_is_refused(option, text):
+    done = subprocess.run([PROGRAM, f"--{option}", text], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"simulation: --{option} wants a number from ") and done.stderr.endswith(f", not `{text}`\n")
 
 
 def test_a_seed_runs_the_same_every_time(tmp_path):
@@ -48,4 +60,6 @@ def test_a_seed_runs_the_same_every_time(tmp_path):
 @pytest.mark.parametrize("mutant", [
     pytest.param(mutant, id=mutant.name, marks=() if mutant.soon else pytest.mark.deep) for mutant in MUTANTS])
 def test_a_mutant_is_found(mutant):
-    assert first_failure(mutant)
+    """By the guarantee that it breaks."""
+    lines = failures(mutant)
+    assert is_found(mutant, lines), "\n".join(lines[:20])

@@ -119,7 +119,7 @@ class FakeRedisTarget:
         self.server = server
         self.queue = {"destination": "orders"}
 
-    def sink(self, **options):
+    def sink(self, relay=None, **options):
         settings = {"type": "redis", "url": f'"{self.server.url}"', **options}
         return ", ".join(f"{name}: {value}" for name, value in settings.items())
 

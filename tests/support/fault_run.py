@@ -4,8 +4,8 @@
     run.add(2000)
     one = run.start()
     run.wait_for(500)
-    ... a fault ...
-    run.fault("what it was", in_flight=64)   # only if it may have made deliveries uncertain; one for each time it did
+    run.fault("what it is", in_flight=64)    # only if it may make deliveries uncertain; one for each time it does
+    ... the fault ...
     run.finish()                             # lost_claims=True: the claims that relays have lost may be repeated
 """
 
@@ -35,7 +35,9 @@ class FaultRun:
 
     def start(self, database=None, top="", sink=None, until_empty=False, program=None, env=None, **queue):
         """One relay more; `database` is a connection string instead of the shop's own."""
-        text = self.shop.config(self.target.sink(**(sink or {})), database=database, top=top, **{**self.target.queue, **queue})
+        name = f"relay-{len(self.relays) + 1}"
+        text = self.shop.config(self.target.sink(relay=name, **(sink or {})), database=database, top=top,
+                                **{**self.target.queue, **queue})
         one = self.start_relay(text, until_empty=until_empty, program=program, env=env)
         self.relays.append(one)
         return one
@@ -72,9 +74,11 @@ class FaultRun:
     def running(self):
         return [one for one in self.relays if one.exit_code is None]
 
-    def fault(self, what, in_flight, times=1):
-        """Each time, `in_flight` events may have become uncertain."""
-        self.faults += [Fault(what, in_flight)] * times
+    def fault(self, what, in_flight, times=1, relay=None):
+        """To be told before it is done. Each time, `in_flight` events may become uncertain, those of one relay if it is
+        said which."""
+        name = f"relay-{self.relays.index(relay) + 1}" if relay else None
+        self.faults += [Fault(what, in_flight, relay=name, receipts=self.target.count() or 0, at=time.monotonic())] * times
 
     def logged(self, pattern):
         return [line for one in self.relays for line in one.logged(pattern)]

@@ -16,9 +16,11 @@ is not judged.
                 silent  took it, told nobody            reject  did not take it and never will
                 late    took it, may have been told     away    did not take it, and not for the event's sake
     faults      Fault: one line for each, written before it is injected. in_flight is how many events had no known
-                outcome at most; 0: nothing became uncertain. Narrow it down: ids (which events), relay (whose), at,
-                receipts (the sink had at least so many), until (nothing it left behind can arrive later than that).
-                What somebody did by hand is a fault, too: revived and dropped are ids of dead letters.
+                outcome at most; 0: nothing became uncertain. A fault explains no more than so many events that came
+                again, as many that came from two relays at once, and one attempt that no sink saw. Narrow it down: ids
+                (which events), relay (whose), at, receipts (the sink had at least so many), until (nothing it left behind
+                can arrive later than that). What somebody did by hand is a fault, too: revived and dropped are ids of dead
+                letters.
     final       Final: what the database held in the end; shop.py reads it.
 
 ordered=False leaves out what holds for keys only. attempts: failures before an event is given up. drained=False: the
@@ -54,7 +56,8 @@ class Fault(namedtuple("Fault", "what in_flight relay ids receipts at until revi
 
     def may_touch(self, receipt):
         """May have made that receipt's outcome uncertain."""
-        return self.in_flight > 0 and not (self.until is not None and receipt.at is not None and receipt.at > self.until)
+        over = self.until is not None and receipt.at is not None and receipt.at > self.until
+        return self.in_flight > 0 and not over and (self.ids is None or receipt.id in self.ids)
 
 
 @dataclass
@@ -135,7 +138,6 @@ class _Judge:
         self.left, self.dead, self.archived = set(final.left), Counter(final.dead), Counter(final.archived or ())
         self.revived = {event_id for fault in self.faults for event_id in fault.revived}
         self.dropped = {event_id for fault in self.faults for event_id in fault.dropped}
-        self.uncertain = any(fault.in_flight for fault in self.faults)
         # What has an unknown outcome was committed if it is anywhere.
         seen = {receipt.id for receipt in self.receipts}.union(self.left, self.dead, self.archived)
         self.events = {event.id: event for event in verdict.events.values()
@@ -144,6 +146,11 @@ class _Judge:
         self.taken, self.acked = set(), set()
         self.failures = defaultdict(list)  # id -> answers other than ack
         self.extras = []
+        self.overlaps, self.overlapping = [], set()  # an Extra for each pair of requests; the numbers of those requests
+        self.receipts_of_dead = defaultdict(list)  # id -> numbers
+        for number, receipt in enumerate(self.receipts):
+            if receipt.id in self.dead:
+                self.receipts_of_dead[receipt.id].append(number)
 
     def violate(self, kind, event_id, text, key=None):
         event = self.verdict.events.get(event_id)
@@ -153,7 +160,6 @@ class _Judge:
 
     def walk(self, ordered):
         lanes = self._lanes() if ordered else {}
-        last_of_dead = {receipt.id: number for number, receipt in enumerate(self.receipts) if receipt.id in self.dead}
         requests = defaultdict(list)
         for number, receipt in enumerate(self.receipts):
             event = self.events.get(receipt.id)
@@ -166,9 +172,9 @@ class _Judge:
                 self._explain_again(receipt, number)
             if ordered and event.key is not None:
                 if event.id not in self.taken and receipt.answer in TAKEN:
-                    self._check_order(event, number, lanes[event.key], last_of_dead)
+                    self._check_order(event, number, lanes[event.key])
                 if receipt.relay is not None and receipt.end is not None:
-                    self._check_exclusion(receipt, requests[event.key])
+                    self._check_exclusion(receipt, number, requests[event.key])
             if receipt.attempt is not None:
                 self._check_attempt(receipt, number)
             self._note(receipt, number)
@@ -200,53 +206,76 @@ class _Judge:
         before = self.receipts[self.last[receipt.id]]
         if before.answer == "ack" and receipt.id not in self.revived:
             text = f"was acknowledged (receipt {self.last[receipt.id]}) and came again (receipt {number})"
-            self._needs_fault(text, before, lambda fault: fault.has_begun(number, receipt)
-                              and fault.may_be_of(before.relay, receipt.relay))
+            self._needs_fault(text, before.id, self._faults(
+                lambda fault: fault.may_touch(before) and fault.has_begun(number, receipt)
+                and fault.may_be_of(before.relay, receipt.relay)))
 
-    def _needs_fault(self, text, before, fits):
-        options = [index for index, fault in enumerate(self.faults)
-                   if fault.may_touch(before) and (fault.ids is None or before.id in fault.ids) and fits(fault)]
-        self.extras.append(Extra(before.id, text, tuple(options), len(self.extras)))
+    def _faults(self, fit):
+        return tuple(index for index, fault in enumerate(self.faults) if fit(fault))
 
-    def _check_order(self, event, number, lane_ids, last_of_dead):
+    def _needs_fault(self, text, event_id, options):
+        self.extras.append(Extra(event_id, text, options, len(self.extras)))
+
+    def _check_order(self, event, number, lane_ids):
         """Takes off the lane what nothing has to wait for any more."""
         if event.id in self.dead or event.id in self.revived or event.id in self.dropped:
             return
-        while lane_ids[-1] != event.id and self._is_settled(lane_ids[-1], number, last_of_dead):
+        while lane_ids[-1] != event.id and self._is_settled(lane_ids[-1], number):
             lane_ids.pop()
         if lane_ids[-1] != event.id:
             self.violate("order", event.id, f"was taken (receipt {number}) while {lane_ids[-1]} was still to come")
 
-    def _is_settled(self, event_id, number, last_of_dead):
-        """Acknowledged or given up. A dead letter was given up after its last receipt, unless a fault sent that one."""
-        if event_id in self.dead and event_id not in self.revived:
-            return self.uncertain or last_of_dead.get(event_id, -1) < number
-        return event_id in self.acked or event_id in self.revived or event_id in self.dropped
+    def _is_settled(self, event_id, number):
+        """Acknowledged or given up."""
+        if event_id in self.acked or event_id in self.revived or event_id in self.dropped:
+            return True
+        return event_id in self.dead and self._was_given_up(event_id, number)
 
-    def _check_exclusion(self, receipt, requests):
+    def _was_given_up(self, event_id, number):
+        """A dead letter is not sent any more: a receipt of it after that one needs a fault that has sent it."""
+        explained = {}
+        for later in self.receipts_of_dead[event_id]:
+            if later > number:
+                receipt = self.receipts[later]
+                explained[later] = self._faults(lambda fault, receipt=receipt, later=later: fault.may_touch(receipt)
+                                                and fault.has_begun(later, receipt) and fault.may_be_of(receipt.relay))
+        if not all(explained.values()):
+            return False
+        for later, options in explained.items():
+            self._needs_fault(f"was given up before receipt {number} and came again (receipt {later})", event_id, options)
+        return True
+
+    def _check_exclusion(self, receipt, number, requests):
         """requests: those of this key that may still be open. Nobody knows how long one without an answer was."""
-        requests[:] = [other for other in requests if other.end > receipt.at]
-        for other in requests:
-            if other.relay != receipt.relay and not self._had_lost_its_claim(other, receipt):
-                self.violate("exclusion", receipt.id, f"came from {receipt.relay} while event {other.id} of its key was in"
-                                                      f" delivery by {other.relay}")
+        requests[:] = [before for before in requests if self.receipts[before].end > receipt.at]
+        for before in requests:
+            if self.receipts[before].relay != receipt.relay:
+                self._explain_overlap(before, number)
         if receipt.answer not in ("silent", "late"):
-            requests.append(receipt)
+            requests.append(number)
 
-    def _had_lost_its_claim(self, *pair):
-        """One of the two, and it had not noticed yet."""
-        return any(fault.may_touch(each) and fault.relay in (None, each.relay) and (fault.at is None or fault.at <= pair[1].at)
-                   for fault in self.faults for each in pair)
+    def _explain_overlap(self, before, number):
+        """One of the two relays had lost its claim, and it had not noticed yet. Which one is not known, so of pairs that
+        share a request only the first counts."""
+        other, receipt = self.receipts[before], self.receipts[number]
+        text = f"came from {receipt.relay} while event {other.id} of its key was in delivery by {other.relay}"
+        options = self._faults(lambda fault: fault.has_begun(number, receipt) and any(
+            fault.may_touch(each) and fault.may_be_of(each.relay) for each in (other, receipt)))
+        if not options:
+            self.violate("exclusion", receipt.id, text)
+        elif not self.overlapping & {before, number}:
+            self.overlapping |= {before, number}
+            self.overlaps.append(Extra(receipt.id, text, options, len(self.overlaps)))
 
     def _check_attempt(self, receipt, number):
-        """What is surely the event's fault counts. A relay that dies may take the count of an attempt with it, and a
-        fault may make attempts fail that no sink saw."""
+        """What is surely the event's fault counts. At each fault a relay that dies may take the count of an attempt with
+        it, and an attempt may fail that no sink saw."""
         failures = self.failures.get(receipt.id, ())
         least, most = 1 + failures.count("refuse"), 1 + len(failures)
         if least <= receipt.attempt <= most or receipt.id in self.revived:
             return
-        begun = [fault for fault in self.faults if fault.has_begun(number, receipt)]
-        if receipt.attempt < least - sum(fault.in_flight > 0 for fault in begun) or receipt.attempt > most and not begun:
+        begun = sum(fault.in_flight > 0 and fault.has_begun(number, receipt) for fault in self.faults)
+        if not least - begun <= receipt.attempt <= most + begun:
             self.violate("attempt", receipt.id, f"came as attempt {receipt.attempt} after {len(failures)} failures")
 
     # --- the end ---
@@ -270,8 +299,8 @@ class _Judge:
             before = self.receipts[self.last[event_id]] if event_id in self.last else None
             if before and before.answer == "ack" and event_id not in self.revived:
                 place = "still in the table" if left else "a dead letter"
-                self._needs_fault(f"was acknowledged (receipt {self.last[event_id]}) and is {place}", before,
-                                  lambda fault: fault.may_be_of(before.relay))
+                self._needs_fault(f"was acknowledged (receipt {self.last[event_id]}) and is {place}", event_id, self._faults(
+                    lambda fault: fault.may_touch(before) and fault.may_be_of(before.relay)))
         elif event_id not in self.acked and event_id not in self.dropped:
             told = "taken, not acknowledged" if event_id in self.taken else "never taken"
             self.violate("lost", event_id, f"was {told}, and is {'in the archive' if archived else 'gone'}")
@@ -294,7 +323,8 @@ class _Judge:
     def _check_cause(self, event_id, state, attempts):
         failures = self.failures.get(event_id, ())
         event = self.verdict.events.get(event_id)
-        needed = 1 if self.faults else attempts  # a fault makes attempts fail that no sink saw
+        unseen = sum(fault.in_flight > 0 for fault in self.faults)  # each may make an attempt fail that no sink saw
+        needed = max(1, attempts - unseen)
         if len(failures) < needed and "reject" not in failures and not (event and event.doomed) and event_id not in self.revived:
             self.violate("cause", event_id, f"is {state} after {len(failures)} failures, and takes {needed}")
 
@@ -307,7 +337,11 @@ class _Judge:
         self.verdict.duplicates = takes - len(self.taken)
 
     def match_faults(self):
-        """G3 and G4, once all is known. One event is in flight once at one fault."""
+        """G3, G4 and G5, once all is known. One event is in flight once at one fault."""
+        overlapping = _Matching(self.faults)
+        for overlap in self.overlaps:
+            if not overlapping.explain(overlap):
+                self.violate("exclusion", overlap.id, f"{overlap.text}, and the faults had no more events in flight")
         matching, extras_of, faults_of = _Matching(self.faults), Counter(), defaultdict(set)
         for extra in self.extras:
             extras_of[extra.id] += 1

@@ -260,8 +260,11 @@ def leave_with_status(status):
 
 
 def exit_on_signals(leave=leave_with_status):
-    """Turns SIGINT, SIGTERM and SIGHUP into an ordinary exit, so that atexit runs. Call it once, from the main thread.
-    leave(status) is called in that thread and must raise."""
+    """Turns SIGINT, SIGTERM and SIGHUP into an ordinary exit, so that atexit runs. Call it once. leave(status) is called in
+    the main thread and must raise; in another, where pytest-xdist may put all of a worker, nobody could hear it, and the
+    signals stay as they are: such a worker is told to stop by the process that started it."""
+    if threading.current_thread() is not threading.main_thread():
+        return
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def handle(number, _frame):

@@ -4,15 +4,19 @@
     one = TracedRelay(config, gate, ["-c"], until_empty=True).start()
     one.wait(60); one.calls()           # {name: times} of all threads
     one = TracedRelay(config, gate, injection("read", "EIO", 7), until_empty=True).start()
-    one.wait(60); one.injected()        # the calls that were made to fail, as strace shows them
+    one.wait(60); one.injected()        # the calls that were made to fail
 """
 
 import os
 import signal
 import subprocess
+import time
+from collections import namedtuple
 
 from tests.support.process import REPO, Process, find_program, stands_still, wait_until
 from tests.support.relay import Relay
+
+Injected = namedtuple("Injected", "at what")  # what: the call as strace shows it
 
 
 def build_gate(folder):
@@ -25,7 +29,7 @@ def build_gate(folder):
 
 def injection(call, error, number):
     """strace's arguments that make the number'th such call of each thread fail; the call is not made at all."""
-    return ["-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={number}"]
+    return ["-ttt", "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={number}"]
 
 
 class TracedRelay(Relay):
@@ -63,7 +67,10 @@ class TracedRelay(Relay):
         return {row[-1]: int(row[3]) for row in rows if row and row[-1] != "total" and row[0][0].isdigit()}
 
     def injected(self):
-        return [line for line in _read(self.trace_path).splitlines() if line.endswith("(INJECTED)")]
+        """As Injected; the times are those of time.monotonic()."""
+        ahead_s = time.time() - time.monotonic()
+        lines = [line.split(maxsplit=2) for line in _read(self.trace_path).splitlines() if line.endswith("(INJECTED)")]
+        return [Injected(float(wall) - ahead_s, what) for _, wall, what in lines]
 
 
 def _read(path):

@@ -32,7 +32,8 @@ def play(stage, step):
         with contextlib.closing(generator):
             for _ in generator:
                 stage.wait(step.lasts_s)
-    except (psycopg2.Error, ProcessLookupError) as error:  # another fault was quicker; it has its own note
+    except (psycopg2.OperationalError, psycopg2.InterfaceError, ProcessLookupError) as error:
+        # Another fault was quicker, which has its own note: the server, or the relay, is gone, or somebody has a lock.
         stage.miss(step, error)
     finally:
         stage.over(step)
