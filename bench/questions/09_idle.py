@@ -1,4 +1,5 @@
-"""What does a relay cost that has nothing to do, over millions of dead rows that an old snapshot keeps?"""
+"""What does a relay cost that has nothing to do: over millions of dead rows that an old snapshot keeps; beside 100,000
+events that wait for their time?"""
 
 import time
 
@@ -10,6 +11,8 @@ from tests.support.postgres import RELAY_ROLE
 from tests.support.process import wait_until
 
 SETTLE_S = 5
+DELAYED = 100_000
+NEW_KEY = 1_000_000  # its event waits for nothing
 POLL = "pg_try_advisory_xact_lock|as news"  # in a claim and in what an idle queue asks instead, and nowhere else
 
 COSTS = """
@@ -52,10 +55,27 @@ def measure(idle, seconds):
 
 def proof(idle, relay):
     """An idle relay is one that would deliver what comes."""
-    idle.append(1, 1)
-    wait_until(lambda: not idle.db.query("select id from outbox.events limit 1"), 30, "the idle relay to deliver an event")
+    idle.append(1, NEW_KEY, first=NEW_KEY - 1)
+    wait_until(lambda: not idle.db.query("select id from outbox.events where not_before is null limit 1"), 30,
+               "the idle relay to deliver an event")
     if relay.stop() != 0 or last_stats(relay)["delivered"] != "1":
         raise BenchFailed(f"the idle relay did not deliver one event\n{relay.process.log_tail()}")
+
+
+def make_delayed(idle):
+    """Each holds back a key of its own. They are known to wait when the relay that is measured begins."""
+    idle.append(DELAYED, DELAYED)
+    idle.db.query("update outbox.events set not_before = now() + interval '1 day'")
+    relay = idle.relay("{ type: discard }")
+    try:
+        relay.start()
+        wait_until(lambda: idle.db.value("select count(*) from outbox.parked") == DELAYED, 120, "the relay to note what waits")
+        if relay.stop() != 0:
+            raise BenchFailed(f"the relay ended with {relay.exit_code}\n{relay.process.log_tail()}")
+    finally:
+        relay.close()
+    idle.db.query("vacuum analyze outbox.events, outbox.parked")
+    idle.db.query("checkpoint")
 
 
 def ask(bench):
@@ -67,8 +87,16 @@ def ask(bench):
         holder = make_dead_rows(idle, rows)
         share, buffers, polls = measure(idle, seconds)
         holder.close()
+        delayed = Bench(postgres, bench.run, name="delayed")
+        delayed.db.query("create extension pg_stat_statements")
+        nothing = measure(delayed, seconds)
+        make_delayed(delayed)
+        waiting = measure(delayed, seconds)
     bench.say(f"idle: {share:.2f} % of a core, {buffers:.1f} buffers a poll, {polls / seconds:.1f} polls/s")
+    bench.say(f"{DELAYED:,} events wait: {waiting[0]:.2f} % of a core, {waiting[1]:.1f} buffers a poll; none: {nothing[0]:.2f} %, {nothing[1]:.1f}")
     note = f"{seconds} s over {rows:,} dead rows, {polls:,} polls"
     return [Answer("idle: relay and server", "% of a core", [share], must=1, aim=0.2, more=False, note=note),
             Answer("idle: buffers a poll", "buffers", [buffers], must=50, aim=20, more=False,
-                   note=note + "; pg_stat_statements, all of the relay's statements")]
+                   note=note + "; pg_stat_statements, all of the relay's statements"),
+            Answer("idle, 100,000 events wait: relay and server", "% of a core", [waiting[0]], must=1, aim=0.2, more=False,
+                   note=f"{waiting[1]:.1f} buffers a poll; over an empty table {nothing[0]:.2f} % and {nothing[1]:.1f}")]

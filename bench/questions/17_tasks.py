@@ -1,0 +1,100 @@
+"""What do 2,000 tasks a second, produced and done, leave of a database's other work?"""
+
+import os
+import re
+import subprocess
+
+from bench.answer import Answer, BenchFailed
+from bench.harness import last_stats, read_sql
+from tests.support.postgres import RELAY_ROLE, bin_folders
+from tests.support.process import find_program, wait_until
+
+CLIENTS, PRODUCERS, TASKS, A_TRANSACTION = 4, 2, 2000, 10
+PAYLOAD = '{"note": "' + "x" * 288 + '"}'
+TABLE = "table: public.tasks, columns: { id: id, priority: priority, payload: payload }"
+QUEUES = {
+    "unordered": f"{TABLE}, ordering: unordered",
+    "lease": "table: public.tasks, columns: { id: id, payload: payload }, ordering: lease",
+}
+
+
+class Pgbench:
+    """Running, from the start."""
+
+    def __init__(self, bench, seconds, *arguments):
+        command = [find_program("pgbench", *bin_folders()), "-n", "-M", "prepared", "-j", "1", "-T", str(seconds), *arguments,
+                   bench.db.superuser_dsn]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.timeout_s = seconds + 60
+
+    def rate(self):
+        """Transactions a second, at the end."""
+        said = self.process.communicate(timeout=self.timeout_s)[0]
+        rate = re.search(r"^tps = ([\d.]+)", said, re.MULTILINE)
+        if self.process.returncode != 0 or not rate:
+            raise BenchFailed(f"pgbench: {said}")
+        return float(rate.group(1))
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def other_work(bench, seconds):
+    """pgbench's own workload, in transactions a second."""
+    work = Pgbench(bench, seconds, "-c", str(CLIENTS))
+    try:
+        return work.rate()
+    finally:
+        work.close()
+
+
+def beside(bench, queue, seconds):
+    """The same beside tasks that come and are done."""
+    bench.db.query("truncate public.tasks restart identity")
+    bench.db.query("checkpoint")
+    script = os.path.join(bench.folder, "tasks_insert.sql")
+    with open(script, "w", encoding="ascii") as file:
+        file.write(read_sql("tasks_insert.sql").replace("PAYLOAD", PAYLOAD))
+    relay = bench.relay("{ type: discard }", queue)
+    producers = None
+    try:
+        relay.start()
+        wait_until(lambda: relay.logged("relay.start"), what="the relay to start")
+        producers = Pgbench(bench, seconds + 1, "-c", str(PRODUCERS), "-R", str(TASKS // A_TRANSACTION), "-f", script)
+        rate = other_work(bench, seconds)
+        made = producers.rate() * A_TRANSACTION
+        wait_until(lambda: not bench.db.query("select 1 from public.tasks limit 1"), 10, "the relay to do the last tasks")
+        if relay.stop() != 0 or made < 0.9 * TASKS:
+            raise BenchFailed(f"{made:,.0f} tasks/s; the relay ended with {relay.exit_code}\n{relay.process.log_tail()}")
+        done, ids = int(last_stats(relay)["delivered"]), bench.db.value("select last_value from public.tasks_id_seq")
+        if done != ids:
+            raise BenchFailed(f"{ids:,} tasks came and {done:,} were done")
+        return rate
+    finally:
+        relay.close()
+        if producers:
+            producers.close()
+
+
+def ask(bench):
+    bench.db.psql(read_sql("tasks_table.sql"))
+    bench.db.let_relay_in("public.tasks")
+    bench.db.query(f"grant update (id) on public.tasks to {RELAY_ROLE}")  # to lock rows
+    done = subprocess.run([find_program("pgbench", *bin_folders()), "-i", "-q", "-s", "10", bench.db.superuser_dsn],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchFailed(f"pgbench -i: {done.stderr}")
+    seconds = bench.run.size(20, 3)
+    alone, rates = [], {name: [] for name in QUEUES}
+    for number in range(1, bench.run.pairs + 1):
+        alone.append(other_work(bench, seconds))
+        for name, queue in QUEUES.items():
+            rates[name].append(beside(bench, queue, seconds))
+        bench.say(f"round {number} of {bench.run.pairs}: pgbench alone {alone[-1]:,.0f} transactions/s, "
+                  + ", ".join(f"beside {name} {rates[name][-1]:,.0f}" for name in QUEUES))
+    return [Answer(f"pgbench beside {TASKS:,} tasks/s, {name}", "transactions/s", rates[name], alone, must=0.90, aim=0.95,
+                   note=f"floor: pgbench alone, {CLIENTS} clients, scale 10; {PRODUCERS} producers, {A_TRANSACTION} tasks a transaction")
+            for name in QUEUES]
