@@ -10,9 +10,9 @@ void claim_rows_init(struct claim_rows *rows)
     *rows = (struct claim_rows){.limit = ROWS_START, .look = LOOK_MIN};
 }
 
-int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys)
+int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys, bool most)
 {
-    return keys * rows->look / 8 + 4;
+    return keys * (most ? LOOK_MAX : rows->look) / 8 + 4;
 }
 
 /* Where there is one place, what comes first in the order of many would take it each time. It may fail again and again,

@@ -22,6 +22,21 @@ enum event_column {
 
 #define EXTRA_MAX 64
 
+/* What waits for another event is looked at again by then, whether or not somebody has seen that one end. */
+#define AFTER_MAX_US (3600 * SECOND_US)
+
+/* May it be delivered? If not, when, or after which event. */
+static bool is_due(const struct ordering_options *options, const PGresult *res, int row, int64_t *ret_delay_us,
+                   int64_t *ret_after_id)
+{
+    int column = EVENT_EXTRA + (int)options->extra_columns;
+    *ret_after_id = EVENT_NO_ID;
+    if (options->delays && result_bigint(res, row, column++, ret_delay_us))
+        return false;
+    *ret_delay_us = AFTER_MAX_US;
+    return !options->after || !result_bigint(res, row, column, ret_after_id);
+}
+
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
                     const struct claim_intake *intake, struct error *err)
 {
@@ -44,9 +59,9 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
          __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
         event.created_at_us = EVENT_NO_TIME; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
     event.key = result_span(res, row, EVENT_KEY);
-    int64_t delay_us;
-    if (options->delays && result_bigint(res, row, EVENT_EXTRA + (int)options->extra_columns, &delay_us)) {
-        intake->delayed(intake->to, event.key, event.id, delay_us);
+    int64_t delay_us, after_id;
+    if (!is_due(options, res, row, &delay_us, &after_id)) {
+        intake->delayed(intake->to, event.key, event.id, delay_us, after_id);
         return true;
     }
     event.type = result_span(res, row, EVENT_TYPE);

@@ -35,6 +35,7 @@ struct ordering_options {
     bool sequence;    /* a readable sequence feeds the ids, one at a time */
     bool key_index;   /* there is an index on the key and the id */
     bool delays;      /* :columns end with how long the event is not due */
+    bool after;       /* and with the id of an event that has to be done first */
     int64_t lease_us; /* what is claimed is leased for so long; 0: it is held by its locks */
     const char *lease_owner;
     bool priority;  /* the table has a column for it */
@@ -52,6 +53,7 @@ struct claim_request {
     const struct span *follow_keys; /* keys known to have more events */
     size_t follow_key_count;
     bool followed_only; /* look for no others */
+    bool behind;        /* their sink is: of the newest events, those that are the first of their key come first */
     uint64_t draw;      /* a random number: which of all that wait for it gets the place of a claim of one key */
 };
 
@@ -83,8 +85,9 @@ struct claim_plan {
     int64_t key_limit;              /* events of one key asked for */
     bool from_top;                  /* it looks at what is most urgent, whatever was looked at before */
     int64_t top_priority, top_id;   /* where to go on from there */
+    bool behind;                    /* the request's word */
     bool few;                       /* asked for without that limit: the keys are believed to have few */
-    const struct span *missed_keys; /* locked elsewhere; in the intake's arena */
+    const struct span *missed_keys; /* of which a later event may have been gone past; in the intake's arena */
     size_t missed_key_count;
     size_t events;  /* the relay's word to claim_done(): events it has taken, */
     bool spilled;   /* and whether it had no room for others */
@@ -101,8 +104,8 @@ struct claim_intake {
     /* A key, or an event without one, that waited for event `id` and has no event any more. */
     void (*gone)(void *to, struct span key, int64_t id);
     /* The event is not due for so long, or with a negative number ever: it is not delivered now, nor is what follows of
-     * its key. */
-    void (*delayed)(void *to, struct span key, int64_t id, int64_t delay_us);
+     * its key. It may be earlier, when event `after_id` is done; EVENT_NO_ID: there is none such. */
+    void (*delayed)(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id);
 };
 
 /* With no attempts it is no failure: the event is not due. */
@@ -111,6 +114,7 @@ struct settle_failure {
     struct span key; /* absent: an event without a key */
     int64_t attempts;
     int64_t delay_us; /* negative: closed until somebody resumes it */
+    int64_t after_id; /* it waits for this event; EVENT_NO_ID: for none */
     struct span why;
 };
 
@@ -118,6 +122,7 @@ struct settle_failure {
 struct settlement {
     const int64_t *done; /* acked; behind them come the ids of `buried` */
     size_t done_count;
+    const struct span *responses; /* to each of them, where those go on; else NULL */
     const struct settle_failure *parked;
     size_t parked_count;
     const struct settle_failure *buried; /* dead letters */

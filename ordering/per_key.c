@@ -75,7 +75,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
 static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
                             int64_t *ret_newest, int64_t *ret_oldest)
 {
-    int64_t rows = claim_rows_look(&pk->rows, request->max_keys);
+    int64_t rows = claim_rows_look(&pk->rows, request->max_keys, request->behind);
     bool both = scan->newest.lo <= scan->newest.hi && scan->oldest.lo <= scan->oldest.hi;
     *ret_newest = both ? rows * (100 - pk->options.oldest_share) / 100 + 1 : rows;
     *ret_oldest = both ? rows * pk->options.oldest_share / 100 + 1 : rows;
@@ -85,7 +85,7 @@ static void rows_to_look_at(const struct per_key *pk, const struct claim_request
 static struct statement read_statement(struct per_key *pk, const struct claim_request *request, struct arena *arena,
                                        struct claim_plan *plan)
 {
-    plan->few = pk->few && pk->wary == 0 && request->follow_key_count == 0;
+    plan->few = pk->few && pk->wary == 0 && request->follow_key_count == 0 && !request->behind;
     if (plan->few && plan->rows_limit > (request->max_keys + 1) * FEW_ROWS)
         plan->rows_limit = (request->max_keys + 1) * FEW_ROWS;
     struct statement read = statement_of(plan->few ? pk->few_sql : pk->read_sql);
@@ -101,7 +101,8 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
     struct per_key *pk = (struct per_key *)o;
-    *ret_plan = (struct claim_plan){.rows_limit = pk->rows.limit, .key_limit = request->events_per_key};
+    *ret_plan = (struct claim_plan){
+        .rows_limit = pk->rows.limit, .key_limit = request->events_per_key, .behind = request->behind};
     ret_plan->report =
         (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
     struct scan_plan *scan = &ret_plan->scan;
@@ -129,6 +130,11 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     statement_add_int(lock, arena, pk->options.lock_class);
     statement_add_int(lock, arena, claim_rows_waits_last(request));
     statement_add_int(lock, arena, oldest_rows);
+    /* Without an index on the key, asking for each key would read the table each time. */
+    if (request->behind && pk->options.key_index)
+        statement_add_int(lock, arena, pk->horizon.floor);
+    else
+        statement_add_text(lock, NULL);
 
     ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
@@ -201,7 +207,7 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
         pk->wary = WARY_CLAIMS;
     else if (pk->wary > 0)
         pk->wary--;
-    pk->few = pk->options.key_index && !plan->truncated && plan->rows <= plan->locked * FEW;
+    pk->few = pk->options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;
     claim_rows_done(&pk->rows, plan, full && !plan->few);
 }
 

@@ -30,8 +30,8 @@ static bool is_about_leases(enum settle_kind kind)
 
 bool settler_init(struct settler *settler, const struct ordering_options *options, struct error *err)
 {
-    *settler =
-        (struct settler){.queue = options->queue, .lock_class = options->lock_class, .archive = options->archive};
+    *settler = (struct settler){
+        .queue = options->queue, .lock_class = options->lock_class, .archive = options->archive && !options->hand_on};
     for (enum settle_kind kind = 0; kind < SETTLE_KINDS; kind++) {
         bool needed = options->lease_us > 0 || !is_about_leases(kind);
         const char *template = template_of(kind, options);
@@ -67,13 +67,14 @@ static void add_failures(struct statement *st, struct arena *arena, const struct
                          bool parking)
 {
     int64_t *ids = arena_array(arena, count, sizeof *ids), *attempts = arena_array(arena, count, sizeof *attempts),
-            *delays = arena_array(arena, count, sizeof *delays);
+            *delays = arena_array(arena, count, sizeof *delays), *after = arena_array(arena, count, sizeof *after);
     struct span *keys = arena_array(arena, count, sizeof *keys), *whys = arena_array(arena, count, sizeof *whys);
     for (size_t i = 0; i < count; i++) {
         ids[i] = failures[i].id;
         keys[i] = failures[i].key;
         attempts[i] = failures[i].attempts;
         delays[i] = failures[i].delay_us;
+        after[i] = failures[i].after_id;
         whys[i] = failures[i].why;
     }
     statement_add_ids(st, arena, ids, count);
@@ -83,6 +84,8 @@ static void add_failures(struct statement *st, struct arena *arena, const struct
     if (parking)
         statement_add_ids(st, arena, delays, count);
     statement_add_texts(st, arena, whys, count);
+    if (parking)
+        statement_add_ids(st, arena, after, count);
 }
 
 static struct statement settle_statement(const struct settler *settler, const struct settlement *s, struct arena *arena,
@@ -98,6 +101,8 @@ static struct statement settle_statement(const struct settler *settler, const st
         statement_add_ids(&st, arena, s->done, s->done_count);
         if (settler->archive)
             statement_add_text(&st, settler->queue);
+        if (s->responses)
+            statement_add_bytes(&st, arena, s->responses, s->done_count);
         break;
     case SETTLE_BURY:
         statement_add_text(&st, settler->queue);

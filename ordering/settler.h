@@ -25,7 +25,7 @@ enum settle_kind {
 struct settler {
     const char *queue;
     int32_t lock_class;
-    bool archive;
+    bool archive; /* and nothing goes on */
     char *texts[SETTLE_KINDS];
     bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
 };

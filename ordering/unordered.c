@@ -117,7 +117,7 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
     statement_add_int(lock, arena, scan->fresh_above);
     statement_add_int(lock, arena, scan->oldest.lo);
     statement_add_int(lock, arena, scan->oldest.hi);
-    statement_add_int(lock, arena, claim_rows_look(&un->rows, request->max_keys));
+    statement_add_int(lock, arena, claim_rows_look(&un->rows, request->max_keys, false));
     statement_add_int(lock, arena, request->max_keys);
     statement_add_int(lock, arena, claim_rows_share(request, un->options.priority ? un->options.oldest_share : 100));
     statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);

@@ -88,7 +88,7 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
         lane->more = true;
         return true;
     }
-    size_t bytes = event_bytes(event, extra_columns);
+    size_t bytes = event_bytes(event, extra_columns) + batch->response_max;
     if (batch->spilled || (batch->event_count > 0 && batch->bytes + bytes > batch->bytes_max)) {
         batch->spilled = true;
         if (lane)
@@ -129,16 +129,18 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id)
     lane->waited = lane->progressed = true;
 }
 
-void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us)
+struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us)
 {
     struct lane *lane = lane_of(batch, key_of(batch, key));
     if (batch->spilled || (lane && (lane->more || lane->delayed)))
-        return; /* what comes before it may have been left out */
+        return NULL; /* what comes before it may have been left out */
     if (!lane)
         lane = lane_add_finished(batch, key_of(batch, key));
     lane->delayed = true;
     lane->gone_id = id;
     lane->delay_us = delay_us;
+    lane->after_id = EVENT_NO_ID;
+    return lane;
 }
 
 struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last)

@@ -65,6 +65,7 @@ struct lane {
     struct item *failed;
     struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
     int64_t delay_us;     /* RETRY, or `delayed`; negative: for ever */
+    int64_t after_id;     /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
     int64_t release_us;   /* RELEASED: not to be claimed again for this long */
     instant_us finished_at, settled_at;
     struct batch *batch;
@@ -82,6 +83,7 @@ struct batch {
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
+    size_t response_max;        /* bytes of an answer that each event may get besides */
     bool solo;                  /* every event has a lane of its own, whatever its key */
     size_t lane_max;            /* events of one key; 0: as many as come */
     bool spilled;               /* rows were left out because bytes_max was reached */
@@ -117,8 +119,8 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
 void batch_add_gone(struct batch *batch, struct span key, int64_t id);
 
 /* An event that is not due: what comes after it of its key is left out. Where it is the first of its key, it makes a
- * finished lane without events, so that its wait is written down. */
-void batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us);
+ * finished lane without events, so that its wait is written down. Returns its lane, NULL when it is left out itself. */
+struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us);
 
 /* The lane of a key, whose span_hash() is `hash`; NULL when there is none in a state up to `last`. */
 struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last);

@@ -1,5 +1,6 @@
 #include "relay/claim.h"
 
+#include "relay/ahead.h"
 #include "relay/base/fault_point.h"
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
@@ -145,7 +146,7 @@ static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant
 {
     const struct queue *queue = claim->queue;
     if (!queue->ordering->type->solo)
-        return wanted;
+        return lesser(wanted, ahead_room(queue, now));
     int64_t room = outlet_room(queue->outlet);
     for (size_t i = 0; i < queue->claim_count; i++)
         room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;
@@ -312,6 +313,7 @@ static void look_again(struct queue *queue, instant_us now)
 
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
+    ahead_turn(queue, now);
     for (size_t i = 0; i < queue->claim_count; i++)
         claim_round_progress(&queue->claims[i], ps, now);
     look_again(queue, now);

@@ -1,6 +1,7 @@
 #include "relay/claim_request.h"
 
 #include "ordering/array_text.h"
+#include "relay/ahead.h"
 #include "relay/lease.h"
 #include "relay/settle.h"
 
@@ -103,9 +104,12 @@ static size_t most_followed(const struct claim *claim, int64_t keys, uint64_t dr
 }
 
 /* A claim of many keys takes some events of each, one of few keys more of each: what it brings is to be worth its round
- * trip and its commit. Where a key's events go one by one, more of them would only keep the claim open. */
-static int64_t events_per_key(const struct queue *queue, int64_t keys)
+ * trip and its commit. Where a key's events go one by one, more of them would only keep the claim open; and where other
+ * keys wait for the sink, they would come before older events of those. */
+static int64_t events_per_key(const struct queue *queue, int64_t keys, bool behind)
 {
+    if (behind)
+        return 1;
     int64_t most = queue->config->max_events_per_key;
     int64_t share = EVENTS_PER_CLAIM / (queue->keys_found > 0 ? queue->keys_found : keys);
     if (share < EVENTS_PER_KEY_MIN)
@@ -133,8 +137,9 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
     request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
-    request->claim.events_per_key = events_per_key(queue, keys);
     request->claim.followed_only = claim->full;
+    request->claim.behind = ahead_is_behind(queue, now) && !claim->full;
+    request->claim.events_per_key = events_per_key(queue, keys, request->claim.behind);
     request->claim.draw = draw;
     request->claim.busy_keys = request->keys;
     request->claim.busy_solos = request->solos;

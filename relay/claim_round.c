@@ -26,20 +26,13 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
     claim->round.claim = true;
     claim->round.keys = keys;
     claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
+    claim->arriving->response_max = (size_t)queue->config->response_max;
     claim->arriving->solo = queue->ordering->type->solo;
     claim->arriving->lane_max = (size_t)claim->plan.key_limit;
     for (size_t i = 0; i < n; i++)
         if (!db_send(claim->db, &statements[i], err))
             return false;
     return true;
-}
-
-static void reset_poll(const struct claim *claim)
-{
-    struct queue *queue = claim->queue;
-    queue->metrics.claims++;
-    if (!claim->full)
-        queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
 }
 
 static void begin_parts(struct claim *claim)
@@ -100,8 +93,10 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
               (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
     if (job && !commit)
         begin_parts(claim);
-    if (keys > 0)
-        reset_poll(claim);
+    if (keys > 0) {
+        claim->queue->metrics.claims++;
+        pace_sent(claim, now);
+    }
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
     claim->state = CLAIM_BUSY;
@@ -228,11 +223,18 @@ static void round_failed(struct claim *claim, instant_us now)
     start_again(claim, now);
 }
 
-/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. */
-static void mark_unfinished_keys(const struct claim_plan *plan, struct batch *batch)
+/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. They are
+ * followed, but where others wait for the sink: there they take their turn. */
+static void mark_unfinished_keys(const struct claim *claim, struct batch *batch, instant_us now)
 {
+    const struct claim_plan *plan = &claim->plan;
+    struct ordering *ordering = claim->queue->ordering;
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->key.data && (int64_t)lane->count >= plan->key_limit)
+        if (!lane->key.data || (int64_t)lane->count < plan->key_limit)
+            continue;
+        else if (plan->behind)
+            ordering->type->released(ordering, lane->last->event.id, SCAN_ID_MAX, now);
+        else
             lane->more = true;
     if (plan->rows >= plan->rows_limit && batch->lanes_end && batch->lanes_end->key.data)
         batch->lanes_end->more = true;
@@ -247,17 +249,20 @@ static void take_arriving(struct claim *claim, instant_us now)
     claim->plan.events = batch->event_count;
     claim->plan.spilled = batch->spilled;
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
-    mark_unfinished_keys(&claim->plan, batch);
+    mark_unfinished_keys(claim, batch, now);
     report_claimed(claim, batch, now - claim->sent_at);
     if (claim->plan.truncated)
         claim_follow_again(claim, now);
     claim->arriving = NULL;
+    batch->next = claim->batches;
+    claim->batches = batch;
     claim_follow_missed(claim, now);
     pace_claimed(claim, batch, now);
     if (queue->key_limit < queue->config->keys_per_claim)
         queue->key_limit++;
     claim_note_laneless(claim, batch);
     if (!found) {
+        claim->batches = batch->next;
         batch_free(batch);
         return;
     }
@@ -266,8 +271,6 @@ static void take_arriving(struct claim *claim, instant_us now)
     orphan_drop(queue, batch, now);
     if (batch->open > 0)
         refusal_note_claim(queue, now);
-    batch->next = claim->batches;
-    claim->batches = batch;
     if (queue->leases)
         return; /* it has arrived when it is leased */
     batch->arrived_next = queue->arrived;
@@ -314,9 +317,11 @@ static void take_gone(void *to, struct span key, int64_t id)
     batch_add_gone(to, key, id);
 }
 
-static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us)
+static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id)
 {
-    batch_add_delayed(to, key, id, delay_us);
+    struct lane *lane = batch_add_delayed(to, key, id, delay_us);
+    if (lane)
+        lane->after_id = after_id;
 }
 
 /* False and *err: it cannot be right. */

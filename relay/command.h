@@ -26,8 +26,8 @@ struct command {
 };
 
 extern const struct command command_run, command_migrate, command_check_config, command_status, command_dead,
-    command_failures, command_pause, command_resume, command_drain, command_publish, command_schedule, command_take,
-    command_done, command_fail_event, command_extend, command_release, command_bench;
+    command_failures, command_replay, command_pause, command_resume, command_drain, command_publish, command_schedule,
+    command_take, command_done, command_fail_event, command_extend, command_release, command_bench;
 
 int exit_code_of(enum error_kind kind);
 

@@ -30,20 +30,19 @@ static const struct setting timeout_setting = {.name = "timeout",
                                                .fallback = "30s",
                                                .max = 24 * HOUR_US};
 
-#define OPTION_CONFIG_AND_KEY                                                                                          \
-    {"config", 'c', "FILE", 0, "the configuration", 0},                                                                \
-    {                                                                                                                  \
-        "key", 'k', "KEY", 0, "only this key", 0                                                                       \
-    }
-#define OPTION_WHY                                                                                                     \
-    {                                                                                                                  \
-        "reason", OPTION_REASON, "TEXT", 0, "for whoever finds it paused", 0                                           \
-    }
-
-static const struct argp_option pause_options[] = {OPTION_CONFIG_AND_KEY, OPTION_WHY, {0}};
-static const struct argp_option resume_options[] = {OPTION_CONFIG_AND_KEY, {0}};
+static const struct argp_option pause_options[] = {
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"key", 'k', "KEY", 0, "only this key", 0},
+    {"reason", OPTION_REASON, "TEXT", 0, "for whoever finds it paused", 0},
+    {0}};
+static const struct argp_option resume_options[] = {
+    {"config", 'c', "FILE", 0, "the configuration", 0}, {"key", 'k', "KEY", 0, "only this key", 0}, {0}};
 static const struct argp_option drain_options[] = {
-    OPTION_CONFIG_AND_KEY, OPTION_WHY, {"timeout", OPTION_TIMEOUT, "DURATION", 0, "how long to wait (30s)", 0}, {0}};
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"key", 'k', "KEY", 0, "only this key", 0},
+    {"reason", OPTION_REASON, "TEXT", 0, "for whoever finds it paused", 0},
+    {"timeout", OPTION_TIMEOUT, "DURATION", 0, "how long to wait (30s)", 0},
+    {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

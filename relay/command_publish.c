@@ -15,11 +15,11 @@
 
 struct publish_options {
     struct database database;
-    const char *key, *type, *aggregatetype, *payload, *traceparent;
+    const char *key, *type, *aggregatetype, *payload, *traceparent, *not_before, *dedupe_key, *on_duplicate;
     json_t *headers; /* NULL: none */
 };
 
-enum { OPTION_AGGREGATETYPE = 0x100, OPTION_TRACEPARENT };
+enum { OPTION_AGGREGATETYPE = 0x100, OPTION_TRACEPARENT, OPTION_NOT_BEFORE, OPTION_DEDUPE_KEY, OPTION_ON_DUPLICATE };
 
 static const struct argp_option options[] = {
     {"key", 'k', "KEY", 0, "the ordering key; none: no order", 0},
@@ -28,6 +28,9 @@ static const struct argp_option options[] = {
     {"header", 'H', "K=V", 0, "a header; may be given several times", 0},
     {"aggregatetype", OPTION_AGGREGATETYPE, "TYPE", 0, "the aggregate's type", 0},
     {"traceparent", OPTION_TRACEPARENT, "VALUE", 0, "the W3C trace context", 0},
+    {"not-before", OPTION_NOT_BEFORE, "TIME", 0, "deliver it at this time or later; as PostgreSQL reads times", 0},
+    {"dedupe-key", OPTION_DEDUPE_KEY, "KEY", 0, "of the events with this key one waits at a time", 0},
+    {"on-duplicate", OPTION_ON_DUPLICATE, "ignore|replace|again", 0, "what becomes of another one (ignore)", 0},
     {0}};
 
 static void add_header(struct publish_options *given, const char *arg, struct argp_state *state)
@@ -69,7 +72,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_TRACEPARENT:
         given->traceparent = arg;
         return 0;
+    case OPTION_NOT_BEFORE:
+        given->not_before = arg;
+        return 0;
+    case OPTION_DEDUPE_KEY:
+        given->dedupe_key = arg;
+        return 0;
+    case OPTION_ON_DUPLICATE:
+        given->on_duplicate = arg;
+        return 0;
     case ARGP_KEY_END:
+        if (given->on_duplicate && !given->dedupe_key)
+            argp_error(state, "--on-duplicate is for events with a --dedupe-key");
         if (!given->key && !given->type && !given->payload)
             argp_error(state, "give the event's payload with --payload JSON, or --payload - for standard input");
         return 0;
@@ -83,7 +97,7 @@ static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .doc = "Puts one event into outbox.events and prints its id.",
+    .doc = "Puts one event into outbox.events and prints its id; nothing when it is a duplicate that is ignored.",
     .children = children,
 };
 
@@ -124,11 +138,12 @@ static bool publish(PGconn *conn, const struct publish_options *given, struct er
     }
     if (given->headers)
         headers = json_dumps(given->headers, JSON_COMPACT);
-    const char *params[] = {given->key, given->type, payload, given->aggregatetype, headers, given->traceparent};
-    PGresult *result = query(conn, "publish", sql_publish_event, 6, params, err);
-    if (result)
-        printf("%s\n", query_text(result, 0, 0));
-    else
+    const char *params[] = {given->key,         given->type,       payload,           given->aggregatetype, headers,
+                            given->traceparent, given->not_before, given->dedupe_key, given->on_duplicate};
+    PGresult *result = query(conn, "publish", sql_publish_event, sizeof params / sizeof params[0], params, err);
+    if (result && query_text(result, 0, 0))
+        puts(query_text(result, 0, 0));
+    else if (!result)
         privilege_explain(conn, 0, "{publish}", err);
     PQclear(result);
     free(headers);

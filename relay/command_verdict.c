@@ -14,7 +14,7 @@ struct verdict_options {
     struct database database;
     char **tokens;
     int token_count;
-    const char *error;
+    const char *text; /* why it failed, or what goes on; NULL: not given */
     bool fatal;
     int64_t lease_us; /* 0: not given */
 };
@@ -25,6 +25,8 @@ static const struct setting lease_setting = {.name = "lease",
                                              .min = 100 * MS_US,
                                              .max = 30 * DAY_US};
 
+static const struct argp_option done_options[] = {
+    {"response", 'r', "TEXT", 0, "what goes on to the next queue as payload, where its owner wants that", 0}, {0}};
 static const struct argp_option fail_options[] = {
     {"error", 'e', "TEXT", 0, "what went wrong", 0}, {"fatal", 'f', NULL, 0, "do not try it again", 0}, {0}};
 static const struct argp_option extend_options[] = {
@@ -39,7 +41,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &given->database;
         return 0;
     case 'e':
-        given->error = arg;
+    case 'r':
+        given->text = arg;
         return 0;
     case 'f':
         given->fatal = true;
@@ -73,7 +76,7 @@ static bool end_one(PGconn *conn, const struct verdict *verdict, const struct ve
 {
     char lease[48];
     snprintf(lease, sizeof lease, "%" PRId64 " microseconds", given->lease_us);
-    const char *second = verdict->sql == sql_worker_extend ? (given->lease_us ? lease : NULL) : given->error;
+    const char *second = verdict->sql == sql_worker_extend ? (given->lease_us ? lease : NULL) : given->text;
     const char *params[] = {token, second, given->fatal ? "true" : "false"};
     PGresult *result = query(conn, verdict->name, verdict->sql, verdict->count, params, err);
     if (!result) {
@@ -104,13 +107,15 @@ static int run_verdict(int argc, char **argv, const struct argp *argp, const str
 static int run_done(int argc, char **argv)
 {
     static const struct argp argp = {
+        .options = done_options,
         .parser = parse,
         .args_doc = "TOKEN...",
-        .doc = "Ends events that were taken and are done: they are deleted, or archived. Ends with 75 when one came "
+        .doc = "Ends events that were taken and are done: they are deleted, or archived, and go on. Ends with 75 when "
+               "one came "
                "too late.",
         .children = children,
     };
-    return run_verdict(argc, argv, &argp, &(const struct verdict){"done", sql_worker_done, "{done}", 1});
+    return run_verdict(argc, argv, &argp, &(const struct verdict){"done", sql_worker_done, "{done}", 2});
 }
 
 static int run_fail(int argc, char **argv)

@@ -17,6 +17,7 @@
 struct sink_type;
 
 enum after { AFTER_DELETE, AFTER_ARCHIVE };
+enum then_payload { THEN_EVENT, THEN_RESPONSE };
 enum delayed { DELAYED_HOLD, DELAYED_PASS };
 enum on_exhausted { ON_EXHAUSTED_DEAD_LETTER, ON_EXHAUSTED_PARK };
 enum lease_owner { LEASE_BACKEND, LEASE_NAME };
@@ -33,7 +34,7 @@ struct sink_config {
 
 /* Names of the table's columns; NULL = not mapped. `id` is always set. */
 struct column_map {
-    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before, *priority;
+    char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before, *after, *priority;
 };
 
 #define WINDOW_TIME_LENGTH 5 /* of "HH:MM" */
@@ -56,6 +57,8 @@ struct queue_config {
     int64_t archive_retention_us, dead_retention_us; /* 0 = for ever */
     char *then;                                      /* name of the queue that gets what was delivered, or NULL */
     const struct queue_config *next;                 /* the queue of that name, or NULL */
+    int then_payload;                                /* enum then_payload: what it gets as payload */
+    int64_t response_max;                            /* bytes of an answer that goes on; 0: none does. Not a setting */
 
     int64_t retry_base_us, retry_max_us, retry_attempts;
     int on_exhausted; /* enum on_exhausted */
@@ -72,6 +75,7 @@ struct queue_config {
     int64_t oldest_share;             /* percent of the places in a claim that go to the oldest end */
     int64_t lock_class;               /* first half of the advisory lock; 0 = from the table's name */
     char *listen;                     /* NOTIFY channel to listen on, or NULL */
+    int64_t rate;                     /* events a second, at most; 0 = no limit. Not a setting: see replay.h */
     const char *state;                /* schema of the tables parked and dead, as SQL; NULL = outbox. Not a setting */
 
     char *place; /* FILE:LINE:COLUMN of the queue, for messages */

@@ -257,21 +257,51 @@ static bool comes_back(const struct config *config, const struct queue_config *q
     return next == queue;
 }
 
+/* `map` is the queue's. */
+static bool check_then_payload(const struct config_place *place, const struct yaml_node *map,
+                               const struct config *config, struct queue_config *queue, struct error *err)
+{
+    struct config_place at = config_place_of(place, map, "then_payload");
+    if (!queue->then)
+        return !yaml_find(map, "then_payload") ||
+               config_error(&at, err, "this queue hands nothing on; add then: QUEUE, or leave it out");
+    if (queue->then_payload == THEN_EVENT)
+        return true;
+    const struct sink_config *sink = config_sink(config, queue->sink);
+    const char *why = "";
+    if (!sink->type->response_max)
+        return config_error(&at, err, "%s sinks answer nothing that could go on; leave it out, or use http or exec",
+                            sink->type->name);
+    queue->response_max = sink->type->response_max(sink->settings, &why);
+    if (queue->response_max == 0)
+        return config_error(&at, err, "sink \"%s\" has no answer to each event: %s; mend that, or leave this out",
+                            sink->name, why);
+    return queue->next->columns.payload ||
+           config_error(&at, err, "queue \"%s\" has no column for it; map one there: columns: { payload: ... }",
+                        queue->then);
+}
+
+static bool check_then(const struct config_place *at, const struct config *config, struct queue_config *queue,
+                       struct error *err)
+{
+    if (!find_next(at, config, queue, err))
+        return false;
+    return !comes_back(config, queue) ||
+           config_error(at, err, "what goes on to \"%s\" comes back to this queue, for ever; leave one \"then\" out",
+                        queue->then);
+}
+
 bool config_link_queues(const struct config_place *place, const struct yaml_node *map, const struct config *config,
                         struct error *err)
 {
     for (size_t i = 0; i < config->queue_count; i++) {
         struct queue_config *queue = &config->queues[i];
-        if (!queue->then)
-            continue;
         struct config_place of_queue = config_place_of(place, map, queue->name);
-        struct config_place at = config_place_of(&of_queue, yaml_find(map, queue->name)->value, "then");
-        if (!find_next(&at, config, queue, err))
+        const struct yaml_node *of = yaml_find(map, queue->name)->value;
+        struct config_place at = config_place_of(&of_queue, of, "then");
+        if ((queue->then && !check_then(&at, config, queue, err)) ||
+            !check_then_payload(&of_queue, of, config, queue, err))
             return false;
-        if (comes_back(config, queue))
-            return config_error(&at, err,
-                                "what goes on to \"%s\" comes back to this queue, for ever; leave one \"then\" out",
-                                queue->then);
     }
     return true;
 }

@@ -1,6 +1,7 @@
 #include "relay/deliver.h"
 
 #include "relay/base/fault_point.h"
+#include "relay/next_payload.h"
 #include "relay/ready.h"
 #include "relay/report.h"
 #include "relay/route_circuit.h"
@@ -225,6 +226,8 @@ static void take_verdict(struct outlet *outlet, struct delivery *d, instant_us n
     struct item *item = item_of(d);
     struct lane *lane = item->lane;
     ready_returned(outlet, lane);
+    if (d->response)
+        next_payload_judge(lane_queue(lane)->table->next, d);
     if (d->verdict == VERDICT_ACKED)
         take_ack(outlet, item, now, wall_us);
     else

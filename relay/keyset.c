@@ -1,21 +1,17 @@
 #include "relay/keyset.h"
 
-#include <limits.h>
 #include <stdlib.h>
-
-#define CHAIN_END UINT_MAX
 
 void keyset_init(struct keyset *set, size_t max)
 {
     size_t chains = 1;
     while (chains < max)
         chains *= 2;
-    *set = (struct keyset){.entries = memory_array(max, sizeof *set->entries),
-                           .max = max,
-                           .chains = memory_array(chains, sizeof *set->chains),
-                           .mask = chains - 1};
-    for (size_t i = 0; i < chains; i++)
-        set->chains[i] = CHAIN_END;
+    *set =
+        (struct keyset){.entries = memory_resize(NULL, max, sizeof *set->entries), /* what is unused is not touched */
+                        .max = max,
+                        .chains = memory_array(chains, sizeof *set->chains),
+                        .mask = chains - 1};
 }
 
 void keyset_done(struct keyset *set)
@@ -30,9 +26,9 @@ struct keyset_entry *keyset_find(const struct keyset *set, struct span key, uint
 {
     if (set->count == 0) /* also one that was never filled */
         return NULL;
-    for (unsigned i = set->chains[hash & set->mask]; i != CHAIN_END; i = set->entries[i].next)
-        if (set->entries[i].hash == hash && span_equal(set->entries[i].key, key))
-            return &set->entries[i];
+    for (unsigned n = set->chains[hash & set->mask]; n != 0; n = set->entries[n - 1].next)
+        if (set->entries[n - 1].hash == hash && span_equal(set->entries[n - 1].key, key))
+            return &set->entries[n - 1];
     return NULL;
 }
 
@@ -53,16 +49,16 @@ bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us a
     if (key.size > 0)
         memcpy(entry->data, key.data, key.size);
     entry->key = (struct span){entry->data, key.size};
-    *chain = (unsigned)set->count++;
+    *chain = (unsigned)++set->count;
     return true;
 }
 
-/* What holds the number of this entry: its chain's beginning or the entry before it. */
+/* What leads to this entry: its chain's beginning or the entry before it. */
 static unsigned *link_to(struct keyset *set, size_t index)
 {
     unsigned *link = &set->chains[set->entries[index].hash & set->mask];
-    while (*link != index)
-        link = &set->entries[*link].next;
+    while (*link != index + 1)
+        link = &set->entries[*link - 1].next;
     return link;
 }
 
@@ -72,7 +68,7 @@ void keyset_remove(struct keyset *set, size_t index)
     *link_to(set, index) = set->entries[index].next;
     free(set->entries[index].data);
     if (index != last) {
-        *link_to(set, last) = (unsigned)index;
+        *link_to(set, last) = (unsigned)index + 1;
         set->entries[index] = set->entries[last];
     }
     set->count = last;

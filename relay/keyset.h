@@ -13,14 +13,15 @@ struct keyset_entry {
     instant_us at;
     const void *owner;
     unsigned count; /* the caller's; 0 in a new entry */
-    unsigned next;  /* the set's: the entry after this one in its chain */
+    unsigned next;  /* the set's: the entry after this one in its chain, the first is 1; 0: none */
 };
 
 struct keyset {
     struct keyset_entry *entries;
     size_t count, max;
-    unsigned *chains; /* where each begins */
-    size_t mask;      /* of a hash: the number of its chain */
+    unsigned
+        *chains; /* where each begins, in the same way: what is zeroed is empty, and not touched before it is used */
+    size_t mask; /* of a hash: the number of its chain */
 };
 
 void keyset_init(struct keyset *set, size_t max);

@@ -1,4 +1,5 @@
 #include "relay/base/arena.h"
+#include "relay/base/fault_point.h"
 #include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/version.h"
@@ -14,9 +15,9 @@
 
 /* In the order of --help. */
 static const struct command *const commands[] = {
-    &command_run,   &command_migrate,    &command_check_config, &command_status,  &command_failures, &command_dead,
-    &command_pause, &command_resume,     &command_drain,        &command_publish, &command_schedule, &command_take,
-    &command_done,  &command_fail_event, &command_extend,       &command_release, &command_bench,
+    &command_run,    &command_migrate, &command_check_config, &command_status, &command_failures, &command_dead,
+    &command_replay, &command_pause,   &command_resume,       &command_drain,  &command_publish,  &command_schedule,
+    &command_take,   &command_done,    &command_fail_event,   &command_extend, &command_release,  &command_bench,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -78,6 +79,7 @@ int main(int argc, char **argv)
 {
     keep_memory_private();
     open_standard_streams();
+    FAULT_START();
     /* Without memory jansson calls a document bad, and an event with bad headers is refused for good. Ours ends. */
     json_set_alloc_funcs(memory_new, free);
     /* A peer or a log reader that goes away, or a file at its size limit, is an error of one write, not the end of the

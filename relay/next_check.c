@@ -49,8 +49,9 @@ static PGresult *ask(struct check *check, const char *template, struct error *er
         return NULL; /* LCOV_EXCL_LINE */
     char oid[16];
     snprintf(oid, sizeof oid, "%u", check->next->oid);
-    int count = template == sql_table_next_wants ? 2 : 0;
-    const char *params[] = {oid, check->queue->name};
+    bool wants = template == sql_table_next_wants;
+    int count = wants ? 1 : check->queue->then_payload == THEN_RESPONSE ? 2 : 0;
+    const char *params[] = {wants ? oid : NULL, NULL};
     PGresult *result = query_in_time(check->conn, "then", sql, count, params, err);
     free(sql);
     return result;

@@ -1,7 +1,13 @@
 #include "relay/pace.h"
 
-#define EVENTS_A_WAIT 4 /* found by a claim: the next one comes poll.min later */
-#define WAITS_MAX 5
+/* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. */
+#define SPAN_US (100 * MS_US)
+#define BURST 64 /* what comes at once counts as no more than comes already, and this */
+
+/* From 1,500 events/s, in the order of the span, the next claim comes later: by poll.min for each 40 more. */
+#define FEW 150
+#define EVENTS_A_WAIT 40
+#define WAITS_MAX 25
 
 static void plan_poll(struct queue *queue, bool found, instant_us now)
 {
@@ -17,24 +23,46 @@ static void plan_poll(struct queue *queue, bool found, instant_us now)
     queue->poll_at = instant_min(queue->poll_at, now + queue->idle_us - jitter); /* somebody may have woken it since */
 }
 
-static bool took_all(const struct claim *claim, const struct batch *batch, instant_us now)
+static bool took_all(const struct claim *claim, const struct batch *batch)
 {
     const struct claim_plan *plan = &claim->plan;
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->more)
             return false;
-    return plan->locked < claim->round.keys && !plan->thin && !plan->truncated &&
-           !claim->queue->ordering->type->pending(claim->queue->ordering, now);
+    return plan->locked < claim->round.keys && !plan->thin && !plan->truncated;
 }
 
-/* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more the
- * last ones have found, the more will have come for the next. A few events hardly hold the next claim up, and many that
- * come at once do not hold up what follows them. */
-static int64_t worth_waiting_us(const struct queue_config *config, size_t events)
+static void count_found(struct queue *queue, int64_t events, instant_us now)
 {
-    int64_t most_us = config->poll_min_us * WAITS_MAX, wait_us = config->poll_min_us * (int64_t)events / EVENTS_A_WAIT;
-    most_us = most_us < config->poll_max_us ? most_us : config->poll_max_us;
-    return wait_us < most_us ? wait_us : most_us;
+    int64_t lately = queue->coming * SPAN_US / (SPAN_US + now - queue->coming_at);
+    lately += events < lately + BURST ? events : lately + BURST;
+    queue->coming = lately < FEW + EVENTS_A_WAIT * WAITS_MAX ? lately : FEW + EVENTS_A_WAIT * WAITS_MAX;
+    queue->coming_at = now;
+}
+
+/* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more
+ * come, the more the next one brings if it waits. */
+static int64_t worth_waiting_us(const struct queue *queue)
+{
+    const struct queue_config *config = queue->config;
+    int64_t over = queue->coming > FEW ? queue->coming - FEW : 0, wait_us = config->poll_min_us * over / EVENTS_A_WAIT;
+    return wait_us < config->poll_max_us ? wait_us : config->poll_max_us;
+}
+
+void pace_sent(const struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    if (!claim->full)
+        queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
+    if (queue->took_all)
+        queue->pace_at = now + worth_waiting_us(queue); /* what comes meanwhile is as little for the claim beside it */
+}
+
+/* Counted from when the claim was sent, so that what it takes is not lost. Of the time before, nothing is saved up. */
+static instant_us rate_at(const struct claim *claim, const struct batch *batch)
+{
+    int64_t rate = claim->queue->config->rate;
+    return rate > 0 ? claim->sent_at + (int64_t)batch->event_count * SECOND_US / rate : 0;
 }
 
 void pace_claimed(const struct claim *claim, const struct batch *batch, instant_us now)
@@ -42,11 +70,10 @@ void pace_claimed(const struct claim *claim, const struct batch *batch, instant_
     struct queue *queue = claim->queue;
     if (!claim->full)
         plan_poll(queue, batch->lane_count > 0, now);
-    queue->pace_at = now;
-    size_t before = queue->events_found;
-    if (batch->event_count > 0)
-        queue->events_found = batch->event_count;
-    if (took_all(claim, batch, now))
-        queue->pace_at += worth_waiting_us(queue->config, before < batch->event_count ? before : batch->event_count);
+    count_found(queue, (int64_t)batch->event_count, now);
+    queue->took_all = took_all(claim, batch);
+    queue->pace_at = now + (queue->took_all ? worth_waiting_us(queue) : 0);
+    instant_us rate = rate_at(claim, batch);
+    queue->pace_at = queue->pace_at > rate ? queue->pace_at : rate;
     queue->poll_at = queue->poll_at > queue->pace_at ? queue->poll_at : queue->pace_at;
 }

@@ -42,5 +42,5 @@ bool privilege_explain(PGconn *conn, unsigned table_oid, const char *works, stru
     }
     PQclear(missing);
     /* Of a long list the end is cut; the statements are worth more than the names. */
-    return what[0] ? error_set(err, err->kind, "%s; %s%.160s  fix:%s", err->text, PQuser(conn), what, remedy) : false;
+    return what[0] ? error_set(err, err->kind, "%s; %s%.170s  fix:%s", err->text, PQuser(conn), what, remedy) : false;
 }

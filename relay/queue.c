@@ -32,7 +32,10 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     bool passes = queue->table->not_before_sql && queue->config->delayed == DELAYED_PASS;
     if (passes)
         queue->due_sql = sql_render(sql_delayed_due, queue->variables, err);
-    return queue->empty_sql && queue->route && (queue->due_sql || !passes);
+    bool after = queue->table->after_sql != NULL;
+    if (after)
+        queue->after_sql = sql_render(sql_after_look, queue->variables, err);
+    return queue->empty_sql && queue->route && (queue->due_sql || !passes) && (queue->after_sql || !after);
 }
 
 static bool open_ordering(struct queue *queue, struct error *err)
@@ -54,6 +57,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .sequence = queue->table->sequence_sql != NULL,
         .key_index = queue->table->index_key_id,
         .delays = table_holds_delayed(queue->table, config),
+        .after = queue->table->after_sql != NULL,
         .lease_us = queue->leases ? config->lease_us : 0,
         .lease_owner = queue->lease_owner,
         .priority = queue->table->priority_sql != NULL,
@@ -131,6 +135,7 @@ void queue_close(struct queue *queue)
     route_free(queue->route);
     free(queue->empty_sql);
     free(queue->due_sql);
+    free(queue->after_sql);
     free(queue->lease_owner);
     arena_free(queue->names);
     table_free(queue->table);
@@ -200,6 +205,8 @@ static void route_item(const struct queue *queue, struct batch *batch, struct it
     struct error cause;
     d->event = &item->event;
     d->arena = batch->arena;
+    if (batch->response_max > 0)
+        d->response = response_new(batch->arena, batch->response_max);
     if (!has_used_up_leases(queue, item, &cause) &&
         route_event(queue->route, &item->event, batch->arena, &d->destination, &cause))
         return;

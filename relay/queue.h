@@ -65,6 +65,15 @@ struct refusal {
     bool blamed;            /* if one was */
 };
 
+/* How far its claims may go ahead of its sink: see relay/ahead.h. */
+struct ahead {
+    instant_us measured_at; /* when `delivered` events had been, in all */
+    uint64_t delivered;
+    bool known;              /* that has been measured once */
+    bool slow;               /* few events a second were, then */
+    instant_us behind_until; /* and more lanes wait for the sink than it has places */
+};
+
 /* One round of statements on one connection and how it went. */
 struct round {
     struct arena *arena;    /* parameters */
@@ -142,6 +151,7 @@ enum upkeep_task {
     UPKEEP_WINDOW,
     UPKEEP_LEASES,
     UPKEEP_DUE,
+    UPKEEP_AFTER,
     UPKEEP_SCHEDULE,
     UPKEEP_DAYS,
     UPKEEP_EXPIRE,
@@ -155,6 +165,7 @@ struct upkeep {
     enum upkeep_task task; /* under way */
     bool looked;           /* whether the queue is paused is known */
     int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
+    int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
     uint64_t purged;       /* dead letters, and nothing said of them yet */
 };
 
@@ -166,6 +177,7 @@ struct queue {
     struct arena *names; /* holds `variables` */
     const struct sql_variable *variables;
     char *empty_sql, *due_sql; /* the latter only where what is not due lets others pass */
+    char *after_sql;           /* only where events come after others */
     struct queue *next;        /* gets what was delivered; NULL: there is none */
     struct ordering *ordering;
     struct route *route;
@@ -181,6 +193,7 @@ struct queue {
     struct keyset avoid;       /* keys whose destination is down */
     struct keyset avoid_solos; /* the same for events without a key; the key is the id's bytes */
     struct refusal refusal;
+    struct ahead ahead;
     instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
     instant_us poll_at;
     instant_us pace_at;  /* nothing is claimed before, so that claims are worth what they cost */
@@ -196,8 +209,10 @@ struct queue {
     bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
     bool closed;        /* its window is, or nobody knows yet: nothing is claimed */
     int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_found; /* by the last claim that found any, */
-    size_t events_found;
+    int64_t keys_found; /* by the last claim that found any */
+    int64_t coming;     /* events, by what claims have found; see pace.c */
+    instant_us coming_at;
+    bool took_all; /* the last claim left nothing, that is known */
     struct metrics metrics;
     struct order_watch *watch;
     struct rng rng;

@@ -36,6 +36,7 @@ static struct tally count(const struct batch *batches, bool prefixes)
 struct lists {
     int64_t *done, *solos;
     struct settle_failure *parked, *buried;
+    struct span *responses; /* to what is done, where those go on; else NULL */
     struct span *keys;
     struct span *tokens, *moved, *released; /* of leases */
     int64_t *moved_ids;
@@ -50,6 +51,7 @@ static void add_failure(struct settlement *s, struct lists *lists, const struct 
         .key = lane->key,
         .attempts = event->attempt,
         .delay_us = lane->outcome == LANE_CLOSED ? -1 : lane->delay_us,
+        .after_id = EVENT_NO_ID,
         .why = span_of(lane->failed->delivery.cause->text),
     };
     if (lane->outcome == LANE_DEAD)
@@ -118,8 +120,11 @@ static const struct item *add_acked(struct settle_job *job, struct lists *lists,
     struct settlement *s = &job->settlement;
     const struct item *item = lane->first;
     lane->settling = lane->acked < lists->room ? lane->acked : lists->room;
-    for (size_t i = 0; i < lane->settling; i++, item = item->next)
+    for (size_t i = 0; i < lane->settling; i++, item = item->next) {
+        if (lists->responses)
+            lists->responses[s->done_count] = response_span(item->delivery.response);
         lists->done[s->done_count++] = item->event.id;
+    }
     lists->room -= lane->settling;
     count_things(job, lane, lane->settling);
     return item;
@@ -153,8 +158,11 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     if (lane->outcome > LANE_RELEASED)
         add_failure(s, lists, lane);
     if (is_delayed(lane))
-        lists->parked[s->parked_count++] = (struct settle_failure){
-            .id = lane->gone_id, .key = lane->key, .delay_us = delay_left_us(lane), .why = SPAN_LITERAL("")};
+        lists->parked[s->parked_count++] = (struct settle_failure){.id = lane->gone_id,
+                                                                   .key = lane->key,
+                                                                   .delay_us = delay_left_us(lane),
+                                                                   .after_id = lane->after_id,
+                                                                   .why = SPAN_LITERAL("")};
     add_resumed(s, lists, lane);
 }
 
@@ -200,6 +208,8 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
         .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
         .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
     };
+    if (queue->config->response_max > 0)
+        lists.responses = arena_array(arena, tally.done, sizeof *lists.responses);
     if (queue->leases)
         add_lease_lists(&lists, tally.lanes, arena);
     for (struct batch *batch = batches; batch; batch = batch->next) {
@@ -215,6 +225,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     for (size_t i = 0; i < s->buried_count; i++)
         lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
+    s->responses = lists.responses;
     s->parked = lists.parked;
     s->buried = lists.buried;
     s->resumed_keys = lists.keys;

@@ -12,7 +12,7 @@
 #include "relay/upkeep.h"
 #include "sql_text.h"
 
-#define PROBE_MIN_US (50 * MS_US)
+#define PROBE_MIN_US (20 * MS_US)
 #define PROBE_MAX_US (1 * SECOND_US)
 
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};

@@ -11,7 +11,7 @@
 
 #define IDENTIFIER_MAX 64 /* NAMEDATALEN */
 
-enum column_use { USE_ID, USE_KEY, USE_PAYLOAD, USE_HEADERS, USE_TIME, USE_INSTANT, USE_PRIORITY, USE_ANY };
+enum column_use { USE_ID, USE_KEY, USE_PAYLOAD, USE_HEADERS, USE_TIME, USE_INSTANT, USE_AFTER, USE_PRIORITY, USE_ANY };
 
 /* The types that serve a use, and what they are to us: a key_type or a payload_kind. */
 static const struct {
@@ -39,6 +39,10 @@ static const struct {
     {USE_TIME, "timestamp with time zone", 0},
     {USE_TIME, "timestamp without time zone", 0},
     {USE_INSTANT, "timestamp with time zone", 0},
+    {USE_AFTER, "bigint", false},
+    {USE_AFTER, "integer", false},
+    {USE_AFTER, "bigint[]", true},
+    {USE_AFTER, "integer[]", true},
     {USE_PRIORITY, "bigint", 0},
     {USE_PRIORITY, "integer", 0},
     {USE_PRIORITY, "smallint", 0},
@@ -61,6 +65,7 @@ static const struct mapping {
     {"traceparent", offsetof(struct column_map, traceparent), offsetof(struct table, traceparent_sql), USE_ANY},
     {"created_at", offsetof(struct column_map, created_at), offsetof(struct table, created_at_sql), USE_TIME},
     {"not_before", offsetof(struct column_map, not_before), offsetof(struct table, not_before_sql), USE_INSTANT},
+    {"after", offsetof(struct column_map, after), offsetof(struct table, after_sql), USE_AFTER},
     {"priority", offsetof(struct column_map, priority), offsetof(struct table, priority_sql), USE_PRIORITY},
 };
 
@@ -180,6 +185,9 @@ static void note_column(struct inspection *in, const struct mapping *mapping, in
         break;
     case USE_INSTANT:
         in->table->not_before_attnum = attnum;
+        break;
+    case USE_AFTER:
+        in->table->after_is_array = value;
         break;
     case USE_PRIORITY:
         in->table->priority_attnum = attnum;

@@ -22,13 +22,14 @@ struct table {
     char *plain_name; /* public.events, for messages and for the lock class */
     /* Quoted column names; NULL when not mapped. id_sql is always set. */
     char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql,
-        *not_before_sql, *priority_sql;
+        *not_before_sql, *after_sql, *priority_sql;
     char *sent_key_sql; /* the key of an unordered queue, where key_sql is NULL: it is only sent */
     enum key_type key_type;
     bool key_nullable;
     bool key_loose;                 /* its collation takes texts of different bytes for equal */
     enum payload_kind payload_kind; /* PAYLOAD_JSON when no payload column is mapped */
     bool payload_is_jsonb;
+    bool after_is_array;
     enum payload_kind headers_kind; /* PAYLOAD_TEXT: a text column, which may hold anything */
     bool index_key_id;              /* a valid, non-partial btree index that starts (key, id) */
     bool index_key;                 /* one that starts with key */

@@ -83,9 +83,9 @@ static bool check_privileges(struct check *check, struct error *err)
 {
     if (check->queue->state)
         return true; /* all of it is our own */
-    char works[48];
-    snprintf(works, sizeof works, "{run%s%s%s}", locks_rows(check->queue) ? ",lock rows" : "",
-             check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
+    char works[64];
+    snprintf(works, sizeof works, "{run%s%s%s%s}", locks_rows(check->queue) ? ",lock rows" : "",
+             check->table->after_sql ? ",come after" : "", check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
              check->queue->dead_retention_us > 0 ? ",purge" : "");
     return findings_add_missing(check->findings, check->conn, check->table->oid, works, err);
 }
@@ -377,8 +377,11 @@ static bool check_workers(struct check *check, struct error *err)
                             lock_class,
                             not_before,
                             delayed,
-                            locks_rows(check->queue) ? "true" : "false"};
-    PGresult *result = ask(check, sql_table_queue, 9, params, err);
+                            locks_rows(check->queue) ? "true" : "false",
+                            check->queue->then,
+                            check->queue->then_payload == THEN_RESPONSE ? "response" : "event",
+                            check->table->after_sql ? "true" : "false"};
+    PGresult *result = ask(check, sql_table_queue, 12, params, err);
     if (!result)
         return false;
     for (int row = 0; row < PQntuples(result); row++)

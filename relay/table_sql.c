@@ -48,6 +48,26 @@ static const char *delay(const struct table *table, struct arena *arena)
                         at, at, at);
 }
 
+/* The first of the events that this one comes after and that are not done: they are in the queue, or dead letters. What
+ * comes before it in its key is done first anyway. */
+static const char *undone(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    const char *ids =
+        arena_printf(arena, table->after_is_array ? "e.%s::bigint[]" : "array[e.%s::bigint]", table->after_sql);
+    const char *id = table->id_sql, *own = "", *other = "";
+    if (table->key_sql) {
+        own = arena_printf(arena, ", e.%s as key", table->key_sql);
+        other = arena_printf(arena, " and (e.%s <> o.key or e.%s >= o.id) is not false", table->key_sql, id);
+    }
+    return arena_printf(
+        arena,
+        "(select a.id from (select e.%s as id%s) as o cross join pg_catalog.unnest(%s) as a (id) "
+        "where exists (select from %s e where e.%s between a.id and a.id and (%s)%s order by e.%s offset 0) "
+        "or exists (select from %s.dead d where d.queue = %s and d.event_id = a.id) order by a.id limit 1)",
+        id, own, ids, table->name_sql, id, queue->where ? queue->where : "true", other, id,
+        queue->state ? queue->state : "outbox", literal(arena, queue->name));
+}
+
 /* The columns of per_key_read.sql from id on. */
 static const char *event_columns(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
@@ -71,6 +91,8 @@ static const char *event_columns(const struct table *table, const struct queue_c
         out = arena_printf(arena, "%s, %s as extra_%zu", out, as_text(arena, table->extra_sql[i]), i);
     if (table_holds_delayed(table, queue))
         out = arena_printf(arena, "%s, %s as delay_us", out, delay(table, arena));
+    if (table->after_sql)
+        out = arena_printf(arena, "%s, %s as after_id", out, undone(table, queue, arena));
     return out;
 }
 
@@ -131,27 +153,43 @@ static const char *parked_key(const struct table *table, struct arena *arena, st
     return out;
 }
 
-#define NEXT_VARIABLES 5
+#define NEXT_VARIABLES 6
 
-/* What goes on to the next queue: one column of its table, and what stands in it, over `e`. */
+/* What goes on to the next queue: one column of its table, and what stands in it, over `e`, or over the answer `r`. */
 struct handed {
-    const char *name, *column_sql, *value;
+    const char *name, *column_sql, *value, *response;
 };
+
+/* An answer comes as bytes. What is written as jsonb has to be cast: nothing else is assigned to it. */
+static const char *response_value(const struct table *next)
+{
+    if (next->payload_kind == PAYLOAD_BYTES)
+        return "r.response";
+    if (next->payload_kind == PAYLOAD_TEXT)
+        return "pg_catalog.convert_from(r.response, 'UTF8')";
+    return next->payload_is_jsonb ? "pg_catalog.convert_from(r.response, 'UTF8')::jsonb"
+                                  : "pg_catalog.convert_from(r.response, 'UTF8')::json";
+}
+
+static const char responses[] = " join rows from (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bytea[]))"
+                                " as r (id, response) on r.id = g.id";
 
 /* The variables of settle_next.sql; empty without a next queue. An id, an event_id and a created_at of its own the new
  * event gets from its table. */
-static struct sql_variable *next_variables(const struct table *table, struct arena *arena)
+static struct sql_variable *next_variables(const struct table *table, const struct queue_config *queue,
+                                           struct arena *arena)
 {
     const struct table *next = table->next;
     struct sql_variable *out = arena_array(arena, NEXT_VARIABLES + 1, sizeof *out);
     if (!next)
         return out;
     const struct handed handed[] = {
-        {"key", table_sent_key(next), column(arena, table_sent_key(table), NULL)},
-        {"type", next->type_sql, column(arena, table->type_sql, NULL)},
-        {"payload", next->payload_sql, column(arena, table->payload_sql, "pg_catalog.row_to_json(e.*)")},
-        {"headers", next->headers_sql, column(arena, table->headers_sql, NULL)},
-        {"traceparent", next->traceparent_sql, column(arena, table->traceparent_sql, NULL)},
+        {"key", table_sent_key(next), column(arena, table_sent_key(table), NULL), NULL},
+        {"type", next->type_sql, column(arena, table->type_sql, NULL), NULL},
+        {"payload", next->payload_sql, column(arena, table->payload_sql, "pg_catalog.row_to_json(e.*)"),
+         queue->then_payload == THEN_RESPONSE ? response_value(next) : NULL},
+        {"headers", next->headers_sql, column(arena, table->headers_sql, NULL), NULL},
+        {"traceparent", next->traceparent_sql, column(arena, table->traceparent_sql, NULL), NULL},
     };
     const char *columns = "", *names = "", *values = "", *taken = "";
     for (size_t i = 0; i < sizeof handed / sizeof handed[0]; i++) {
@@ -159,16 +197,19 @@ static struct sql_variable *next_variables(const struct table *table, struct are
         if (!h->column_sql || !h->value)
             continue;
         const char *comma = *columns ? ", " : "";
-        taken = arena_printf(arena, "%s, %s as %s", taken, h->value, h->name);
+        if (!h->response)
+            taken = arena_printf(arena, "%s, %s as %s", taken, h->value, h->name);
         columns = arena_printf(arena, "%s%s%s", columns, comma, h->column_sql);
         names = arena_printf(arena, "%s%s%s", names, comma, literal(arena, h->column_sql));
-        values = arena_printf(arena, "%s%sg.%s", values, comma, h->name);
+        values = h->response ? arena_printf(arena, "%s%s%s", values, comma, h->response)
+                             : arena_printf(arena, "%s%sg.%s", values, comma, h->name);
     }
     out[0] = (struct sql_variable){"handed", taken};
     out[1] = (struct sql_variable){"next_table", next->name_sql};
     out[2] = (struct sql_variable){"next_columns", columns};
     out[3] = (struct sql_variable){"next_names", names};
     out[4] = (struct sql_variable){"next_values", values};
+    out[5] = (struct sql_variable){"responses", queue->then_payload == THEN_RESPONSE ? responses : ""};
     return out;
 }
 
@@ -197,6 +238,8 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"table", table->name_sql},
         {"table_name", literal(arena, table->plain_name)},
         {"where", condition(table, queue, arena)},
+        {"filter", queue->where ? queue->where : "true"},
+        {"queue_name", literal(arena, queue->name)},
         {"state", queue->state ? queue->state : "outbox"},
         {"id", id},
         {"key", key},
@@ -221,7 +264,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     };
     struct sql_variable *out = arena_alloc(arena, sizeof variables + NEXT_VARIABLES * sizeof *out);
     memcpy(out, variables, sizeof variables);
-    memcpy(out + sizeof variables / sizeof variables[0] - 1, next_variables(table, arena),
+    memcpy(out + sizeof variables / sizeof variables[0] - 1, next_variables(table, queue, arena),
            (NEXT_VARIABLES + 1) * sizeof *out);
     return out;
 }

@@ -10,6 +10,8 @@
 #define FAILED_US (60 * SECOND_US)
 #define DUE_US (250 * MS_US)
 #define DUE_MAX 10000 /* events at a time */
+#define AFTER_US (200 * MS_US)
+#define AFTER_MAX 1000 /* events at a time */
 
 /* ---- pauses ---- */
 
@@ -130,6 +132,26 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
         queue->upkeep.due_at[UPKEEP_DUE] = now;
 }
 
+/* ---- what comes after what is done ---- */
+
+static void bind_after(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    ret->sql = queue->after_sql;
+    statement_add_text(ret, queue->config->name);
+    statement_add_int(ret, arena, queue->upkeep.asked_to);
+    statement_add_int(ret, arena, AFTER_MAX);
+}
+
+static void take_after(struct queue *queue, const PGresult *res, instant_us now)
+{
+    int64_t woken = 0;
+    result_bigint(res, 0, 0, &woken);
+    if (woken > 0)
+        queue->poll_at = now;
+    if (!result_bigint(res, 0, 1, &queue->upkeep.asked_to))
+        queue->upkeep.asked_to = EVENT_NO_ID;
+}
+
 /* ---- leases whose relay is gone ---- */
 
 static void take_ownerless(struct queue *queue, const PGresult *res, instant_us now)
@@ -199,6 +221,11 @@ static bool lets_pass(const struct queue_config *config)
     return config->columns.not_before && config->delayed == DELAYED_PASS;
 }
 
+static bool comes_after(const struct queue_config *config)
+{
+    return config->columns.after != NULL;
+}
+
 static bool leases_by_backend(const struct queue_config *config)
 {
     return config_leases(config) && config->lease_owner == LEASE_BACKEND;
@@ -240,6 +267,7 @@ static const struct {
     [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, HOUR_US, FAILED_US, not_by_itself, bind_queue,
                          take_scheduled},
     [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
+    [UPKEEP_AFTER] = {"after", NULL, true, AFTER_US, SECOND_US, comes_after, bind_after, take_after},
     [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, LOOK_US, SECOND_US, leases_by_backend, bind_queue,
                        take_ownerless},
     [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOUR_US, FAILED_US, archives, NULL, NULL},
@@ -252,7 +280,7 @@ static const struct {
 void upkeep_open(struct queue *queue)
 {
     struct upkeep *upkeep = &queue->upkeep;
-    *upkeep = (struct upkeep){.looked = !every_queue(queue->config)};
+    *upkeep = (struct upkeep){.looked = !every_queue(queue->config), .asked_to = EVENT_NO_ID};
     queue->closed = has_window(queue->config);
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         upkeep->due_at[i] = tasks[i].is_wanted(queue->config) ? 0 : INSTANT_NEVER;

@@ -5,6 +5,7 @@
 #include "relay/base/arena.h"
 #include "relay/base/error.h"
 #include "relay/base/event.h"
+#include "sinks/response.h"
 
 enum verdict {
     VERDICT_NONE = 0, /* undecided; the zero value, never reported by a sink */
@@ -21,6 +22,7 @@ struct delivery {
     struct span destination;   /* topic, stream, path or URL chosen by the router; NUL follows it */
     struct arena *arena;       /* the batch's: lives until after the verdict */
     void *owner;               /* the engine's; sinks leave it alone */
+    struct response *response; /* what the destination answers goes here; NULL: nobody asks for it */
     bool joined;               /* to a run (SINK_TAKES_RUNS): must not arrive unless the one submitted before it does */
 
     enum verdict verdict;

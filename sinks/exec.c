@@ -103,7 +103,7 @@ static struct sink *exec_open(const char *name, const void *settings, struct err
     }
     for (size_t i = 0; i < exec->job_count; i++)
         exec->jobs[i].process =
-            (struct exec_process){.pidfd = -1, .errors = -1, .group = exec_guard_group(exec->guard, i)};
+            (struct exec_process){.pidfd = -1, .output = -1, .errors = -1, .group = exec_guard_group(exec->guard, i)};
     return &exec->sink;
 }
 
@@ -220,6 +220,7 @@ static void start(struct exec *exec, struct job *job, instant_us now)
 {
     struct error err;
     int cause = 0;
+    job->process.response = job->count == 1 ? job->members.first->response : NULL;
     if (!exec_guard_watch(exec->guard, &err)) {
         resolve_all(&job->members, VERDICT_RETRY, &err);
         fail_rest(exec, job);
@@ -434,6 +435,7 @@ const struct sink_type sink_exec = {
     .run = {.events_min = 8, .events_max = 64, .bytes_max = (size_t)256 * 1024},
     .settings = exec_settings_table,
     .settings_size = sizeof(struct exec_settings),
+    .response_max = exec_settings_response_max,
     .open = exec_open,
     .submit = exec_submit,
     .prepare = exec_prepare,

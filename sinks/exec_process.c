@@ -15,12 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READS_MAX 32 /* of 4 kB, for each turn: a pipe's worth and a little more */
+#define PIECE_BYTES 4096
+#define READS_MAX 32 /* for each turn: a pipe's worth and a little more */
 
 struct launch {
     const struct exec_program *program;
     char *const *environment;
-    int input, errors;
+    int input, output, errors;
     pid_t relay;
     struct exec_group *group;
     int error; /* of the step that failed */
@@ -49,7 +50,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int become
         _exit(127);
     reset_signals();
     good = good && setsid() >= 0 && (!program->directory || chdir(program->directory) == 0) &&
-           dup2(launch->input, STDIN_FILENO) >= 0 && dup2(program->null_fd, STDOUT_FILENO) >= 0 &&
+           dup2(launch->input, STDIN_FILENO) >= 0 &&
+           dup2(launch->output >= 0 ? launch->output : program->null_fd, STDOUT_FILENO) >= 0 &&
            dup2(launch->errors, STDERR_FILENO) >= 0 && close_range(STDERR_FILENO + 1, ~0U, 0) == 0 &&
            sigprocmask(SIG_SETMASK, &none, NULL) == 0;
     if (good)
@@ -65,41 +67,58 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* A pipe of which we have the end that is read. Only that one does not wait: a command does, for room, as everybody. */
+static bool open_pipe(int *ret_ours, int *ret_its)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    *ret_ours = ends[0];
+    *ret_its = ends[1];
+    return fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
+}
+
+static void clone_command(struct exec_process *process, struct launch *launch)
+{
+    sigset_t all, before;
+    int pidfd = -1;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid_t pid = clone(become_command, launch->program->stack_end, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD,
+                      launch, &pidfd);
+    if (pid < 0)
+        launch->error = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    process->pid = pid > 0 ? pid : 0;
+    process->pidfd = pidfd;
+}
+
 bool exec_process_start(struct exec_process *process, const struct exec_program *program, int input,
                         char *const *environment, int *ret_errno)
 {
-    int pipe_ends[2], pidfd = -1;
-    sigset_t all, before;
-    if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
-        *ret_errno = errno;
-        return false;
-    }
     struct launch launch = {.program = program,
                             .environment = environment,
                             .input = input,
-                            .errors = pipe_ends[1],
+                            .output = -1,
+                            .errors = -1,
                             .relay = getpid(),
                             .group = process->group};
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    pid_t pid =
-        clone(become_command, program->stack_end, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &launch, &pidfd);
-    if (pid < 0)
-        launch.error = errno;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    close(pipe_ends[1]);
-    process->pid = pid > 0 ? pid : 0;
-    process->pidfd = pidfd;
-    process->errors = pipe_ends[0];
     process->tail_size = 0;
-    /* Only our end: the command's standard error waits for room, as everybody's. */
-    if (launch.error == 0 && fcntl(process->errors, F_SETFL, O_NONBLOCK) != 0)
+    if (!open_pipe(&process->errors, &launch.errors) ||
+        (process->response && !open_pipe(&process->output, &launch.output)))
         launch.error = errno;
+    else
+        clone_command(process, &launch);
+    close_fd(&launch.errors);
+    close_fd(&launch.output);
     if (launch.error == 0)
         return true;
     *ret_errno = launch.error;
-    kill(process->pid, SIGKILL);
-    waitid(P_PID, (id_t)process->pid, NULL, WEXITED); /* at once: the kernel lets the parent go on from inside exit() */
+    if (process->pid > 0) {
+        kill(process->pid, SIGKILL);
+        /* At once: the kernel lets the parent go on from inside exit(). */
+        waitid(P_PID, (id_t)process->pid, NULL, WEXITED);
+    }
     process->pid = 0;
     atomic_store(&process->group->id, 0);
     exec_process_done(process);
@@ -109,6 +128,7 @@ bool exec_process_start(struct exec_process *process, const struct exec_program 
 void exec_process_prepare(const struct exec_process *process, struct pollset *ps)
 {
     pollset_add(ps, process->pidfd, POLLIN);
+    pollset_add(ps, process->output, POLLIN);
     pollset_add(ps, process->errors, POLLIN);
 }
 
@@ -123,17 +143,42 @@ static void keep_tail(struct exec_process *process, struct span said)
     process->tail_size = keep + said.size;
 }
 
+/* False when there is nothing more for now; closed when there never will be. */
+static bool read_piece(int *fd, char bytes[PIECE_BYTES], struct span *ret)
+{
+    ssize_t size = read(*fd, bytes, PIECE_BYTES);
+    if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR))
+        close_fd(fd);
+    *ret = (struct span){bytes, size > 0 ? (size_t)size : 0};
+    return size > 0;
+}
+
 static void read_errors(struct exec_process *process)
 {
-    char bytes[4096];
-    for (int i = 0; i < READS_MAX; i++) {
-        ssize_t size = read(process->errors, bytes, sizeof bytes);
-        if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR))
-            close_fd(&process->errors);
-        if (size <= 0)
-            return;
-        keep_tail(process, (struct span){bytes, (size_t)size});
-    }
+    char bytes[PIECE_BYTES];
+    struct span said;
+    for (int i = 0; i < READS_MAX && read_piece(&process->errors, bytes, &said); i++)
+        keep_tail(process, said);
+}
+
+/* What is too long is read on, so that the command comes to its end. */
+static void read_output(struct exec_process *process)
+{
+    char bytes[PIECE_BYTES];
+    struct span said;
+    for (int i = 0; i < READS_MAX && read_piece(&process->output, bytes, &said); i++)
+        response_add(process->response, said);
+}
+
+/* A pipe may hold more than is read at a time, and what the command has left behind may go on writing. */
+static void read_to_end(struct exec_process *process)
+{
+    char bytes[PIECE_BYTES];
+    struct span said;
+    while (process->output >= 0 && !process->response->cut && read_piece(&process->output, bytes, &said))
+        response_add(process->response, said);
+    if (process->errors >= 0)
+        read_errors(process);
 }
 
 static bool is_due(const struct pollset *ps, int fd)
@@ -146,11 +191,12 @@ bool exec_process_ended(struct exec_process *process, const struct pollset *ps, 
     siginfo_t info = {0};
     if (is_due(ps, process->errors))
         read_errors(process);
+    if (is_due(ps, process->output))
+        read_output(process);
     if (!is_due(ps, process->pidfd) || waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0)
         return false;
-    if (process->errors >= 0)
-        read_errors(process);
+    read_to_end(process);
     bool exited = info.si_code == CLD_EXITED;
     *ret = (struct exec_end){.code = exited ? info.si_status : 0, .signal = exited ? 0 : info.si_status};
     exec_process_done(process);
@@ -174,6 +220,7 @@ void exec_process_done(struct exec_process *process)
     }
     process->pid = 0;
     close_fd(&process->pidfd);
+    close_fd(&process->output);
     close_fd(&process->errors);
 }
 

@@ -1,4 +1,5 @@
-/* sinks/exec_process.h -- one command at work: a process group of its own, and what it says on standard error.
+/* sinks/exec_process.h -- one command at work: a process group of its own, what it says on standard error, and what it
+ * answers on standard output.
  *
  *   exec_process_start -> exec_process_prepare / exec_process_ended* -> exec_process_done
  *
@@ -9,6 +10,7 @@
 #include "relay/base/pollset.h"
 #include "relay/base/span.h"
 #include "sinks/exec_guard.h"
+#include "sinks/response.h"
 
 #define EXEC_TAIL_BYTES 512 /* of standard error that are kept, its end */
 
@@ -17,14 +19,15 @@ struct exec_program {
     const char *path; /* absolute */
     char *const *argv;
     const char *directory; /* NULL: the relay's */
-    int null_fd;           /* /dev/null, for standard output */
+    int null_fd;           /* /dev/null, for standard output that nobody asks for */
     char *stack_end;       /* of the memory that a child runs on until it is the command */
 };
 
 struct exec_process {
-    pid_t pid;                /* and its group; 0: none */
-    int pidfd, errors;        /* -1: none */
-    struct exec_group *group; /* where the guard looks; set once by the caller */
+    pid_t pid;                 /* and its group; 0: none */
+    int pidfd, output, errors; /* -1: none */
+    struct response *response; /* set by the caller before each start; NULL: nobody asks */
+    struct exec_group *group;  /* where the guard looks; set once by the caller */
     char tail[EXEC_TAIL_BYTES];
     size_t tail_size;
 };

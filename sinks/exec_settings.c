@@ -24,6 +24,13 @@ const struct setting exec_settings_table[] = {
      .min = 1,
      .max = 10000,
      .help = "events for one command at most, and at most 1MB of them"},
+    {.name = "max_response",
+     .kind = SETTING_SIZE,
+     .offset = offsetof(struct exec_settings, max_response),
+     .fallback = "64kB",
+     .min = 1,
+     .max = INT64_C(1) << 30,
+     .help = "with `then_payload: response`: bytes of standard output at most; else nobody reads it"},
     {.name = "timeout",
      .kind = SETTING_DURATION,
      .offset = offsetof(struct exec_settings, timeout_us),
@@ -61,3 +68,10 @@ const struct setting exec_settings_table[] = {
          "dead letter"},
     {.name = NULL},
 };
+
+int64_t exec_settings_response_max(const void *settings, const char **ret_why)
+{
+    const struct exec_settings *exec = settings;
+    *ret_why = "its commands get several events at once (batch)";
+    return exec->batch == 1 ? exec->max_response : 0;
+}

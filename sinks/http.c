@@ -65,7 +65,8 @@ static const struct setting http_settings[] = {
      .fallback = "64kB",
      .min = 0,
      .max = INT64_C(1) << 30,
-     .help = "bytes of an answer's body that are read; the rest is cut off"},
+     .help = "bytes of an answer's body that are read; the rest is cut off, or with `then_payload: response` the event "
+             "has failed"},
     {.name = "log_answers",
      .kind = SETTING_BOOL,
      .offset = offsetof(struct http_settings, log_answers),
@@ -116,6 +117,12 @@ struct verdict_later {
 static int64_t wall_s(void)
 {
     return clock_wall_us() / SECOND_US;
+}
+
+static int64_t http_response_max(const void *settings, const char **ret_why)
+{
+    *ret_why = "its max_response is 0";
+    return ((const struct http_settings *)settings)->max_response;
 }
 
 static void http_free(struct http *http)
@@ -338,6 +345,7 @@ const struct sink_type sink_http = {
     .help = "one POST request an event",
     .settings = http_settings,
     .settings_size = sizeof(struct http_settings),
+    .response_max = http_response_max,
     .open = http_open,
     .submit = http_submit,
     .prepare = http_prepare,

@@ -82,6 +82,8 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *data)
         /* Printable ASCII only: it ends in a log line and in a text column. */
         request->excerpt[used++] = bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : (bytes[i] & 0x80 ? '?' : ' ');
     request->excerpt[used] = '\0';
+    if (request->d->response)
+        response_add(request->d->response, (struct span){bytes, total});
     request->body_bytes += (int64_t)total;
     if (request->body_bytes <= request->max_response)
         return total;

@@ -53,6 +53,10 @@ struct sink_type {
     struct sink_run_limits run; /* what SINK_TAKES_RUNS is about */
     int64_t max_in_flight;      /* what the setting of that name is when nobody gives it; 0 = as with every sink */
 
+    /* With these settings, so many bytes of the answer to one event are kept at most (delivery.response); 0: none, and
+     * *ret_why says why not. NULL: this sink gets no answers. */
+    int64_t (*response_max)(const void *settings, const char **ret_why);
+
     /* ---- required ---- */
 
     /* Checks what the table cannot say and creates an instance; does not wait for the network. `settings` is

@@ -135,13 +135,16 @@ struct span arena_copy(struct arena *arena, struct span bytes)
 char *arena_printf(struct arena *arena, const char *format, ...)
 {
     va_list args, again;
+    char small[64]; /* most are numbers: they are formatted once */
     va_start(args, format);
     va_copy(again, args);
-    int size = vsnprintf(NULL, 0, format, args);
+    int size = vsnprintf(small, sizeof small, format, args);
     va_end(args);
     char *text = arena_alloc(arena, size < 0 ? 1 : (size_t)size + 1);
-    if (size >= 0)
+    if (size >= (int)sizeof small)
         vsnprintf(text, (size_t)size + 1, format, again);
+    else if (size > 0)
+        memcpy(text, small, (size_t)size);
     va_end(again);
     return text;
 }

@@ -15,6 +15,9 @@ enum payload_kind {
 /* No time is known: the table has no such column, or it is null or infinite there. Every other number is a time. */
 #define EVENT_NO_TIME INT64_MIN
 
+/* No event has this id. */
+#define EVENT_NO_ID INT64_MIN
+
 /* One outbox row. Immutable once claimed; its bytes live in its batch's arena. */
 struct event {
     int64_t id;           /* the order column; also the idempotency key that sinks send */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 /* Type OIDs that are fixed for ever (pg_type.dat). */
+#define OID_BYTEA 17
 #define OID_INT8 20
 #define OID_TEXT 25
 
@@ -143,7 +144,7 @@ void statement_add_ids(struct statement *st, struct arena *arena, const int64_t 
     add(st, start, (size_t)(p - start), 1);
 }
 
-void statement_add_texts(struct statement *st, struct arena *arena, const struct span *texts, size_t count)
+static void add_spans(struct statement *st, struct arena *arena, uint32_t oid, const struct span *texts, size_t count)
 {
     size_t bytes = ARRAY_HEADER_BYTES;
     uint32_t has_null = 0;
@@ -152,7 +153,7 @@ void statement_add_texts(struct statement *st, struct arena *arena, const struct
         has_null |= !texts[i].data;
     }
     char *start = arena_alloc(arena, bytes);
-    char *p = array_header(start, has_null, OID_TEXT, count);
+    char *p = array_header(start, has_null, oid, count);
     for (size_t i = 0; i < count; i++) {
         p = put32(p, texts[i].data ? (uint32_t)texts[i].size : UINT32_MAX);
         if (texts[i].data) {
@@ -161,4 +162,14 @@ void statement_add_texts(struct statement *st, struct arena *arena, const struct
         }
     }
     add(st, start, (size_t)(p - start), 1);
+}
+
+void statement_add_texts(struct statement *st, struct arena *arena, const struct span *texts, size_t count)
+{
+    add_spans(st, arena, OID_TEXT, texts, count);
+}
+
+void statement_add_bytes(struct statement *st, struct arena *arena, const struct span *bytes, size_t count)
+{
+    add_spans(st, arena, OID_BYTEA, bytes, count);
 }

@@ -33,6 +33,7 @@ create table :state.parked (
     first_failed_at timestamptz not null default pg_catalog.now(),
     updated_at      timestamptz not null default pg_catalog.now(),
     head            jsonb,
+    after_id        bigint,
     resume_at       timestamptz,
     token           uuid,
     worker          text,
@@ -45,6 +46,7 @@ create table :state.parked (
 create unique index parked_key on :state.parked (queue, key) where not keyless;
 create unique index parked_event on :state.parked (queue, event_id) where keyless;
 create index parked_next on :state.parked (queue, next_at);
+create index parked_after on :state.parked (queue, after_id) where after_id is not null;
 create unique index parked_token on :state.parked (token) where token is not null;
 create index parked_backend on :state.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
 alter table :state.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);

@@ -6,6 +6,9 @@
 -- once a key. So each look-up in parked says how it is to be done: "offset 0" keeps it from becoming a join, and a
 -- range of one value in its order, unlike an equality, is served best by the index on that value however empty it is. (A key column's own collation would not fit that index.)
 --
+-- Whether an event is the first of its key is looked for from it backwards: in a flood of one key the answer is the entry
+-- beside it, and not behind those of all that has been delivered of the key.
+--
 -- A list of keys is a subquery here: it is hashed once, where an array that is a parameter is searched for every row.
 --
 -- :table :where     the queue's table (as e) and its extra condition, or true
@@ -28,6 +31,8 @@
 -- $13 integer   the first half of the advisory lock
 -- $14 bigint    1: waits that are over come last, after the two ends
 -- $15 bigint    rows to look at in oldest
+-- $16 bigint    null, or: of fresh and newest, events that are not the first of their key come last; none has a smaller id
+--               than this
 --
 -- One row, or one for each missed key:
 -- newest_left bigint   ids from here down were not looked at (of newest); null: all were
@@ -36,19 +41,32 @@
 -- missed_min, missed_max bigint   ids whose key was locked elsewhere; null: none
 -- locked bigint        locks taken
 -- claim, solo text     what was left for the second half
--- missed_key text      locked elsewhere, or found and in $9; null: none, or an event without a key
+-- missed_key text      locked elsewhere, or found and in $9, or with $16, locked here and more than one event found; null:
+--                      none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
 -- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
 with fresh as materialized (
-    select id, key, pg_catalog.row_number() over (order by id desc) as n
-    from (select :id as id, :key as key from :table e
-          where :id > $1::bigint and (:where)
-          order by :id desc limit $6::bigint) as rows
+    select id, key, first, pg_catalog.count(*) filter (where first) over (order by id desc rows unbounded preceding) as n
+    from (select seen.id, seen.key,
+                 $16::bigint is null or seen.key is null or not exists (
+                     select from :table e
+                     where (:key, :id) >= (seen.key, $16::bigint) and (:key, :id) < (seen.key, seen.id) and (:where)
+                     order by :key desc, :id desc offset 0) as first
+          from (select :id as id, :key as key from :table e
+                where :id > $1::bigint and (:where)
+                order by :id desc limit $6::bigint) as seen
+          order by seen.id desc offset 0) as rows
 ), newest as materialized (
-    select id, key, pg_catalog.row_number() over (order by id desc) as n
-    from (select :id as id, :key as key from :table e
-          where :id between $2::bigint and $3::bigint and (:where)
-          order by :id desc limit $6::bigint) as rows
+    select id, key, first, pg_catalog.count(*) filter (where first) over (order by id desc rows unbounded preceding) as n
+    from (select seen.id, seen.key,
+                 $16::bigint is null or seen.key is null or not exists (
+                     select from :table e
+                     where (:key, :id) >= (seen.key, $16::bigint) and (:key, :id) < (seen.key, seen.id) and (:where)
+                     order by :key desc, :id desc offset 0) as first
+          from (select :id as id, :key as key from :table e
+                where :id between $2::bigint and $3::bigint and (:where)
+                order by :id desc limit $6::bigint) as seen
+          order by seen.id desc offset 0) as rows
 ), oldest as materialized (
     select id, key, pg_catalog.row_number() over (order by id) as n
     from (select :id as id, :key as key from :table e
@@ -60,10 +78,13 @@ with fresh as materialized (
     select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
            pg_catalog.max(newest_id) as newest_id, pg_catalog.min(oldest_id) as oldest_id, pg_catalog.min(place) as place
     from (
-        select id, key, null::bigint as newest_id, null::bigint as oldest_id, n * 100 / nullif(100 - $8::bigint, 0) as place
+        select id, key, null::bigint as newest_id, null::bigint as oldest_id,
+               case when not first then 1000000 else 0 end + n * 100 / nullif(100 - $8::bigint, 0) as place
         from fresh
         union all
-        select id, key, id, null, ((select pg_catalog.count(*) from fresh) + n) * 100 / nullif(100 - $8::bigint, 0)
+        select id, key, id, null,
+               case when not first then 1000000 else 0 end
+               + (coalesce((select pg_catalog.max(n) from fresh), 0) + n) * 100 / nullif(100 - $8::bigint, 0)
         from newest
         union all
         select id, key, null, id, n * 100 / nullif($8::bigint, 0)
@@ -143,7 +164,7 @@ select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.l
        m.key as missed_key, s.seen_min, s.thin
 from summary s
 left join (
-    select l.key::text from locked l where not l.ok
+    select l.key::text from locked l where not l.ok or (l.ok and l.high > l.low and $16::bigint is not null)
     union all
     select f.key::text from found f where f.key::text = any (select pg_catalog.unnest($9::text[]))
 ) as m on true

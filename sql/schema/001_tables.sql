@@ -48,6 +48,7 @@ create table outbox.parked (
     first_failed_at timestamptz not null default now(),
     updated_at      timestamptz not null default now(),
     head            jsonb,
+    after_id        bigint,      -- it waits for this event, which has to be done first: see settle_park.sql and after_look.sql
     resume_at       timestamptz, -- not null: somebody has paused the key; what next_at is when it is resumed
     -- A lease (008_workers.sql): until next_at the event taken_id is with a worker or a relay. Whoever writes the entry for another
     -- reason than a pause takes the token away.
@@ -64,6 +65,7 @@ create table outbox.parked (
 create unique index parked_key on outbox.parked (queue, key) where not keyless;
 create unique index parked_event on outbox.parked (queue, event_id) where keyless;
 create index parked_next on outbox.parked (queue, next_at);
+create index parked_after on outbox.parked (queue, after_id) where after_id is not null;
 create unique index parked_token on outbox.parked (token) where token is not null;
 create index parked_backend on outbox.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
 

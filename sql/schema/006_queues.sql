@@ -24,6 +24,8 @@ create table outbox.queue (
     retry_max          interval not null check (retry_max between retry_base and '30 days'),
     on_exhausted       text not null check (on_exhausted in ('dead_letter', 'park')),
     after              text not null check (after in ('delete', 'archive')),
+    then_queue         text,                 -- gets what is done; null: it ends here
+    then_payload       text not null check (then_payload in ('event', 'response')),
     key_type           text not null check (key_type in ('none', 'bigint', 'text', 'uuid')),
     key_index          boolean not null, -- there is an index on (key, id)
     number             int generated always as identity -- in the names of its functions: queue_build()
@@ -115,6 +117,94 @@ begin
 end
 $$;
 
+-- What goes on from a queue to the next one, as relay/table_sql.c has it: `taken` are columns of e for RETURNING, `columns` and
+-- `given` the next table's and what stands in them, of g, or of the answer r.
+create function outbox.next_sql(q outbox.queue, next outbox.queue, out taken text, out columns text, out given text)
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(string_agg(format(', %s as next_%s', c.value, c.name), '' order by c.name) filter (where not c.answered), ''),
+           string_agg(quote_ident(c.column_name), ', ' order by c.name),
+           string_agg(case when not c.answered then 'g.next_' || c.name
+                           when t.oid = 'bytea'::regtype then 'convert_to(r.response, ''UTF8'')'
+                           else format('r.response::%s', t.oid::regtype) end, ', ' order by c.name)
+      from (values ('key', next.key_column, 'e.' || quote_ident(q.key_column), false),
+                   ('type', next.type_column, 'e.' || quote_ident(q.type_column), false),
+                   ('payload', next.payload_column, coalesce('e.' || quote_ident(q.payload_column), 'row_to_json(e.*)'), q.then_payload = 'response'),
+                   ('headers', next.headers_column, 'e.' || quote_ident(q.headers_column), false),
+                   ('traceparent', next.traceparent_column, 'e.' || quote_ident(q.traceparent_column), false))
+             c (name, column_name, value, answered)
+      join pg_attribute a on a.attrelid = next.tbl and a.attname = c.column_name
+      join pg_type t on t.oid = a.atttypid
+     where c.column_name is not null and c.value is not null
+$$;
+
+-- Refuses what cannot go on. Everything is asked of the schema's owner, whose rights done() has.
+create function outbox.check_next(q outbox.queue) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    owner regrole := (select n.nspowner from pg_namespace n where n.nspname = 'outbox');
+    next  outbox.queue;
+    part  record;
+    wrong text;
+begin
+    if q.then_queue is null then
+        if q.then_payload <> 'event' then
+            raise exception 'queue_set: queue % hands nothing on', quote_ident(q.name)
+                using errcode = 'invalid_parameter_value', hint = 'Give then_queue, too, or leave then_payload out.';
+        end if;
+        return;
+    end if;
+    select x.* into next from outbox.queue x where x.name = q.then_queue;
+    if not found and q.then_queue <> q.name then
+        raise exception 'queue_set: there is no queue % to go on to', quote_ident(q.then_queue)
+            using errcode = 'undefined_object', hint = 'Begin with the last stage: queue_set() knows the one before it then.';
+    end if;
+    if q.then_queue = q.name or exists (
+        with recursive behind (name) as (
+            select next.then_queue union select x.then_queue from behind b join outbox.queue x on x.name = b.name)
+        select from behind b where b.name = q.name) then
+        raise exception 'queue_set: what goes on to % comes back to %, for ever', quote_ident(q.then_queue), quote_ident(q.name)
+            using errcode = 'invalid_parameter_value', hint = 'Leave one then_queue out.';
+    end if;
+    if q.then_payload = 'response' and next.payload_column is null then
+        raise exception 'queue_set: queue % has no column for a response', quote_ident(next.name)
+            using errcode = 'invalid_parameter_value', hint = 'Give payload_column there.';
+    end if;
+    part := outbox.next_sql(q, next);
+    if part.columns is null then
+        raise exception 'queue_set: nothing would go on to queue %', quote_ident(next.name)
+            using errcode = 'invalid_parameter_value', hint = 'Map columns there, its payload at least.';
+    end if;
+    select string_agg(quote_ident(a.attname), ', ') into wrong from pg_attribute a
+     where a.attrelid = next.tbl and a.attnum > 0 and not a.attisdropped and a.attnotnull and not a.atthasdef and a.attidentity = ''
+       and a.attname <> all (array[coalesce(next.key_column, ''), coalesce(next.type_column, ''), coalesce(next.payload_column, ''),
+                                   coalesce(next.headers_column, ''), coalesce(next.traceparent_column, '')]);
+    if wrong is not null then
+        raise exception 'queue_set: % of % must not be null, and nothing goes there', wrong, next.tbl
+            using errcode = 'object_not_in_prerequisite_state', hint = 'Give it a default.';
+    end if;
+    if not has_table_privilege(owner, next.tbl, 'insert') then
+        raise exception 'queue_set: done() has the rights of %, who may not insert into %', owner, next.tbl
+            using errcode = 'insufficient_privilege', hint = format('grant insert on %s to %s;', next.tbl, owner);
+    end if;
+    select string_agg(distinct s.oid::regclass::text, ', ') into wrong
+      from pg_attrdef d
+      join pg_depend n on n.classid = 'pg_attrdef'::regclass and n.objid = d.oid and n.refclassid = 'pg_class'::regclass
+      join pg_class s on s.oid = n.refobjid
+     where d.adrelid = next.tbl and case when s.relkind = 'S' then not has_sequence_privilege(owner, s.oid, 'usage') end;
+    if wrong is not null then
+        raise exception 'queue_set: % has no usage on sequence %, from which % draws', owner, wrong, next.tbl
+            using errcode = 'insufficient_privilege', hint = format('grant usage on sequence %s to %s;', wrong, owner);
+    end if;
+    -- Planned and not run: fails where a column takes no such values.
+    execute format('explain insert into %s (%s) select %s from (select null::bigint as id%s from %s e) g, (select null::text as response) r',
+                   next.tbl, part.columns, part.given, part.taken, q.tbl);
+end
+$$;
+
 -- Makes a queue known, or known anew; names of columns are exact. Over outbox.events all its columns are mapped.
 create function outbox.queue_set(
     name text, tbl regclass default 'outbox.events', id_column name default 'id', key_column name default null,
@@ -122,7 +212,7 @@ create function outbox.queue_set(
     traceparent_column name default null, created_at_column name default null, condition text default null,
     lock_class int default null, max_attempts int default 12, retry_base interval default '1 s', retry_max interval default '5 min',
     on_exhausted text default 'dead_letter', after text default 'delete', not_before_column name default null,
-    delayed text default 'hold')
+    delayed text default 'hold', then_queue text default null, then_payload text default 'event')
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -146,7 +236,7 @@ begin
     end if;
     q := (queue_set.name, tbl, id_column, key_column, type_column, payload_column, headers_column, traceparent_column,
           created_at_column, not_before_column, delayed, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
-          retry_max, on_exhausted, after, outbox.key_type_of(tbl, key_column), false, null);
+          retry_max, on_exhausted, after, then_queue, then_payload, outbox.key_type_of(tbl, key_column), false, null);
     q.key_index := exists (
         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
          where i.indrelid = tbl and i.indisvalid and i.indpred is null and m.amname = 'btree'
@@ -174,12 +264,42 @@ begin
         raise exception 'queue_set: workers have events of queue % until %', quote_ident(q.name), busy
             using errcode = 'object_in_use', hint = 'Its table, its key and its locks may change when none has. See outbox.status_leases.';
     end if;
+    perform outbox.check_next(q);
     if old.name is not null then
-        perform outbox.queue_drop(q.name);
+        perform outbox.queue_forget(old);
     end if;
     q.number := nextval(pg_get_serial_sequence('outbox.queue', 'number'));
     insert into outbox.queue overriding system value select q.*;
     perform outbox.queue_build(q);
+    -- Whoever hands on to it knows its columns.
+    for other in select x.* from outbox.queue x where x.then_queue = q.name loop
+        perform outbox.check_next(other);
+        perform outbox.queue_unbuild(other.number);
+        perform outbox.queue_build(other);
+    end loop;
+end
+$$;
+
+create function outbox.queue_unbuild(number int) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    made regprocedure;
+begin
+    for made in select p.oid from pg_proc p where p.pronamespace = 'outbox'::regnamespace and p.proname ~ format('^queue_%s_', number) loop
+        execute format('drop function %s', made);
+    end loop;
+end
+$$;
+
+create function outbox.queue_forget(q outbox.queue) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from outbox.queue x where x.name = q.name;
+    perform outbox.queue_unbuild(q.number);
 end
 $$;
 
@@ -189,16 +309,19 @@ create function outbox.queue_drop(name text) returns void
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    number int;
-    made   regprocedure;
+    q     outbox.queue;
+    other text;
 begin
-    delete from outbox.queue q where q.name = queue_drop.name returning q.number into number;
-    for made in select p.oid from pg_proc p where p.pronamespace = 'outbox'::regnamespace and p.proname ~ format('^queue_%s_', number) loop
-        execute format('drop function %s', made);
-    end loop;
-    if number is null then
+    select x.* into q from outbox.queue x where x.name = queue_drop.name;
+    if not found then
         raise exception 'queue_drop: there is no queue %', coalesce(quote_ident(queue_drop.name), 'null') using errcode = 'undefined_object';
     end if;
+    select x.name into other from outbox.queue x where x.then_queue = q.name limit 1;
+    if found then
+        raise exception 'queue_drop: queue % hands on to queue %', quote_ident(other), quote_ident(q.name)
+            using errcode = 'dependent_objects_still_exist', hint = 'Change or drop that one first.';
+    end if;
+    perform outbox.queue_forget(q);
 end
 $$;
 

@@ -132,6 +132,8 @@ declare
     event      text := format('%s as id, %s as type, %s as payload, %s as headers, %s as traceparent, %s as created_at', id, type,
         case when q.payload_column is null then 'row_to_json(e.*)::text' else outbox.column_sql(q.payload_column, 'text') end,
         outbox.column_sql(q.headers_column, 'text'), outbox.column_sql(q.traceparent_column, 'text'), created_at);
+    next       outbox.queue;
+    part       record; -- what goes on
     made       record;
 begin
     if holds then
@@ -248,10 +250,12 @@ $$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', 'coalesce(p.e
         q.id_column, key, condition, case when holds then ' and h.due_at is null' else '' end,
         case when holds then outbox.delayed_sql(q) else '' end);
 
-    -- Takes leased events out of the table, into the archive or, with a reason, to the dead letters; their entries go on to
-    -- the next events of their keys, or go. Returns how many events were there.
+    -- Takes leased events out of the table, into the archive and the next queue, or, with a reason, to the dead letters; their
+    -- entries go on to the next events of their keys, or go. Returns how many events were there.
+    select x.* into next from outbox.queue x where x.name = q.then_queue;
+    part := outbox.next_sql(q, next);
     execute format($function$
-create function outbox.queue_%1$s_remove(tokens uuid[], ids bigint[], reason text) returns bigint
+create function outbox.queue_%1$s_remove(tokens uuid[], ids bigint[], reason text, responses text[]) returns bigint
     language plpgsql
 as $$
 #variable_conflict use_column
@@ -259,19 +263,19 @@ declare
     gone bigint;
 begin
     with lease as materialized (
-        select p.ctid as place, case when not p.keyless then p.key end as key, p.event_id, p.taken_id, p.attempts
+        select p.ctid as place, case when not p.keyless then p.key end as key, p.event_id, p.taken_id, p.attempts, p.token
         from outbox.parked p where p.token = any (tokens)
     ), event as materialized (
         select h.place, h.part from unnest(ids) i (id)
         cross join lateral (select e.ctid as place, e.tableoid as part from %2$s e where e.%3$I between i.id and i.id order by e.%3$I offset 0) h
     ), gone as (
         delete from %2$s e using event v where e.ctid = v.place and e.tableoid = v.part
-        returning %4$s as id, %5$s as key, %6$s as type, %7$s as created_at, %10$s as original
+        returning %4$s as id, %5$s as key, %6$s as type, %7$s as created_at, %10$s as original%13$s
     ), dead as (
         insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
         select %8$L, g.id, g.key, g.type, $3, l.attempts + 1, %9$L, g.original, g.created_at
         from gone g join lease l on l.taken_id = g.id where $3 is not null
-    ), %11$s, next as materialized (
+    ), %11$s, %14$s, next as materialized (
         select l.place, h.id from lease l left join lateral (%12$s) h on true
     ), moved as (
         update outbox.parked p
@@ -292,7 +296,12 @@ $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
                  format('kept as (insert into outbox.archive (queue, event_id, key, created_at, original)'
                         ' select %L, id, key, created_at, original from gone where $3 is null)', q.name)
              else 'kept as (select)' end,
-        outbox.head_sql(q, format('%s as id', id), 'l.key', 'l.event_id', format('e.%I <> l.taken_id', q.id_column)));
+        outbox.head_sql(q, format('%s as id', id), 'l.key', 'l.event_id', format('e.%I <> l.taken_id', q.id_column)), part.taken,
+        case when next.name is null then 'handed as (select)'
+             else format('handed as (insert into %s (%s) select %s from gone g%s where $3 is null order by g.id)', next.tbl, part.columns,
+                         part.given, case when q.then_payload = 'response' then
+                             ' join lease l on l.taken_id = g.id join unnest(tokens, responses) r (token, response) on r.token = l.token'
+                             else '' end) end);
 
     -- For take() and the verdicts alone, which have the rights of the schema's owner. A superuser may be who calls this.
     for made in select p.oid::regprocedure as name from pg_proc p
@@ -389,7 +398,7 @@ end
 $$;
 
 -- What became of leased events is written down: they leave their table.
-create function outbox.remove_leased(q outbox.queue, tokens uuid[], reason text) returns void
+create function outbox.remove_leased(q outbox.queue, tokens uuid[], reason text, responses text[]) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
@@ -398,7 +407,7 @@ declare
     gone bigint;
     kept bigint;
 begin
-    execute format('select outbox.queue_%s_remove($1, $2, $3)', q.number) using tokens, ids, reason into gone;
+    execute format('select outbox.queue_%s_remove($1, $2, $3, $4)', q.number) using tokens, ids, reason, responses into gone;
     if gone < cardinality(ids) then
         execute format('select e.%1$I from %2$s e where e.%1$I = any ($1) and (%3$s) limit 1', q.id_column, q.tbl,
                        coalesce(q.condition, 'true')) using ids into kept;
@@ -412,7 +421,7 @@ $$;
 
 -- Ends leases by one verdict and returns how many of them were still there: the others change nothing.
 create function outbox.end_leases(verdict text, tokens uuid[], error text default null, fatal boolean default false,
-    term interval default null) returns int
+    term interval default null, responses text[] default null) returns int
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
@@ -422,11 +431,16 @@ declare
     q     outbox.queue;
     mine  uuid[];
     last  uuid[];
+    given text[]; -- of `last`
 begin
     perform outbox.check_worker_call();
     if tokens is null or array_position(tokens, null) is not null then
         raise exception '%: a token is null', verdict
             using errcode = 'null_value_not_allowed', hint = 'Give what take() returned as token.';
+    end if;
+    if cardinality(responses) <> cardinality(tokens) then
+        raise exception '%: % responses to % tokens', verdict, cardinality(responses), cardinality(tokens)
+            using errcode = 'invalid_parameter_value', hint = 'Give one for each, or null.';
     end if;
     -- While a term lasts nobody takes the key over, and its lock may be with a relay that found it busy. When it is over,
     -- whoever has the lock may be delivering the event.
@@ -443,8 +457,15 @@ begin
           into mine, last
           from outbox.parked p where p.token = any (held) and p.queue = q.name;
         ended := ended + cardinality(mine);
+        given := case when responses is not null then (
+            select array_agg(r.response order by l.place) from unnest(last) with ordinality l (token, place)
+              join (select distinct on (t.token) t.token, t.response from unnest(tokens, responses) t (token, response)) r on r.token = l.token) end;
+        if q.then_payload <> 'response' and array_remove(given, null) <> '{}' then
+            raise exception '%: queue % hands no response on', verdict, quote_ident(q.name)
+                using errcode = 'invalid_parameter_value', hint = 'Leave it out, or have queue_set(…, then_payload => ''response'').';
+        end if;
         if last is not null and (verdict = 'done' or q.on_exhausted = 'dead_letter') then
-            perform outbox.remove_leased(q, last, case when verdict = 'fail' then coalesce(error, 'failed') end);
+            perform outbox.remove_leased(q, last, case when verdict = 'fail' then coalesce(error, 'failed') end, given);
         end if;
         update outbox.parked p
            set next_at = case when p.resume_at is null then w.until else p.next_at end, -- a pause stays one
@@ -532,22 +553,23 @@ $$;
 
 -- The verdicts. Each is true when it counted, and false when the lease was over and the event is somebody else's.
 
-create function outbox.done(token uuid) returns boolean
+-- With a response where the queue hands that on as payload.
+create function outbox.done(token uuid, response text default null) returns boolean
     language sql security definer
     set search_path = pg_catalog, pg_temp
     set enable_seqscan = off
     set enable_sort = off
     set jit = off
-as $$ select outbox.end_leases('done', array[token]) = 1 $$;
+as $$ select outbox.end_leases('done', array[token], responses => case when response is not null then array[response] end) = 1 $$;
 
 -- For many at once; how many counted.
-create function outbox.done_all(tokens uuid[]) returns int
+create function outbox.done_all(tokens uuid[], responses text[] default null) returns int
     language sql security definer
     set search_path = pg_catalog, pg_temp
     set enable_seqscan = off
     set enable_sort = off
     set jit = off
-as $$ select outbox.end_leases('done', tokens) $$;
+as $$ select outbox.end_leases('done', tokens, responses => responses) $$;
 
 -- It is tried again after a wait; after the last attempt, or when it is fatal, it is given up as the queue says.
 create function outbox.fail(token uuid, error text, fatal boolean default false) returns boolean

@@ -203,6 +203,19 @@ create view outbox.failures as
      group by queue, error
      order by sum((dead + waiting) * each) desc, queue, error;
 
+-- Does an event that comes after another one have to be done before that one, by what the heads of keys wait for?
+create function outbox.waits_for_itself(queue text, event_id bigint, after_id bigint) returns boolean
+    language sql stable security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive behind (id) as (
+        select waits_for_itself.event_id
+        union
+        select p.event_id from behind b join outbox.parked p on p.queue = waits_for_itself.queue and p.after_id = b.id
+    )
+    select exists (select from (select b.id from behind b limit 10000) b where b.id = waits_for_itself.after_id)
+$$;
+
 -- What does not go on by itself, or should have by now; up to 1,000 of each kind and queue.
 create view outbox.stuck as
     select s.* from outbox.queue_names() q (queue)
@@ -217,7 +230,17 @@ create view outbox.stuck as
                 case when p.token is not null then p.worker end, p.last_error
            from outbox.parked p
           where p.queue = q.queue and p.next_at < now() and (p.token is not null or p.next_at < now() - interval '1 minute')
-          order by p.next_at limit 1000)) s;
+          order by p.next_at limit 1000)
+        union all
+        (select p.queue, 'after', case when not p.keyless then p.key end, p.event_id, p.first_failed_at, null::text,
+                format('waits for event %s%s', p.after_id,
+                       case when exists (select from outbox.dead d where d.queue = p.queue and d.event_id = p.after_id) then ', a dead letter'
+                            when outbox.waits_for_itself(p.queue, p.event_id, p.after_id) then ', which waits for it' end)
+           from outbox.parked p
+          where p.queue = q.queue and p.after_id is not null and p.token is null and p.attempts = 0
+            and (p.first_failed_at < now() - interval '1 minute'
+                 or exists (select from outbox.dead d where d.queue = p.queue and d.event_id = p.after_id)
+                 or outbox.waits_for_itself(p.queue, p.event_id, p.after_id)) limit 1000)) s;
 
 -- What was delivered into the archive and what was given up, by the hour, for a week. Nothing is kept of what a queue
 -- deletes. A duration is from created_at to the acknowledgement's settlement.

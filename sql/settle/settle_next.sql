@@ -5,8 +5,10 @@
 -- :table :id :table_name        as in settle_delete.sql
 -- :handed                       what goes on, as columns of e with names, each behind a comma
 -- :next_table :next_columns     the next queue's table, and its columns for that
--- :next_values                  the same names, as columns of g
+-- :next_values                  the same names, as columns of g, or the answer r.response
+-- :responses                    a join of g with the answers r; empty when those do not go on
 -- $1 bigint[]   ids
+-- $2 bytea[]    with :responses: what was answered to each
 -- One row: gone bigint, the number of events that were still there.
 with blind as materialized (
     select from pg_catalog.pg_class c
@@ -26,6 +28,6 @@ with blind as materialized (
     select * from placed union all select * from listed
 ), handed_on as (
     insert into :next_table (:next_columns)
-    select :next_values from gone g order by g.id
+    select :next_values from gone g:responses order by g.id
 )
 select pg_catalog.count(*) as gone from gone

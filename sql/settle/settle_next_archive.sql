@@ -2,9 +2,10 @@
 -- settle_next.sql in one.
 --
 -- :table :id :key :created_at :state :table_name    as in settle_archive.sql
--- :handed :next_table :next_columns :next_values    as in settle_next.sql
+-- :handed :next_table :next_columns :next_values :responses    as in settle_next.sql
+-- :queue_name  the queue's name as a literal
 -- $1 bigint[]  ids
--- $2 text      queue
+-- $2 bytea[]   with :responses: what was answered to each
 -- No columns; the row count is the number of events that were still there.
 with blind as materialized (
     select from pg_catalog.pg_class c
@@ -24,7 +25,7 @@ with blind as materialized (
     select * from placed union all select * from listed
 ), handed_on as (
     insert into :next_table (:next_columns)
-    select :next_values from gone g order by g.id
+    select :next_values from gone g:responses order by g.id
 )
 insert into :state.archive (queue, event_id, key, created_at, original)
-select $2::text, g.id, g.archive_key, g.created_at, g.original from gone g
+select (:queue_name)::text, g.id, g.archive_key, g.created_at, g.original from gone g

@@ -8,24 +8,25 @@
 -- $4 bigint[]  failures so far
 -- $5 bigint[]  microseconds to wait; negative: closed until somebody resumes it
 -- $6 text[]    why
+-- $7 bigint[]  the event that it waits for, the least bigint for none
 with head as (
-    select id, key, attempts, why,
+    select id, key, attempts, why, nullif(after_id, -9223372036854775808) as after_id,
            case when delay_us < 0 then 'infinity'
                 else pg_catalog.clock_timestamp() + delay_us * interval '1 microsecond' end as next_at
     from rows from (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::bigint[]),
-                    pg_catalog.unnest($5::bigint[]), pg_catalog.unnest($6::text[]))
-         as h (id, key, attempts, delay_us, why)
+                    pg_catalog.unnest($5::bigint[]), pg_catalog.unnest($6::text[]), pg_catalog.unnest($7::bigint[]))
+         as h (id, key, attempts, delay_us, why, after_id)
 ), keyed as (
-    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
-    select $1::text, key, id, false, attempts, next_at, why from head where key is not null
+    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
+    select $1::text, key, id, false, attempts, next_at, why, after_id from head where key is not null
     on conflict (queue, key) where not keyless do update
     set event_id = excluded.event_id, attempts = excluded.attempts,
         next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
         resume_at = case when p.resume_at is not null then excluded.next_at end,
-        last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp(), token = null
+        last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id
 )
-insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error)
-select $1::text, '', id, true, attempts, next_at, why from head where key is null
+insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
+select $1::text, '', id, true, attempts, next_at, why, after_id from head where key is null
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
-    updated_at = pg_catalog.clock_timestamp(), token = null
+    updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id

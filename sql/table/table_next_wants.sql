@@ -1,7 +1,6 @@
--- What a table wants of every new row that the queue before it does not give: such rows could not be put there. And what
--- would take events of that queue without handing them on.
+-- What a table wants of every new row that the queue before it does not give: such rows could not be put there.
 -- :next_names   its columns that are given, as literals
--- $1 table oid, $2 queue text: the one before
+-- $1 table oid
 -- -> text, remedy text, denied boolean: a right is missing
 select pg_catalog.format('column %s of %s must not be null, has no default, and nothing of the queue before it goes there', q.name_sql,
                          $1::oid::regclass),
@@ -18,9 +17,4 @@ select pg_catalog.format('%s has no USAGE on sequence %s, from which %s draws', 
   join pg_class s on s.oid = n.refobjid
  where d.adrelid = $1::oid and case when s.relkind = 'S' then not pg_catalog.has_sequence_privilege(s.oid, 'USAGE') end
    and not exists (select from pg_attribute a where a.attrelid = $1::oid and a.attnum = d.adnum
-                                                and pg_catalog.format('"%s"', pg_catalog.replace(a.attname, '"', '""')) = any (array[:next_names]::text[]))
-union all
-select pg_catalog.format('workers take events of queue %I, too (outbox.queue), and what they end does not go on', q.name),
-       pg_catalog.format('select outbox.queue_drop(%L);', q.name), false
-  from outbox.queue q
- where q.name = $2::text;
+                                                and pg_catalog.format('"%s"', pg_catalog.replace(a.attname, '"', '""')) = any (array[:next_names]::text[]));

@@ -174,6 +174,39 @@ START_TEST(interim_answers_are_not_the_answer)
 }
 END_TEST
 
+START_TEST(answer_is_kept_where_it_is_asked_for)
+{
+    http_server_script(http.server,
+                       (struct http_script){.answer = "HTTP/1.1 201 Made\r\nContent-Length: 7\r\n\r\n{\"a\":1}"});
+    struct contract *c = contract_open(&http_setup);
+    struct delivery *asked = contract_add(c, "k", span_of("{}"));
+    asked->response = response_new(c->arena, 7);
+    contract_add(c, "other", span_of("{}"));
+    ck_assert(contract_run(c, 10000));
+    ck_assert_int_eq(asked->verdict, VERDICT_ACKED);
+    ck_assert(span_equal(response_span(asked->response), span_of("{\"a\":1}")));
+    ck_assert(!asked->response->cut);
+    contract_end(c);
+}
+END_TEST
+
+START_TEST(answer_that_is_too_long_is_told_to_be)
+{
+    const char *why = NULL;
+    http.settings.max_response = 6;
+    ck_assert_int_eq(sink_http.response_max(&http.settings, &why), 6);
+    http_server_script(http.server,
+                       (struct http_script){.answer = "HTTP/1.1 201 Made\r\nContent-Length: 7\r\n\r\n{\"a\":1}"});
+    struct contract *c = contract_open(&http_setup);
+    struct delivery *d = contract_add(c, "k", span_of("{}"));
+    d->response = response_new(c->arena, 6);
+    ck_assert(contract_run(c, 10000));
+    ck_assert_int_eq(d->verdict, VERDICT_ACKED);
+    ck_assert(d->response->cut);
+    contract_end(c);
+}
+END_TEST
+
 static TCase *answer_tcase(void)
 {
     TCase *tcase = http_tcase("http answers");
@@ -190,6 +223,8 @@ static TCase *answer_tcase(void)
     tcase_add_test(tcase, endless_header_is_cut_off);
     tcase_add_test(tcase, large_answer_is_cut_off_and_its_status_counts);
     tcase_add_test(tcase, interim_answers_are_not_the_answer);
+    tcase_add_test(tcase, answer_is_kept_where_it_is_asked_for);
+    tcase_add_test(tcase, answer_that_is_too_long_is_told_to_be);
     return tcase;
 }
 

@@ -62,7 +62,7 @@ static const struct sql_variable *variables_of(const struct names *names, unsign
         .extra_sql = extra,
         .extra_count = 1,
     };
-    const struct queue_config queue = {.max_event_bytes = shape & 32 ? 1000 : 0};
+    const struct queue_config queue = {.name = "orders", .max_event_bytes = shape & 32 ? 1000 : 0};
     return table_variables(&table, &queue, arena);
 }
 

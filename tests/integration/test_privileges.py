@@ -38,18 +38,19 @@ def documented():
 
 NEEDS = documented()
 VERDICTS = ["done", "fail", "extend", "release"]
-COMMANDS = ["run", "status", "failures", "dead list", "dead show", "dead retry", "dead drop", "pause", "drain", "resume", "publish", "take",
+COMMANDS = ["run", "status", "failures", "dead list", "dead show", "dead retry", "dead drop", "replay", "pause", "drain", "resume", "publish", "take",
             *VERDICTS, "schedule list"]
 ARCHIVED = "run` with `after: archive"
 LOCKING = "run` with `ordering: unordered` and `locks: rows"
 PURGED = "run` with `dead_retention"
 SCHEDULED = "run` with `outbox.schedule"
 SCHEDULING = "schedule set` and `drop"  # the owner's
+AFTER = "run` with `columns.after"
 HANDED_ON = "run` with `then"  # test_stages.py takes them away
 
 
 def test_the_page_lists_every_command_that_talks_to_the_database():
-    assert list(NEEDS) == ["run", ARCHIVED, LOCKING, PURGED, SCHEDULED, HANDED_ON, *COMMANDS[1:], SCHEDULING, "migrate", "bench"]
+    assert list(NEEDS) == ["run", ARCHIVED, LOCKING, PURGED, SCHEDULED, AFTER, HANDED_ON, *COMMANDS[1:], SCHEDULING, "migrate", "bench"]
 
 
 @pytest.fixture
@@ -94,6 +95,8 @@ def work(db, http, somebody, tmp_path):
             return run_command("take", "tasks", "-d", dsn)
         if command in VERDICTS:
             return run_command(command, lease(), "-d", dsn)
+        if command == "replay":
+            return run_command("replay", "-c", str(path), "--queue", "orders", "--from", "dead", "--id", "101")
         if command in ("pause", "drain", "resume"):
             return run_command(command, "-c", str(path), "orders")
         words = command.split() + (["--until-empty"] if command == "run" else ["--all"] if command in ("dead retry", "dead drop") else [])
@@ -125,7 +128,7 @@ def test_a_right_that_is_missing_is_named_with_the_statement_that_grants_it(db, 
         assert done.returncode == 77 and done.stdout == "", (right, thing, done)
         assert mend(db, done.stderr, somebody) == f"{right.upper().replace('(ID)', '(id)')} on {thing}"
         assert work(command).returncode == 0, (right, thing)
-        db.query(f"revoke outbox_relay, outbox_writer, outbox_worker, outbox_monitor from {somebody}")
+        db.query(f"revoke outbox_relay, outbox_writer, outbox_worker, outbox_monitor, outbox_operator from {somebody}")
         grant(db, somebody, [(right, thing)])
 
 

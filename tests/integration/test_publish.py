@@ -262,11 +262,25 @@ def test_standard_input_that_is_no_payload_is_refused(db, tmp_path, content, mes
     (["--payload", "{a}"], "invalid input syntax for type json"),
     (["--header", "novalue"], "--header novalue: write NAME=VALUE"),
     ([], "give the event's payload with --payload JSON, or --payload - for standard input\n"),
+    (["--key", "k", "--not-before", "soon"], 'invalid input syntax for type timestamp with time zone: "soon"'),
+    (["--key", "k", "--on-duplicate", "again"], "--on-duplicate is for events with a --dedupe-key"),
+    (["--key", "k", "--dedupe-key", "d", "--on-duplicate", "perhaps"], "perhaps"),
     (["extra"], "Too many arguments")])
 def test_wrong_arguments_are_refused(db, arguments, message):
     done = run_command("publish", "-d", db.producer_dsn, *arguments)
     assert done.returncode == 64 and message in done.stderr
     assert db.value("select count(*) from outbox.events") == 0
+
+
+def test_an_event_may_have_its_time_and_be_the_only_one_that_waits(db):
+    def publish(*arguments):
+        done = run_command("publish", "-d", db.producer_dsn, "--key", "k", "--dedupe-key", "d", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert publish("--not-before", "2100-01-01 00:00+00") == "1\n" and publish() == ""
+    assert db.query("select id, dedupe_key, not_before = '2100-01-01 00:00+00' from outbox.events") == [(1, "d", True)]
+    assert publish("--on-duplicate", "replace").strip().isdigit() and db.query("select not_before from outbox.events") == [(None,)]
 
 
 def test_a_database_that_is_not_there_is_69_and_one_without_the_schema_78(empty_db):

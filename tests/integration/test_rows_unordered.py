@@ -1,5 +1,9 @@
 """Rows of SEEDS.md about tasks that a relay delivers in no order, each test named by its row; docs/queues.md lists them."""
 
+import re
+import threading
+import time
+
 import pytest
 
 from tests.support.http_receiver import HANG, Reply
@@ -107,3 +111,34 @@ def test_q1_a_task_is_one_insert_of_a_jsonb_payload(relay, http, tasks, db, lock
     one = relay(tasks.config(sink(http), locks=locks))
     wait_until(lambda: tasks.left() == 0, what="the task to be done")
     assert one.stop() == 0 and [request.json() for request in http.requests] == [{"send": "a letter"}]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("ordering", ["unordered", "lease"])
+def test_q5_2_000_tasks_a_second_beside_other_work(relay, tasks, db, ordering):
+    """Other work: two sessions that update a table as fast as they can. What they lose by it is question 17 of bench/."""
+    db.query("create table public.work (id int primary key, n bigint); insert into public.work select n, 0 from generate_series(1, 1000) n")
+    done, updates = threading.Event(), [0, 0]
+
+    def work(number, connection):
+        with connection.cursor() as cursor:
+            while not done.is_set():
+                cursor.execute("update public.work set n = n + 1 where id = 1 + (random() * 999)::int")
+                updates[number] += 1
+
+    workers = [threading.Thread(target=work, args=(number, db.connect())) for number in range(2)]
+    one = relay(tasks.config("type: discard").replace("ordering: unordered", f"ordering: {ordering}").replace(", priority: priority", ""))
+    for each in workers:
+        each.start()
+    try:
+        begun = time.monotonic()
+        for tenth in range(30):
+            tasks.fill(200)
+            time.sleep(max(0.0, begun + (tenth + 1) / 10 - time.monotonic()))
+        wait_until(lambda: tasks.left() == 0, 10, "the relay to keep up")
+    finally:
+        done.set()
+        for each in workers:
+            each.join()
+    assert one.stop() == 0
+    assert re.search(r" delivered=(\d+)", one.logged("queue.stats")[-1]).group(1) == "6000" and min(updates) > 100

@@ -106,12 +106,12 @@ MATRIX = [
     ("truncate outbox.events", ""),
     ("select last_value from outbox.events_id_seq", "r"),
     ("select setval('outbox.events_id_seq', 1)", ""),
-    ("insert into outbox.parked (queue, key, event_id, next_at) values ('q', 'k', 1, now())", "r"),
-    ("update outbox.parked set attempts = 1", "r"),
-    ("delete from outbox.parked where key = 'x'", "r"),
-    ("select * from outbox.parked", "r"),
+    ("insert into outbox.parked (queue, key, event_id, next_at) values ('q', 'k', 1, now())", "ro"),
+    ("update outbox.parked set attempts = 1", "ro"),
+    ("delete from outbox.parked where key = 'x'", "ro"),
+    ("select * from outbox.parked", "ro"),
     ("insert into outbox.dead (queue, event_id, reason, attempts, source_table, original)"
-     " values ('q', 1, '', 1, 't', '{}')", "r"),
+     " values ('q', 1, '', 1, 't', '{}')", "ro"),
     ("select * from outbox.dead", "r"),
     ("update outbox.dead set reason = ''", ""),
     ("insert into outbox.archive (queue, event_id, original) values ('q', 1, '{}')", "r"),
@@ -124,7 +124,7 @@ MATRIX = [
     ("select outbox.pause('q', 'k', 'why')", "r"),
     ("select outbox.resume('q')", "r"),
     ("select outbox.is_paused('q')", "r"),
-    ("select * from outbox.paused", "rm"),
+    ("select * from outbox.paused", "rmo"),
     ("insert into outbox.paused (queue) values ('q')", ""),
     ("select * from outbox.status_parked", "rm"),
     ("select * from outbox.status_closed", "rm"),
@@ -140,7 +140,7 @@ MATRIX = [
     ("select outbox.count_some('select 1')", ""),
     ("select outbox.queue_set('tasks')", ""),
     ("select outbox.queue_drop('tasks')", ""),
-    ("select * from outbox.queue", "r"),
+    ("select * from outbox.queue", "ro"),
     ("delete from outbox.queue", ""),
     ("select * from outbox.take('there')", "k"),
     ("select outbox.done(gen_random_uuid())", "k"),
@@ -151,6 +151,11 @@ MATRIX = [
     ("select outbox.end_leases('done', '{}')", ""),
     ("select * from outbox.queue_1_lease('{}', '{}', 'w', '1 s')", ""),
     ("select outbox.install_ordering('outbox.events', 'aggregateid')", ""),
+    ("select * from outbox.replay('there', ids => '{1}')", "o"),
+    ("select outbox.replay_lock(1)", "o"),
+    ("select outbox.replay_headers('{}', 1)", ""),
+    ("select from outbox.replay", "mo"),
+    ("select from outbox.archive", ""),
     ("select outbox.grant_roles()", ""),
     ("insert into outbox.schema_version values (9, 'x')", ""),
     ("create table outbox.mine ()", ""),
@@ -160,7 +165,7 @@ MATRIX = [
 @pytest.mark.parametrize("statement, allowed", MATRIX, ids=[row[0][:60] for row in MATRIX])
 def test_each_role_may_do_its_work_and_no_more(db, statement, allowed):
     db.query("select outbox.queue_set('there')")
-    roles = {"w": "outbox_writer", "r": "outbox_relay", "k": "outbox_worker", "m": "outbox_monitor", "": "pg_monitor"}
+    roles = {"w": "outbox_writer", "r": "outbox_relay", "k": "outbox_worker", "m": "outbox_monitor", "o": "outbox_operator", "": "pg_monitor"}
     found = ""
     for letter, role in roles.items():
         connection = db.connect(autocommit=False)
@@ -229,7 +234,7 @@ def test_archive_days_do_not_depend_on_the_time_zone(db):
 
 
 def statements():
-    folders = ["migrate", "table", "status", "dead", "publish", "pause", "schedule", "upkeep"]
+    folders = ["migrate", "table", "status", "dead", "publish", "pause", "schedule", "upkeep", "replay"]
     return [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(os.path.join(SQL, folder)))]
 
 
@@ -237,7 +242,7 @@ VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', 
           "created_at": '"created_at"', "not_before": '"not_before"', "state": "outbox", "written": "$1::text", "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
           "key_is": 'e."aggregateid" = $2::text',
-          "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
+          "responses": "", "filter": "true", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
           "next_values": "g.\"aggregateid\", 'x'", "next_names": "'\"aggregateid\"', '\"type\"'"}
 
 

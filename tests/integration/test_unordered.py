@@ -44,8 +44,8 @@ def test_relays_that_are_killed_lose_nothing_and_repeat_what_they_had_claimed(db
     for _ in range(4):
         shop.produce(EVENTS // 4, producers=4, seed=rng.randint(1, 1000))
         victim = rng.choice(run.running())
+        run.fault("a relay is killed", in_flight=most)
         victim.kill()
-        run.fault("a relay was killed", in_flight=most)
         run.start(**settings)
     run.wait_until_empty()
     run.stop()

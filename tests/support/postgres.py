@@ -26,12 +26,13 @@ SUPERUSER = "postgres"
 OWNER_ROLE = "shop_owner"  # runs `migrate`, and so owns the schema outbox
 RELAY_ROLE = "shop_courier"  # a relay: a member of outbox_relay and nothing more
 OPERATOR_ROLE = "shop_operator"  # a person who runs `dead retry`, which puts rows back
+REPLAY_ROLE = "shop_replayer"  # who runs `replay`: a member of outbox_operator and nothing more
 PRODUCER_ROLE = "shop_producer"  # a service, and `publish`: a member of outbox_writer and nothing more
 WORKER_ROLE = "shop_worker"  # takes events by SQL: a member of outbox_worker and nothing more
 TESTS = "tests"  # the application_name of the tests' own sessions
 
 LOGINS = {RELAY_ROLE: "outbox_relay", OPERATOR_ROLE: "outbox_relay, outbox_writer", PRODUCER_ROLE: "outbox_writer",
-          WORKER_ROLE: "outbox_worker"}
+          WORKER_ROLE: "outbox_worker", REPLAY_ROLE: "outbox_operator"}
 
 # Roles belong to the whole cluster, so another database may have made them.
 CREATE_ROLE = """
@@ -204,6 +205,11 @@ class Database:
     def worker_dsn(self):
         """As a login that may take events and say what became of them, by functions alone."""
         return self.server.dsn(self.name, WORKER_ROLE)
+
+    @property
+    def replay_dsn(self):
+        """As a login that may have archived and dead events sent again."""
+        return self.server.dsn(self.name, REPLAY_ROLE)
 
     @property
     def superuser_dsn(self):

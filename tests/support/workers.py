@@ -29,11 +29,11 @@ class Worker:
             cursor.execute("select * from outbox.take(%s, %s, %s, %s::interval)", (self.queue, count, self.name, lease))
             return [Taken(*row) for row in cursor.fetchall()]
 
-    def done(self, token):
-        return self._value("select outbox.done(%s)", token)
+    def done(self, token, response=None):
+        return self._value("select outbox.done(%s, %s)", token, response)
 
-    def done_all(self, tokens):
-        return self._value("select outbox.done_all(%s::uuid[])", list(tokens))
+    def done_all(self, tokens, responses=None):
+        return self._value("select outbox.done_all(%s::uuid[], %s::text[])", list(tokens), responses)
 
     def fail(self, token, error="no", fatal=False):
         return self._value("select outbox.fail(%s, %s, %s)", token, error, fatal)

@@ -202,7 +202,7 @@ static void render(void)
 {
     static char name[] = "\"t\"", plain[] = "t", id[] = "\"id\"", key[] = "\"k\"";
     const struct table table = {.name_sql = name, .plain_name = plain, .id_sql = id, .key_sql = key};
-    const struct queue_config queue = {.max_event_bytes = 10};
+    const struct queue_config queue = {.name = plain, .max_event_bytes = 10};
     struct arena *arena = arena_new();
     struct error err;
     char *sql = sql_render(sql_per_key_lock, table_variables(&table, &queue, arena), &err);

@@ -124,6 +124,18 @@ START_TEST(full_batch_leaves_events_out_and_says_so)
 }
 END_TEST
 
+START_TEST(answers_that_may_come_take_their_room_beforehand)
+{
+    batch->response_max = 1500;
+    ck_assert(add(1, "a", 1));
+    ck_assert(add(2, "b", 1));
+    ck_assert(add(3, "c", 1));
+    ck_assert(batch->spilled);
+    ck_assert_uint_eq(batch->event_count, 2);
+    ck_assert_uint_gt(batch->bytes, 3000);
+}
+END_TEST
+
 START_TEST(events_are_copied_with_their_columns)
 {
     char key[] = "key", payload[] = "pay\0load", column[] = "col";
@@ -214,6 +226,7 @@ int main(void)
     tcase_add_test(tcase, key_has_no_more_events_than_it_may);
     tcase_add_test(tcase, first_event_always_fits);
     tcase_add_test(tcase, full_batch_leaves_events_out_and_says_so);
+    tcase_add_test(tcase, answers_that_may_come_take_their_room_beforehand);
     tcase_add_test(tcase, events_are_copied_with_their_columns);
     tcase_add_test(tcase, event_that_is_not_due_ends_its_lane);
     tcase_add_test(tcase, event_that_is_not_due_behind_one_that_was_left_out_is_left_out);

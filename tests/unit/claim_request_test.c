@@ -433,6 +433,20 @@ START_TEST(events_that_go_one_by_one_do_not_keep_a_claim_open)
 }
 END_TEST
 
+START_TEST(one_event_of_each_key_is_asked_for_behind_a_slow_sink)
+{
+    stage.queue.ahead.behind_until = NOW + 1;
+    ck_assert_int_eq(events_per_key(1, 256), 1);
+    ck_assert(claim_request_make(&claims[0], false, 256, NOW)->behind);
+    claims[0].full = true; /* nobody else can claim what follows of its keys */
+    ck_assert_int_eq(events_per_key(1, 256), 1000);
+    ck_assert(!claim_request_make(&claims[0], false, 256, NOW)->behind);
+    claims[0].full = false;
+    stage.queue.ahead.behind_until = NOW;
+    ck_assert_int_eq(events_per_key(1, 256), 1000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("claim_request");
@@ -465,5 +479,6 @@ int main(void)
     tcase_add_test(tcase, key_of_another_relay_is_left_to_the_scan);
     tcase_add_test(tcase, the_fewer_keys_the_more_events_of_each);
     tcase_add_test(tcase, events_that_go_one_by_one_do_not_keep_a_claim_open);
+    tcase_add_test(tcase, one_event_of_each_key_is_asked_for_behind_a_slow_sink);
     return run_suite(suite);
 }

@@ -145,6 +145,29 @@ static const struct {
     bool more;
 } cut[] = {{"b", true}, {NULL, false}}; /* an event without a key has no others */
 
+/* What it may have more of takes its turn. */
+START_TEST(key_cut_short_behind_a_slow_sink_is_followed_only_when_a_later_event_of_it_was_found)
+{
+    const struct event events[] = {event_of(5, "a"), event_of(7, "b"), event_of(8, NULL)};
+    const struct span found[] = {SPAN_LITERAL("b")};
+    claim_keys();
+    claim->plan.behind = true;
+    claim->plan.key_limit = 1;
+    claim->plan.missed_keys = found;
+    claim->plan.missed_key_count = 1;
+    claim_brings(events, 3);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert(!stage.queue.arrived->lanes->more);
+    ck_assert(stage.queue.arrived->lanes->next->more);
+    ck_assert(!stage.queue.arrived->lanes_end->more);
+    ck_assert_uint_eq(stage.noting.released_count, 2);
+    ck_assert_int_le(stage.noting.released.lo, 8);
+    ck_assert_int_eq(stage.noting.released.hi, SCAN_ID_MAX);
+    ck_assert_int_eq(stage.noting.released_at, NOW);
+}
+END_TEST
+
 START_TEST(last_key_of_a_claim_that_returned_all_it_may_has_more)
 {
     const struct event events[] = {event_of(1, "a"), event_of(2, cut[_i].last_key)};
@@ -324,6 +347,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, first_failure_of_a_round_is_the_one_that_counts);
     tcase_add_test(tcase, claim_out_of_order_is_given_up_whatever_follows_it);
     tcase_add_test(tcase, wait_of_a_key_is_noted_in_its_lane);
+    tcase_add_test(tcase, key_cut_short_behind_a_slow_sink_is_followed_only_when_a_later_event_of_it_was_found);
     tcase_add_loop_test(tcase, last_key_of_a_claim_that_returned_all_it_may_has_more, 0, 2);
     tcase_add_test(tcase, event_without_a_key_of_a_lost_claim_is_given_back);
     tcase_add_test(tcase, event_that_a_lost_claim_found_gone_is_known_by_its_id);

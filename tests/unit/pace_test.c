@@ -12,21 +12,10 @@ static struct stage stage;
 static struct queue *queue;
 static struct claim *claim;
 static struct batch *batch;
-static bool more;
-
-static bool is_pending(const struct ordering *o, instant_us now)
-{
-    (void)o;
-    (void)now;
-    return more;
-}
-
-static const struct ordering_type pending = {.pending = is_pending};
 
 static void set_up(void)
 {
     stage_init(&stage, "there");
-    stage.noting.ordering.type = &pending;
     stage.config.poll_min_us = MIN_US;
     stage.config.poll_max_us = 100 * MS_US;
     queue = &stage.queue;
@@ -34,8 +23,7 @@ static void set_up(void)
     queue->poll_at = INSTANT_NEVER; /* a claim is under way */
     claim = &stage.claim;
     claim->round.keys = KEYS;
-    queue->events_found = 1000;
-    more = false;
+    queue->coming_at = NOW;
 }
 
 static void tear_down(void)
@@ -54,38 +42,50 @@ static void find(size_t events)
 
 START_TEST(few_events_are_claimed_again_after_the_shortest_wait)
 {
+    queue->coming = 148;
     find(2);
-    ck_assert_int_eq(queue->pace_at, NOW + MIN_US / 2); /* for other reasons than that it is time */
-    ck_assert_int_gt(queue->poll_at, NOW + MIN_US / 2);
+    ck_assert_int_eq(queue->pace_at, NOW); /* for other reasons than that it is time */
+    ck_assert_int_gt(queue->poll_at, NOW);
     ck_assert_int_le(queue->poll_at, NOW + MIN_US);
 }
 END_TEST
 
-START_TEST(next_claim_waits_longer_the_more_this_one_has_found)
+START_TEST(next_claim_waits_longer_the_more_the_last_ones_have_found)
 {
-    find(12);
-    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+    queue->coming = 190;
+    find(40);
+    ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
     ck_assert_int_eq(queue->poll_at, queue->pace_at);
+}
+END_TEST
+
+START_TEST(what_was_found_counts_less_the_longer_ago_it_was)
+{
+    queue->coming = 460;
+    queue->coming_at = NOW - 100 * MS_US;
+    find(0);
+    ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
+    queue->coming_at = NOW - SECOND_US;
+    find(0);
+    ck_assert_int_eq(queue->pace_at, NOW);
 }
 END_TEST
 
 START_TEST(what_follows_many_events_that_came_at_once_does_not_wait_for_as_many)
 {
-    find(2);
-    find(12);
-    ck_assert_int_eq(queue->pace_at, NOW + MIN_US / 2);
-    find(0); /* does not count */
-    find(16);
-    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+    queue->coming = 50;
+    find(1000);
+    ck_assert_int_eq(queue->coming, 50 + 50 + 64);
 }
 END_TEST
 
 START_TEST(wait_has_its_limit)
 {
-    find(200);
-    ck_assert_int_eq(queue->pace_at, NOW + 5 * MIN_US);
+    queue->coming = 1000;
+    find(1000);
+    ck_assert_int_eq(queue->pace_at, NOW + 25 * MIN_US);
     stage.config.poll_max_us = 3 * MIN_US;
-    find(200);
+    find(1000);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
 }
 END_TEST
@@ -111,19 +111,23 @@ START_TEST(what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten)
 }
 END_TEST
 
-enum left { LOCKS_FOR_NO_MORE, FEWER_KEYS_THAN_ROWS, EVENTS_OF_A_LOCKED_KEY, EVENTS_OF_A_KEY, IDS, LEFT };
+enum left { LOCKS_FOR_NO_MORE, FEWER_KEYS_THAN_ROWS, EVENTS_OF_A_LOCKED_KEY, EVENTS_OF_A_KEY, LEFT };
 
 START_TEST(claim_that_left_something_is_followed_at_once)
 {
     claim->plan.locked = _i == LOCKS_FOR_NO_MORE ? KEYS : KEYS - 1;
     claim->plan.thin = _i == FEWER_KEYS_THAN_ROWS;
     claim->plan.truncated = _i == EVENTS_OF_A_LOCKED_KEY;
-    more = _i == IDS;
+    queue->coming = 258;
     batch = stage_batch(&stage);
     for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
     pace_claimed(claim, batch, NOW);
     ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
+    queue->coming = 270;
+    queue->pace_at = NOW;
+    pace_sent(claim, NOW);
+    ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW); /* nor is there another beside it */
 }
 END_TEST
 
@@ -136,17 +140,34 @@ START_TEST(claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue)
 }
 END_TEST
 
+START_TEST(what_a_claim_brings_has_its_time_where_there_is_a_rate)
+{
+    stage.config.rate = 100;
+    claim->sent_at = NOW - MS_US;
+    find(5);
+    ck_assert_int_eq(queue->pace_at, NOW + 49 * MS_US); /* from when it was sent */
+    ck_assert_int_eq(queue->poll_at, queue->pace_at);
+    claim->sent_at = NOW - SECOND_US;
+    find(5);
+    ck_assert_int_eq(queue->pace_at, NOW); /* it took longer than that: as without a rate */
+    find(0);
+    ck_assert_int_eq(queue->pace_at, NOW);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, few_events_are_claimed_again_after_the_shortest_wait);
-    tcase_add_test(tcase, next_claim_waits_longer_the_more_this_one_has_found);
+    tcase_add_test(tcase, next_claim_waits_longer_the_more_the_last_ones_have_found);
+    tcase_add_test(tcase, what_was_found_counts_less_the_longer_ago_it_was);
     tcase_add_test(tcase, what_follows_many_events_that_came_at_once_does_not_wait_for_as_many);
     tcase_add_test(tcase, wait_has_its_limit);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
     tcase_add_loop_test(tcase, claim_that_left_something_is_followed_at_once, 0, LEFT + 1);
     tcase_add_test(tcase, claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue);
+    tcase_add_test(tcase, what_a_claim_brings_has_its_time_where_there_is_a_rate);
 }
 
 int main(void)

@@ -36,7 +36,7 @@ static struct event events[EVENTS_MAX];
 static bool waited[EVENTS_MAX];
 static size_t event_count;
 static struct span gone_key;
-static int64_t gone_id, delayed_id, delayed_us;
+static int64_t gone_id, delayed_id, delayed_us, after;
 static bool refuse;
 
 static inline bool take_event(void *to, const struct event *event, bool has_waited, struct error *error)
@@ -58,8 +58,9 @@ static inline void take_gone(void *to, struct span key, int64_t id)
     gone_id = id;
 }
 
-static inline void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us)
+static inline void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id)
 {
+    after = after_id;
     (void)to;
     gone_key = arena_copy(arena, key);
     delayed_id = id;
@@ -77,6 +78,7 @@ static inline void open_with(bool sequence, bool archive)
                                        .oldest_share = 20,
                                        .archive = archive,
                                        .delays = archive,
+                                       .after = archive,
                                        .sequence = sequence,
                                        .key_index = true};
     o = ordering_per_key.open(&options, &err);
@@ -89,7 +91,7 @@ static inline void set_up(void)
     intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone, .delayed = take_delayed};
     event_count = 0;
     refuse = false;
-    gone_id = delayed_id = delayed_us = 0;
+    gone_id = delayed_id = delayed_us = after = 0;
     open_with(true, false);
 }
 
@@ -154,7 +156,8 @@ enum {
     TRACE,
     EXTRA_0,
     EXTRA_1,
-    DELAY, /* where there are delays */
+    DELAY, /* where there are delays, */
+    AFTER, /* and where events come after others */
     ALL
 };
 

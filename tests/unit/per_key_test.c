@@ -15,7 +15,7 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
-    ck_assert_int_eq(statements[0].count, 15);
+    ck_assert_int_eq(statements[0].count, 16);
     ck_assert(!statements[0].by_row);
     ck_assert_int_ge(parameter(0, 6), 10);
     ck_assert_int_ge(parameter(0, 15), 10);
@@ -24,6 +24,7 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
     ck_assert_str_eq(statements[0].values[11], "orders");
     ck_assert_int_eq(parameter(0, 13), 7);
     ck_assert_int_eq(parameter(0, 14), 0);
+    ck_assert_ptr_null(statements[0].values[15]);
     ck_assert_int_eq(statements[1].count, 4);
     ck_assert(statements[1].by_row);
     ck_assert_int_eq(parameter(1, 3), 4);
@@ -312,7 +313,14 @@ START_TEST(event_that_is_not_due_is_told_and_not_taken)
     ck_assert_uint_eq(event_count, 0);
     ck_assert_int_eq(delayed_id, 7);
     ck_assert_int_eq(delayed_us, 1500);
+    ck_assert_int_eq(after, EVENT_NO_ID);
     ck_assert(span_equal(gone_key, span_of("k")));
+    res = event_row(7, "k");
+    set_bigint(res, 0, AFTER, 5);
+    ck_assert(take_result(1, res));
+    ck_assert_uint_eq(event_count, 0);
+    ck_assert_int_eq(delayed_us, 3600 * SECOND_US);
+    ck_assert_int_eq(after, 5);
     ck_assert(take_result(1, event_row(8, "k")));
     ck_assert_uint_eq(event_count, 1);
 }
@@ -371,7 +379,7 @@ START_TEST(settlement_is_done_then_buried_then_parked_then_resumed)
                                    .resumed_keys = resumed,
                                    .resumed_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.settle(o, &all, arena, statements), 4);
-    static const int counts[] = {1, 4, 6, 3};
+    static const int counts[] = {1, 4, 7, 3};
     static const char *const words[] = {"delete from t", "outbox.dead", "insert into outbox.parked",
                                         "update outbox.parked"};
     for (size_t i = 0; i < 4; i++) {

@@ -39,12 +39,13 @@ static void assert_waits(const struct settle_job *job, int64_t id, int64_t delay
 
 START_TEST(key_whose_head_is_not_due_waits_without_a_failure)
 {
-    batch_add_delayed(batch, span_of("a"), 5, 700);
+    batch_add_delayed(batch, span_of("a"), 5, 700)->after_id = 3;
     ck_assert(claim_is_finished(&stage.claim));
     queue_route_claimed(&stage.queue); /* there is nothing to deliver */
     struct settle_job *job = collect();
     ck_assert(!settle_is_empty(job));
     assert_waits(job, 5, 700);
+    ck_assert_int_eq(job->settlement.parked->after_id, 3);
     settle_commit(&stage.queue, job, NOW);
     ck_assert_uint_eq(batch->unsettled, 0);
     ck_assert_uint_eq(stage.queue.metrics.delayed, 1);

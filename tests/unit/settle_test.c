@@ -50,6 +50,7 @@ START_TEST(acked_prefix_is_done_and_the_failure_behind_it_parked)
     ck_assert_int_eq(failure->id, 3);
     ck_assert_int_eq(failure->attempts, 2);
     ck_assert_int_eq(failure->delay_us, 3 * SECOND_US);
+    ck_assert_int_eq(failure->after_id, EVENT_NO_ID);
     ck_assert(span_equal(failure->key, span_of("a")));
     ck_assert(span_equal(failure->why, span_of("refused")));
     ck_assert_uint_eq(job->settlement.resumed_key_count, 0);
@@ -381,6 +382,22 @@ START_TEST(next_queue_is_woken_by_what_goes_on_to_it)
 }
 END_TEST
 
+START_TEST(answers_go_on_with_what_they_are_answers_to)
+{
+    stage.config.response_max = 10;
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
+    for (struct item *item = lane->first; item; item = item->next)
+        item->delivery.response = response_new(batch->arena, 10);
+    response_add(lane->last->delivery.response, span_of("{}"));
+    stage_finish(lane, 3, LANE_DELIVERED);
+    struct settle_job *job = collect(false);
+    assert_done(job, 3, 1);
+    ck_assert_ptr_null(job->settlement.responses[0].data);
+    ck_assert(span_equal(job->settlement.responses[2], span_of("{}")));
+    commit(job);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("settle");
@@ -409,5 +426,6 @@ int main(void)
     tcase_add_test(tcase, batch_is_freed_when_its_last_lane_is_settled);
     tcase_add_test(tcase, events_that_were_gone_are_counted);
     tcase_add_test(tcase, next_queue_is_woken_by_what_goes_on_to_it);
+    tcase_add_test(tcase, answers_go_on_with_what_they_are_answers_to);
     return run_suite(suite);
 }

@@ -6,18 +6,29 @@
 #include <string.h>
 
 static const struct sql_variable variables[] = {
-    {"table", "t"},           {"table_name", "'t'"},
-    {"where", "true"},        {"id", "e.id"},
-    {"key", "e.k"},           {"type", "e.t"},
-    {"created_at", "e.at"},   {"key_type", "bigint"},
-    {"state", "outbox"},      {"handed", ", e.k as key"},
-    {"next_table", "n"},      {"next_columns", "\"nk\""},
-    {"next_values", "g.key"}, {NULL, NULL},
+    {"table", "t"},
+    {"table_name", "'t'"},
+    {"where", "true"},
+    {"id", "e.id"},
+    {"key", "e.k"},
+    {"type", "e.t"},
+    {"created_at", "e.at"},
+    {"key_type", "bigint"},
+    {"state", "outbox"},
+    {"handed", ", e.k as key"},
+    {"next_table", "n"},
+    {"next_columns", "\"nk\""},
+    {"next_values", "g.key"},
+    {"responses", " join r"},
+    {"queue_name", "'orders'"},
+    {NULL, NULL},
 };
 
 static const struct {
-    bool archive, hand_on;
-} ways[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    bool archive, hand_on, responses;
+    int parameters;
+} ways[] = {{false, false, false, 1}, {true, false, false, 2}, {false, true, false, 1},
+            {true, true, false, 1},   {false, true, true, 2},  {true, true, true, 2}};
 
 START_TEST(what_was_delivered_goes_where_it_is_wanted)
 {
@@ -29,11 +40,12 @@ START_TEST(what_was_delivered_goes_where_it_is_wanted)
         .queue = "orders", .variables = variables, .archive = ways[_i].archive, .hand_on = ways[_i].hand_on};
     ck_assert_msg(settler_init(&settler, &options, &err), "%s", err.text);
     const int64_t done[] = {1};
-    const struct settlement s = {.done = done, .done_count = 1};
+    const struct span responses[] = {SPAN_LITERAL("{}")};
+    const struct settlement s = {.done = done, .done_count = 1, .responses = ways[_i].responses ? responses : NULL};
     ck_assert_uint_eq(settler_settle(&settler, &s, arena, statements), 1);
     ck_assert_int_eq(strstr(statements[0].sql, "insert into outbox.archive") != NULL, ways[_i].archive);
     ck_assert_int_eq(strstr(statements[0].sql, "insert into n (\"nk\")") != NULL, ways[_i].hand_on);
-    ck_assert_int_eq(statements[0].count, ways[_i].archive ? 2 : 1);
+    ck_assert_int_eq(statements[0].count, ways[_i].parameters);
     settler_done(&settler);
     arena_free(arena);
 }

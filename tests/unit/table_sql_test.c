@@ -131,6 +131,28 @@ START_TEST(what_is_not_due_is_read_with_its_delay_or_left_out)
 }
 END_TEST
 
+START_TEST(what_comes_after_others_is_read_with_one_that_is_not_done)
+{
+    static char after[] = "\"after\"";
+    assert_has_not(value("columns"), "after_id");
+    table.after_sql = after;
+    assert_has(value("columns"), "unnest(array[e.\"after\"::bigint]) as a (id)");
+    assert_has(value("columns"), "o.key");
+    assert_has(value("columns"), "d.queue = 'public.events' and d.event_id = a.id");
+    table.after_is_array = true;
+    table.key_sql = NULL;
+    assert_has(value("columns"), "unnest(e.\"after\"::bigint[]) as a (id)");
+    assert_has_not(value("columns"), "o.key");
+    static char where[] = "status <> 'draft'", state[] = "elsewhere";
+    config.where = where;
+    config.state = state;
+    config.delayed = DELAYED_PASS;
+    assert_has(value("columns"), "and (status <> 'draft')");
+    assert_has(value("columns"), "elsewhere.dead");
+    ck_assert_str_eq(value("filter"), where);
+}
+END_TEST
+
 START_TEST(oversize_payload_is_measured_and_not_read)
 {
     table.payload_sql = payload_sql;
@@ -206,6 +228,33 @@ START_TEST(columns_that_both_tables_have_go_on)
     ck_assert_str_eq(value("next_values"), "g.key, g.payload");
     table.payload_sql = payload_sql;
     assert_has(value("handed"), ", e.\"body\" as payload");
+    ck_assert_str_eq(value("responses"), "");
+}
+END_TEST
+
+static const struct {
+    enum payload_kind kind;
+    bool jsonb;
+    const char *value;
+} responses[] = {{PAYLOAD_JSON, true, "pg_catalog.convert_from(r.response, 'UTF8')::jsonb"},
+                 {PAYLOAD_JSON, false, "pg_catalog.convert_from(r.response, 'UTF8')::json"},
+                 {PAYLOAD_TEXT, false, "pg_catalog.convert_from(r.response, 'UTF8')"},
+                 {PAYLOAD_BYTES, false, "r.response"}};
+
+START_TEST(answer_goes_on_as_what_its_column_is)
+{
+    static char next_name[] = "\"public\".\"next\"", next_payload[] = "\"p\"";
+    static struct table next;
+    next = (struct table){.name_sql = next_name,
+                          .payload_sql = next_payload,
+                          .payload_kind = responses[_i].kind,
+                          .payload_is_jsonb = responses[_i].jsonb};
+    table.next = &next;
+    config.then_payload = THEN_RESPONSE;
+    ck_assert_str_eq(value("handed"), "");
+    ck_assert_str_eq(value("next_columns"), "\"p\"");
+    ck_assert_str_eq(value("next_values"), responses[_i].value);
+    assert_has(value("responses"), " join rows from (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bytea[]))");
 }
 END_TEST
 
@@ -222,6 +271,7 @@ int main(void)
     tcase_add_test(tcase, queue_without_a_key_column_has_null_keys);
     tcase_add_test(tcase, payload_is_the_row_unless_a_column_is_mapped);
     tcase_add_test(tcase, what_is_not_due_is_read_with_its_delay_or_left_out);
+    tcase_add_test(tcase, what_comes_after_others_is_read_with_one_that_is_not_done);
     tcase_add_test(tcase, oversize_payload_is_measured_and_not_read);
     tcase_add_test(tcase, extra_columns_come_last_in_order);
     tcase_add_test(tcase, filter_is_true_when_there_is_none);
@@ -229,5 +279,6 @@ int main(void)
     tcase_add_test(tcase, key_that_was_remembered_is_cast_only_where_it_fits);
     tcase_add_test(tcase, ids_are_fed_by_the_sequence_or_else_by_the_table);
     tcase_add_test(tcase, columns_that_both_tables_have_go_on);
+    tcase_add_loop_test(tcase, answer_goes_on_as_what_its_column_is, 0, 4);
     return run_suite(suite);
 }

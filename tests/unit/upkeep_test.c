@@ -209,6 +209,42 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
 }
 END_TEST
 
+/* A look for what others waited for; `last` 0: it has come to the end. */
+static void after(int64_t woken, int64_t last)
+{
+    static char names[2][8] = {"woken", "last"};
+    PGresAttDesc columns[2] = {{.name = names[0]}, {.name = names[1]}};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 2, columns));
+    put_bigint(res, 0, woken);
+    if (last)
+        put_bigint(res, 1, last);
+    queue->upkeep.task = UPKEEP_AFTER;
+    upkeep_take(queue, res, NOW);
+    PQclear(res);
+}
+
+START_TEST(what_others_wait_for_is_asked_about_in_turns)
+{
+    static char column[] = "after_ids", sql[] = "look";
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], INSTANT_NEVER);
+    stage.config.columns.after = column;
+    upkeep_open(queue);
+    queue->after_sql = sql;
+    queue->upkeep.task = UPKEEP_AFTER;
+    struct statement st = upkeep_begin(queue, arena, NOW);
+    ck_assert_ptr_eq(st.sql, sql);
+    ck_assert_str_eq(st.values[1], "-9223372036854775808");
+    queue->poll_at = NOW + SECOND_US;
+    after(0, 77);
+    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "77");
+    after(2, 0);
+    ck_assert_int_eq(queue->poll_at, NOW);
+    ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "-9223372036854775808");
+}
+END_TEST
+
 START_TEST(schedules_run_when_a_look_has_found_one_that_is_due)
 {
     static char names[4][9] = {"inserted", "failed", "more", "due"};
@@ -384,6 +420,7 @@ int main(void)
     tcase_add_test(tcase, look_comes_first_and_twice_a_second);
     tcase_add_test(tcase, archive_is_gone_through_step_by_step);
     tcase_add_test(tcase, what_becomes_due_is_looked_for_from_the_end_of_the_last_look);
+    tcase_add_test(tcase, what_others_wait_for_is_asked_about_in_turns);
     tcase_add_test(tcase, schedules_run_when_a_look_has_found_one_that_is_due);
     tcase_add_test(tcase, queue_with_a_window_is_closed_until_it_is_known_to_be_open);
     tcase_add_test(tcase, dead_letters_go_a_thousand_at_a_time);

@@ -1,4 +1,4 @@
--- 011_roles: four group roles, each with what it needs and no more. Grant them to login roles:
+-- 012_roles: five group roles, each with what it needs and no more. Grant them to login roles:
 --   grant outbox_writer to shop;  grant outbox_relay to pgcourier;  grant outbox_monitor to grafana;
 --
 --   outbox_writer   inserts events
@@ -6,7 +6,8 @@
 --                   event back, so whoever runs that is a member of outbox_writer too (for another table: has INSERT
 --                   on it).
 --   outbox_worker   takes events from every queue in outbox.queue and says what became of them, by functions alone
---   outbox_monitor  reads the status views, the answers and what is paused
+--   outbox_monitor  reads the status views, the answers, what is paused and what is sent again
+--   outbox_operator sends archived and dead events again: by functions that choose them, and then as a relay does
 
 -- Roles belong to the whole server: another database, or another migration at this moment, may have made them already.
 create function outbox.create_roles() returns void
@@ -17,7 +18,7 @@ declare
     role    name;
     missing text[] := '{}';
 begin
-    foreach role in array array['outbox_writer', 'outbox_relay', 'outbox_worker', 'outbox_monitor']::name[] loop
+    foreach role in array array['outbox_writer', 'outbox_relay', 'outbox_worker', 'outbox_monitor', 'outbox_operator']::name[] loop
         continue when exists (select from pg_roles r where r.rolname = role);
         begin
             execute format('create role %I nologin', role);
@@ -70,17 +71,27 @@ begin
     end if;
     if to_regrole('outbox_worker') is not null then
         grant usage on schema outbox to outbox_worker;
-        grant execute on function outbox.take(text, int, text, interval), outbox.done(uuid), outbox.done_all(uuid[]),
+        grant execute on function outbox.take(text, int, text, interval), outbox.done(uuid, text), outbox.done_all(uuid[], text[]),
             outbox.fail(uuid, text, boolean), outbox.extend(uuid, interval), outbox.release(uuid) to outbox_worker;
     end if;
     if to_regrole('outbox_monitor') is not null then
         grant usage on schema outbox to outbox_monitor;
         grant select on outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events, outbox.status_leases,
-            outbox.status_late_verdicts, outbox.paused, outbox.schedule to outbox_monitor;
+            outbox.status_late_verdicts, outbox.paused, outbox.schedule, outbox.replay to outbox_monitor;
         -- A view has its owner's rights on tables, and its reader's on functions.
         grant select on outbox.overview, outbox.failures, outbox.stuck, outbox.by_hour, outbox.workers to outbox_monitor;
-        grant execute on function outbox.overview_rows(), outbox.queue_names(), outbox.sample_of(regclass[]), outbox.archive_lately()
-            to outbox_monitor;
+        grant execute on function outbox.overview_rows(), outbox.queue_names(), outbox.sample_of(regclass[]), outbox.archive_lately(),
+            outbox.waits_for_itself(text, bigint, bigint) to outbox_monitor;
+    end if;
+    if to_regrole('outbox_operator') is not null then
+        grant usage on schema outbox to outbox_operator;
+        grant select on outbox.replay to outbox_operator;
+        -- As a relay of the replay's own table.
+        grant select, insert, update, delete on outbox.parked to outbox_operator;
+        grant insert on outbox.dead to outbox_operator;
+        grant select on outbox.paused, outbox.schedule, outbox.queue to outbox_operator;
+        grant execute on function outbox.replay(text, text, bigint[], text, text, timestamptz, timestamptz, text, text, int, boolean, jsonb),
+            outbox.replay_begin(bigint), outbox.replay_lock(bigint), outbox.replay_end(bigint) to outbox_operator;
     end if;
 end
 $$;

@@ -1,0 +1,66 @@
+#include "relay/ahead.h"
+
+#include "relay/deliver.h"
+
+#define MEASURE_US (250 * MS_US)
+#define SLOW_PER_S 2000 /* events: to claim each by itself takes the server a twentieth of a core then */
+#define BEHIND_US (250 * MS_US)
+#define LANES_A_PLACE 4
+#define LANES_MIN 64 /* where there are few places, claims are to be worth their round trip */
+#define ROOM_PART 4
+#define TURN_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
+
+static bool goes_one_by_one(const struct queue *queue)
+{
+    return !queue->outlet->sink->traits && !queue->ordering->type->solo;
+}
+
+/* Before anything is known of it a sink counts as slow, but not as behind. */
+void ahead_turn(struct queue *queue, instant_us now)
+{
+    struct ahead *ahead = &queue->ahead;
+    int64_t passed_us = now - ahead->measured_at;
+    if (ahead->measured_at == 0) {
+        ahead->slow = goes_one_by_one(queue);
+        ahead->measured_at = now;
+    } else if (passed_us >= MEASURE_US) {
+        int64_t taken = (int64_t)(queue->metrics.delivered - ahead->delivered);
+        bool few = taken < SLOW_PER_S && taken * SECOND_US < SLOW_PER_S * passed_us;
+        ahead->slow = few && goes_one_by_one(queue);
+        ahead->known = true;
+        ahead->delivered = queue->metrics.delivered;
+        ahead->measured_at = now;
+    }
+    if (!ahead->slow)
+        ahead->behind_until = 0;
+    else if (ahead->known && queue->outlet->ready_count >= outlet_places(queue->outlet))
+        ahead->behind_until = now + BEHIND_US;
+}
+
+bool ahead_is_behind(const struct queue *queue, instant_us now)
+{
+    return now < queue->ahead.behind_until;
+}
+
+/* What one claim is looking at, the next one goes past: it would take younger events for the oldest. */
+static bool is_claiming(const struct claim *claim, instant_us now)
+{
+    return claim->state == CLAIM_BUSY && claim->round.claim && now - claim->sent_at < TURN_US;
+}
+
+int64_t ahead_room(const struct queue *queue, instant_us now)
+{
+    if (!queue->ahead.slow)
+        return INT64_MAX;
+    int64_t most = (int64_t)outlet_places(queue->outlet) * LANES_A_PLACE;
+    if (most < LANES_MIN)
+        most = LANES_MIN;
+    int64_t room = most;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        if (is_claiming(&queue->claims[i], now))
+            return 0;
+        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            room -= (int64_t)batch->open;
+    }
+    return room < most / ROOM_PART ? 0 : room;
+}

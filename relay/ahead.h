@@ -1,0 +1,21 @@
+/* relay/ahead.h -- how far a queue claims ahead of its sink.
+ *
+ * What is claimed waits for the sink in the order of the claims, so what comes meanwhile, however fresh, waits behind
+ * all of it, and so does what is older than a claimed key's later events. Where a sink is slow and behind, claims are
+ * kept small then: they cost little beside it. Where it is fast, nothing waits long, and large claims cost less. */
+#ifndef RELAY_AHEAD_H
+#define RELAY_AHEAD_H
+
+#include "relay/queue.h"
+
+/* Once a turn, before anything is claimed. */
+void ahead_turn(struct queue *queue, instant_us now);
+
+/* The sink is such a one, and more keys wait for it than it has places: a claim asks for one event of each. */
+bool ahead_is_behind(const struct queue *queue, instant_us now);
+
+/* How many keys may be claimed now for a sink that takes few events a second, one of a key at a time; 0 as well while
+ * there is little room, or another claim is under way. For any other sink: any number. */
+int64_t ahead_room(const struct queue *queue, instant_us now);
+
+#endif

@@ -1,0 +1,58 @@
+/* relay/replay.h -- archived and dead events, sent again.
+ *
+ *   replay_make -> replay_open -> (a relay over replay_config() -> replay_look) ... -> replay_end -> replay_close
+ *
+ * DESIGN. A replay is a queue like any other, over a table of pgcourier's own (sql/schema/011_replay.sql) that has what
+ * was chosen, with the lock class of the queue that the events were of. So a relay delivers from it, order, retries,
+ * settlement and crashes are those of every queue, and a key that a live event holds is not delivered from it. A key
+ * may also be held by a lease, or paused: those are entries in outbox.parked, which its condition looks for under the
+ * lock. Refused alternatives: to insert the events into the queue's table again, whose constraints and triggers are not
+ * ours, and to nobody's good when they go to another sink; and to read the archive step by step, which has no index. */
+#ifndef RELAY_REPLAY_H
+#define RELAY_REPLAY_H
+
+#include "relay/base/error.h"
+#include "relay/config.h"
+
+#include <libpq-fe.h>
+
+struct replay;
+
+struct replay_request {
+    const char *queue, *source;             /* source: archive or dead */
+    const char *ids;                        /* an array's text; NULL, as the next four: any */
+    const char *key, *type, *since, *until; /* the times as PostgreSQL reads them */
+    const char *sink, *destination;         /* NULL: the queue's own */
+    int64_t rate;                           /* events a second; 0: no limit */
+    bool dry_run;                           /* only count */
+    int stop_fd;                            /* readable: the choice is cancelled */
+};
+
+/* How far it is. */
+struct replay_left {
+    int64_t unsent, movable, closed; /* events; those of them that wait for nobody; closed keys */
+    bool paused;                     /* the queue is */
+    char error[200];                 /* of a closed key, or empty */
+};
+
+/* Chooses the events, in one statement. *ret_id is 0 when there are none, and with
+ * dry_run. Nothing is made on failure. Blocking, as all here. */
+bool replay_make(PGconn *conn, const struct config *config, const struct replay_request *request, int64_t *ret_id,
+                 int64_t *ret_events, struct error *err) MUST_CHECK;
+
+/* Takes up replay `id`; `rate` instead of its own, unless 0. Uses `conn` until replay_close(): its transaction keeps
+ * other processes away, and writes nothing while events are sent. NULL and *err on failure. */
+struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id, int64_t rate,
+                           struct error *err) MUST_CHECK;
+void replay_close(struct replay *replay); /* NULL is a no-op; it may be opened again */
+
+/* For relay_open(), one queue and one sink. Valid until replay_close(). */
+const struct config *replay_config(const struct replay *replay);
+int64_t replay_events(const struct replay *replay); /* that were chosen */
+
+bool replay_look(struct replay *replay, struct replay_left *ret, struct error *err) MUST_CHECK;
+
+/* Forgets the replay and what is left of it, in a transaction of its own. */
+bool replay_end(PGconn *conn, int64_t id, int64_t *ret_unsent, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,20 @@
+-- How far a replay is.
+-- :table, :key, :id   the replay's table (as e) and its columns
+-- $1 text   the name of the replay's entries in parked
+-- $2 text   the queue
+-- -> unsent bigint; movable bigint: those of them whose key is neither closed nor paused; closed bigint: keys; error text: of one of
+--    these, or null; paused boolean: the queue is
+select pg_catalog.count(*) as unsent,
+       pg_catalog.count(*) filter (where case when (:key)::text is null then not exists (
+               select from outbox.parked p
+                where p.queue = $1::text and p.keyless and p.next_at = 'infinity' and p.event_id between :id and :id
+                order by p.event_id offset 0)
+           else not exists (
+               select from outbox.parked p
+                where (p.queue = $1::text or p.queue = $2::text and p.resume_at is not null) and not p.keyless
+                  and p.next_at = 'infinity' and p.key = ((:key)::text collate "default")
+                order by p.key offset 0) end) as movable,
+       (select pg_catalog.count(*) from outbox.parked p where p.queue = $1::text and p.next_at = 'infinity') as closed,
+       (select pg_catalog.min(p.last_error) from outbox.parked p where p.queue = $1::text and p.next_at = 'infinity') as error,
+       exists (select from outbox.paused p where p.queue = $2::text and p.key is null) as paused
+  from :table e;

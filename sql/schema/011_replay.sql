@@ -1,0 +1,290 @@
+-- 011_replay: archived and dead events, sent again.
+--
+--   select * from outbox.replay('orders', since => '2026-11-21 10:00+00', until => '2026-11-21 11:00+00');
+--   select * from outbox.replay('orders', 'dead', type => 'paid', dry_run => true);
+--
+-- A replay is a table of its own, outbox.replay_N, with copies of the events that were chosen, under the ids and with the columns
+-- that they had; `pgcourier replay` delivers from it as a relay does from the queue's table, by the locks of the queue's keys. So
+-- nothing is inserted into a table that is not ours, and what is left of a replay is what was not delivered.
+
+create table outbox.replay (
+    replay_id   bigint generated always as identity primary key,
+    queue       text not null,
+    source      text not null check (source in ('archive', 'dead')),
+    sink        text,            -- null: the queue's own
+    destination text,            -- null: the queue's own
+    rate        int,             -- events a second; null: no limit
+    events      bigint not null, -- so many were chosen
+    by          text not null default session_user,
+    since       timestamptz not null default clock_timestamp(),
+    ended_at    timestamptz,     -- null: it is not whole, and outbox.replay_N is there
+    unsent      bigint           -- once ended: so many were given up
+);
+
+-- How a column of the queue's table is kept in a replay's. A domain counts as its base type, and what is not PostgreSQL's own as
+-- text: whoever owns this schema need not have a right to it.
+create function outbox.replay_type(column_type oid) returns text
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive base (oid, typtype, nspname) as (
+        select t.oid, t.typtype, n.nspname from pg_type t join pg_namespace n on n.oid = t.typnamespace where t.oid = column_type
+        union all
+        select t.oid, t.typtype, n.nspname
+          from base b join pg_type d on d.oid = b.oid join pg_type t on t.oid = d.typbasetype join pg_namespace n on n.oid = t.typnamespace
+         where b.typtype = 'd'
+    )
+    select case when b.nspname = 'pg_catalog' then format_type(b.oid, -1) else 'text' end from base b where b.typtype <> 'd'
+$$;
+
+-- An event's headers with one more. What is no object stays as it is, to be refused as it was the first time.
+create function outbox.replay_headers(headers text, replay_id bigint) returns text
+    language plpgsql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if headers is null then
+        return format('{"pgcourier-replayed": "%s"}', replay_id);
+    end if;
+    return case when json_typeof(headers::json) <> 'object' then headers
+                when headers ~ '^\s*\{\s*\}' then format('{"pgcourier-replayed": "%s"}', replay_id)
+                else regexp_replace(headers, '^\s*\{', format('{"pgcourier-replayed": "%s", ', replay_id)) end;
+exception
+    when invalid_text_representation then
+        return headers;
+end
+$$;
+
+-- A dead letter that was delivered to where it should have gone is one no more. Its row leaves the replay's table in the same
+-- statement.
+create function outbox.replay_delivered() returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    with gone as (
+        delete from outbox.dead d using delivered e where d.dead_id = e.pgcourier_dead_id
+        returning d.queue, d.event_id, d.key, d.created_at, d.original
+    )
+    insert into outbox.archive (queue, event_id, key, created_at, original)
+    select g.queue, g.event_id, g.key, g.created_at, g.original from gone g where tg_argv[0] = 'archive';
+    return null;
+end
+$$;
+
+-- Which rows a of outbox.archive or outbox.dead are meant, as SQL.
+create function outbox.replay_choice(queue text, source text, ids bigint[], key text, type text, since timestamptz, until timestamptz,
+                                     type_column text) returns text
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    at text := case source when 'archive' then 'a.archived_at' else 'a.died_at' end;
+begin
+    if source is null or source not in ('archive', 'dead') then
+        raise exception 'replay: % is neither the archive nor the dead letters', coalesce(quote_literal(left(source, 80)), 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give ''archive'' or ''dead''.';
+    end if;
+    if num_nonnulls(ids, replay_choice.key, replay_choice.type, since, until) = 0 or cardinality(ids) = 0 then
+        raise exception 'replay: nothing says which events' using errcode = 'invalid_parameter_value',
+            hint = 'Give ids, a key, a type, since or until, or several of these.';
+    end if;
+    if since >= until then
+        raise exception 'replay: % is not before %', since, until using errcode = 'invalid_parameter_value',
+            hint = 'since is the first moment that counts, until the first that does not.';
+    end if;
+    if source = 'archive' and replay_choice.type is not null and type_column is null then
+        raise exception 'replay: no column of queue % is its type', quote_literal(replay_choice.queue)
+            using errcode = 'invalid_parameter_value', hint = 'Name its column, or choose by something else.';
+    end if;
+    return concat_ws(' and ', format('a.queue = %L', replay_choice.queue),
+        'a.event_id = any (' || quote_literal(ids) || '::bigint[])',
+        'a.key = ' || quote_literal(replay_choice.key),
+        case source when 'archive' then format('a.original ->> %L', type_column) else 'a.type' end || ' = ' || quote_literal(replay_choice.type),
+        at || ' >= ' || quote_literal(since) || '::timestamptz', at || ' < ' || quote_literal(until) || '::timestamptz');
+end
+$$;
+
+-- Makes the table of a replay, fills it with what was chosen, and returns how many events that are. It has the columns of the
+-- queue's table, and a payload, headers and the dead letter where that has none. `own`: it goes to the queue's own sink.
+create function outbox.replay_fill(replay_id bigint, source text, own boolean, chosen text, map jsonb) returns bigint
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    made    text := 'replay_' || replay_id;
+    tbl     oid  := case when map ->> 'table' ~ '^[0-9]+$' then (map ->> 'table')::oid else (map ->> 'table')::regclass end;
+    columns text;
+    names   text;
+    fields  text;
+    dead    boolean := source = 'dead' and own;
+    filled  bigint;
+begin
+    select string_agg(format('%I %s', c.name, c.type), ', ' order by c.number), string_agg(quote_ident(c.name), ', ' order by c.number),
+           string_agg(case c.name when map ->> 'id' then 'a.event_id'
+                                  when map ->> 'key' then format('coalesce(a.key::%s, r.%I)', c.type, c.name)
+                                  when map ->> 'headers' then format('outbox.replay_headers(r.%I::text, %s)::%s', c.name, replay_id, c.type)
+                                  when 'pgcourier_payload' then 'a.original'
+                                  when 'pgcourier_headers' then format('outbox.replay_headers(null, %s)::json', replay_id)
+                                  when 'pgcourier_dead_id' then 'a.dead_id' else format('r.%I', c.name) end, ', ' order by c.number)
+      into columns, names, fields
+      from (select a.attnum, a.attname, outbox.replay_type(a.atttypid) from pg_attribute a
+             where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped
+            union all
+            select 2001, 'pgcourier_payload', 'json' where map ->> 'payload' is null
+            union all
+            select 2002, 'pgcourier_headers', 'json' where map ->> 'headers' is null
+            union all
+            select 2003, 'pgcourier_dead_id', 'bigint' where dead) c (number, name, type);
+    execute format('create table outbox.%I (%s, primary key (%I))', made, columns, map ->> 'id');
+    begin
+        execute format('insert into outbox.%I (%s) select %s from outbox.%I a'
+                       ' cross join lateral json_populate_record(null::outbox.%1$I, a.original) r where %5$s',
+                       made, names, fields, source, chosen);
+        get diagnostics filled = row_count;
+    exception
+        when unique_violation then
+            raise exception 'replay: an id is there more than once' using errcode = 'invalid_parameter_value',
+                hint = 'Ids that began anew are told apart by time: give since and until.';
+    end;
+    if map ->> 'key' <> map ->> 'id' then
+        execute format('create index on outbox.%I (%I, %I)', made, map ->> 'key', map ->> 'id');
+    end if;
+    if dead then
+        execute format('create trigger delivered after delete on outbox.%I referencing old table as delivered'
+                       ' for each statement execute function outbox.replay_delivered(%L)', made, map ->> 'after');
+    end if;
+    if to_regrole('outbox_operator') is not null then
+        execute format('grant select, delete on outbox.%I to outbox_operator', made);
+    end if;
+    execute format('grant select, delete on outbox.%I to %I', made, session_user);
+    execute format('analyze outbox.%I', made);
+    return filled;
+end
+$$;
+
+-- Chooses archived or dead events of a queue to be sent again, and returns the number of the replay and how many they are; null
+-- and 0 when there are none. `since` and `until` are times of delivery, or of death. dry_run only counts.
+--
+-- The queue's table and columns are those of outbox.queue (queue_set), unless `map` has them: table (its name or OID), id,
+-- and maybe key, type, payload, headers, after and then.
+create function outbox.replay(
+    queue text, source text default 'archive', ids bigint[] default null, key text default null, type text default null,
+    since timestamptz default null, until timestamptz default null, sink text default null, destination text default null,
+    rate int default null, dry_run boolean default false, map jsonb default null, out replay_id bigint, out events bigint)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    own    boolean := replay.sink is null and replay.destination is null;
+    chosen text;
+begin
+    perform outbox.check_queue('replay', replay.queue);
+    if map is null then
+        select jsonb_build_object('table', q.tbl::oid, 'id', q.id_column, 'key', q.key_column, 'type', q.type_column,
+                                  'payload', q.payload_column, 'headers', q.headers_column, 'after', q.after,
+                                  'then', q.then_queue)
+          into map from outbox.queue q where q.name = replay.queue;
+        if not found then
+            raise exception 'replay: there is no queue %', quote_literal(replay.queue) using errcode = 'undefined_object',
+                hint = 'outbox.queue_set() makes one known to SQL; pgcourier replay knows those of its configuration.';
+        end if;
+    end if;
+    if map ->> 'table' is null or map ->> 'id' is null then
+        raise exception 'replay: a map has the table and its id' using errcode = 'null_value_not_allowed',
+            hint = 'Leave it out for a queue of outbox.queue.';
+    end if;
+    chosen := outbox.replay_choice(replay.queue, replay.source, ids, replay.key, replay.type, replay.since, replay.until, map ->> 'type');
+    if replay.source = 'dead' and own and map ->> 'then' is not null then
+        raise exception 'replay: queue % hands on to %, where a dead letter that is sent again would not get', quote_literal(replay.queue), map ->> 'then'
+            using errcode = 'invalid_parameter_value', hint = 'Use `pgcourier dead retry`, or another sink.';
+    end if;
+    if replay.rate not between 1 and 1000000 then
+        raise exception 'replay: % events a second is no rate', replay.rate using errcode = 'invalid_parameter_value',
+            hint = 'Give 1 to 1000000, or null for no limit.';
+    end if;
+    if dry_run then
+        execute format('select count(*) from outbox.%I a where %s', replay.source, chosen) into replay.events;
+        return;
+    end if;
+    insert into outbox.replay (queue, source, sink, destination, rate, events)
+    values (replay.queue, replay.source, replay.sink, replay.destination, replay.rate, 0) returning outbox.replay.replay_id into replay.replay_id;
+    replay.events := outbox.replay_fill(replay.replay_id, replay.source, own, chosen, map);
+    if replay.events = 0 then
+        execute format('drop table outbox.%I', 'replay_' || replay.replay_id);
+        delete from outbox.replay p where p.replay_id = replay.replay_id;
+        replay.replay_id := null;
+        return;
+    end if;
+    update outbox.replay p set events = replay.events where p.replay_id = replay.replay_id;
+end
+$$;
+
+-- What a replay's events wait for is in outbox.parked under this name, apart from the queue's own.
+create function outbox.replay_name(queue text, replay_id bigint) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('%s (replay %s)', queue, replay_id)
+$$;
+
+-- One process at a time, until its transaction ends: the rate is a process's own, and the last one drops the table.
+create function outbox.replay_lock(replay_id bigint) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '5s'
+as $$
+begin
+    -- FNV-1a of "pgcourier:replay".
+    perform pg_advisory_xact_lock(-719233876, (replay_id % 2147483647)::int);
+exception
+    when lock_not_available then
+        raise exception 'replay % is under way', replay_id
+            using errcode = 'object_in_use', hint = 'Wait for its end, or stop that pgcourier replay.';
+end
+$$;
+
+-- Before a replay goes on: what it is; and its keys that were closed after failures are open again.
+create function outbox.replay_begin(replay_id bigint) returns outbox.replay
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    begun outbox.replay;
+begin
+    perform outbox.replay_lock(replay_begin.replay_id);
+    select p.* into begun from outbox.replay p where p.replay_id = replay_begin.replay_id and p.ended_at is null;
+    if not found then
+        raise exception 'replay: there is none with the number % that is not whole', coalesce(replay_begin.replay_id::text, 'null')
+            using errcode = 'undefined_object', hint = 'See select * from outbox.replay where ended_at is null.';
+    end if;
+    delete from outbox.parked p where p.queue = outbox.replay_name(begun.queue, begun.replay_id);
+    return begun;
+end
+$$;
+
+-- Ends a replay, whole or not, and returns how many of its events were not delivered: they are sent no more. Dead letters among
+-- them stay dead letters.
+create function outbox.replay_end(replay_id bigint) returns bigint
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '5s'
+as $$
+declare
+    ended  outbox.replay := outbox.replay_begin(replay_end.replay_id);
+    rest   bigint;
+begin
+    execute format('lock table outbox.%I in access exclusive mode', 'replay_' || ended.replay_id);
+    execute format('select count(*) from outbox.%I', 'replay_' || ended.replay_id) into rest;
+    execute format('drop table outbox.%I', 'replay_' || ended.replay_id);
+    update outbox.replay p set ended_at = clock_timestamp(), unsent = rest where p.replay_id = ended.replay_id;
+    return rest;
+end
+$$;
+
+revoke all on all functions in schema outbox from public;

@@ -1,0 +1,35 @@
+-- Where events come after others: of those that somebody waits for, the ones that are done by now; who waits for them may be
+-- claimed at once. Events are asked for by their ids, each once however many wait for it, and so many at a time.
+--
+-- An entry that has become something else meanwhile (a failure, a lease, a pause) is left alone. One that somebody has
+-- locked is looked at another time: two relays that wake the same keys must not wait for each other.
+--
+-- :table :filter :state :id   as in per_key_lock.sql; :filter is its extra condition alone
+-- $1 text     queue
+-- $2 bigint   events after this one
+-- $3 bigint   so many of them
+-- One row: woken bigint, entries; last bigint, the last event asked for, null when there are no more
+with recursive named (id) as (
+    (select p.after_id from :state.parked p where p.queue = $1::text and p.after_id > $2::bigint order by p.after_id limit 1)
+    union all
+    select (select p.after_id from :state.parked p where p.queue = $1::text and p.after_id > n.id order by p.after_id limit 1)
+    from named n where n.id is not null
+), asked as materialized (
+    select n.id from named n where n.id is not null limit $3::bigint
+), done as materialized (
+    select a.id from asked a
+    where not exists (select from :table e where :id between a.id and a.id and (:filter) order by :id offset 0)
+      and not exists (select from :state.dead d where d.queue = $1::text and d.event_id = a.id)
+), waiting as materialized (
+    select p.ctid as place from :state.parked p
+    where p.queue = $1::text and p.after_id in (select d.id from done d)
+      and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null and p.next_at > pg_catalog.clock_timestamp()
+    for update skip locked
+), woken as (
+    update :state.parked p
+    set next_at = pg_catalog.clock_timestamp(), after_id = null, updated_at = pg_catalog.clock_timestamp()
+    from waiting w where p.ctid = w.place
+    returning 1
+)
+select (select pg_catalog.count(*) from woken) as woken,
+       (select pg_catalog.max(a.id) from asked a having pg_catalog.count(*) >= $3::bigint) as last;

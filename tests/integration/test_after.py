@@ -1,0 +1,208 @@
+"""columns.after: an event is not delivered before those that it names are done, wherever they are; what waits holds its key."""
+
+import random
+
+import pytest
+
+from tests.support.history import Event, Fault, Final, Receipt, check
+from tests.support.postgres import OWNER_ROLE, RELAY_ROLE
+from tests.support.servers import Reply, run_command, wait_until
+
+CONFIG = """
+database: "{db}"
+sinks: {{ web: {{ type: http, url: "{url}" }} }}
+queues:
+  jobs: {{ table: public.jobs, columns: {{ {key}payload: body, after: after_ids }}, sink: web, retry: {{ base: 10ms, max: 20ms, attempts: {attempts} }},
+           keys_per_claim: 8{more} }}
+"""
+
+
+@pytest.fixture
+def jobs(db, http, relay):
+    db.psql("create table public.jobs (id bigserial primary key, k text, body jsonb, after_ids bigint[]); create index on public.jobs (k, id)")
+    db.let_relay_in("public.jobs")
+
+    def start(key="key: k, ", attempts=2, more="", until_empty=False):
+        return relay(CONFIG.format(db=db.dsn, url=http.url, key=key, attempts=attempts, more=more), until_empty=until_empty)
+
+    return start
+
+
+def add(db, key, after=()):
+    return db.value("insert into public.jobs (k, body, after_ids) values (%s, '{}', %s) returning id", [key, list(after) or None])
+
+
+def seen(http):
+    return [int(request.headers["event-id"]) for request in http.requests]
+
+
+def left(db):
+    return [row[0] for row in db.query("select id from public.jobs order by id")]
+
+
+def waits(db):
+    return db.query("select event_id, after_id from outbox.parked where after_id is not null order by event_id")
+
+
+@pytest.mark.parametrize("kind", ["bigint", "int", "bigint[]", "int[]"])
+def test_an_event_waits_for_those_that_it_names(db, http, jobs, kind):
+    db.psql(f"alter table public.jobs drop after_ids; alter table public.jobs add after_ids {kind}")
+    value = "array[{0}]" if kind.endswith("[]") else "{0}"
+    db.query(f"insert into public.jobs (k, body, after_ids) values ('a', '{{}}', {value.format(2)}), ('b', '{{}}', {value.format(3)}), ('c', '{{}}', null)")
+    http.respond = lambda request: Reply(delay_s=0.3)
+    one = jobs()
+    wait_until(lambda: left(db) == [])
+    assert one.stop() == 0
+    assert seen(http) == [3, 2, 1]
+    ends = [request.answered_at for request in http.requests]
+    assert all(request.received_at >= end for request, end in zip(http.requests[1:], ends)), "each after the answer to the one before"
+
+
+def test_what_waits_holds_its_key_and_no_other(db, http, jobs):
+    db.query("select outbox.pause('jobs', 'z')")
+    first = add(db, "z")
+    add(db, "a", [first]), add(db, "a"), add(db, "b")
+    one = jobs()
+    wait_until(lambda: seen(http) == [4])
+    wait_until(lambda: waits(db) == [(2, 1)])
+    db.query("select outbox.resume('jobs', 'z')")
+    wait_until(lambda: left(db) == [])
+    assert one.stop() == 0 and seen(http) == [4, 1, 2, 3]
+
+
+def test_an_event_without_a_key_waits_alone_and_so_does_one_of_an_unordered_queue(db, http, jobs):
+    db.query(f"grant update (id) on public.jobs to {RELAY_ROLE}")
+    for key, more in (None, ""), ("x", ", ordering: unordered, locks: advisory"), ("x", ", ordering: unordered"):
+        http.reset()
+        http.respond = lambda request: Reply(delay_s=0.3)
+        db.query("alter sequence public.jobs_id_seq restart")
+        add(db, key, [3]), add(db, key), add(db, key)
+        one = jobs(more=more)
+        wait_until(lambda: left(db) == [])
+        assert one.stop() == 0
+        assert sorted(seen(http)) == [1, 2, 3] and seen(http)[-1] == 1
+        assert http.requests[-1].received_at >= next(r.answered_at for r in http.requests if r.headers["event-id"] == "3")
+
+
+def test_a_dead_letter_is_not_done_until_it_is_put_back_or_dropped(db, http, jobs, tmp_path):
+    http.rule(lambda request: request.headers["event-id"] in ("1", "2"), Reply(400), times=2)
+    add(db, "a"), add(db, "b"), add(db, "c", [1]), add(db, "d", [2])
+    one = jobs()
+    wait_until(lambda: db.value("select count(*) from outbox.dead") == 2 and waits(db) == [(3, 1), (4, 2)])
+    assert db.query("select what, key, event_id, error from outbox.stuck order by event_id") == [
+        ("after", "c", 3, "waits for event 1, a dead letter"), ("after", "d", 4, "waits for event 2, a dead letter")]
+    late = add(db, "e", [1])
+    wait_until(lambda: (late, 1) in waits(db))
+    db.let_operator_in("public.jobs")
+    path = tmp_path / "operator.yaml"
+    path.write_text(CONFIG.format(db=db.operator_dsn, url=http.url, key="key: k, ", attempts=2, more=""))
+    done = run_command("dead", "retry", "-c", str(path), "--key", "a")
+    assert done.returncode == 0, done
+    wait_until(lambda: 3 in seen(http))
+    done = run_command("dead", "drop", "-c", str(path), "--key", "b")
+    assert done.returncode == 0, done
+    wait_until(lambda: left(db) == [])
+    assert one.stop() == 0 and seen(http).count(3) == seen(http).count(4) == 1
+
+
+RINGS = {"itself": [("a", [1])], "two": [("a", [2]), ("b", [1])], "three": [("a", [2]), ("b", [3]), ("c", [1])]}
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_events_that_wait_for_each_other_are_shown_and_cost_nothing(db, http, jobs, name):
+    for key, after in RINGS[name]:
+        add(db, key, after)
+    other = add(db, "z")
+    one = jobs()
+    wait_until(lambda: seen(http) == [other])
+    wait_until(lambda: len(waits(db)) == len(RINGS[name]))
+    rows = db.query("select event_id, error from outbox.stuck where what = 'after' order by event_id")
+    assert rows == [(n + 1, f"waits for event {after[0]}, which waits for it") for n, (_, after) in enumerate(RINGS[name])]
+    written = db.value("select max(updated_at) from outbox.parked")
+    wait_until(lambda: db.value("select clock_timestamp() > %s + interval '1 s'", [written]), what="five looks to pass")
+    assert db.value("select max(updated_at) from outbox.parked") == written, "nobody has written anew what waits"
+    db.query("update public.jobs set after_ids = null; select outbox.look_again('jobs')")
+    wait_until(lambda: left(db) == [])
+    assert one.stop() == 0
+
+
+def test_names_of_the_same_key_that_go_first_anyway_cost_no_wait(db, http, jobs):
+    for n in range(5):
+        add(db, "a", [n] if n else ())
+    one = jobs()
+    wait_until(lambda: left(db) == [])
+    assert one.stop() == 0 and seen(http) == [1, 2, 3, 4, 5]
+    assert one.logged("queue.stats") is not None
+
+
+def test_two_hundred_that_wait_for_one_are_woken_together(db, http, jobs):
+    http.respond = lambda request: Reply(delay_s=1 if request.headers["event-id"] == "1" else 0)
+    add(db, "first")
+    db.query("insert into public.jobs (k, body, after_ids) select 'k' || n, '{}', '{1}' from generate_series(1, 200) n")
+    one = jobs()
+    wait_until(lambda: left(db) == [])
+    assert one.stop() == 0
+    done = http.requests[0].answered_at
+    assert seen(http)[0] == 1 and sorted(seen(http)[1:]) == list(range(2, 202))
+    assert all(request.received_at >= done for request in http.requests[1:])
+
+
+@pytest.mark.parametrize("ordering", ["per_key", "lease"])
+def test_nothing_goes_before_what_it_names_though_relays_are_killed(db, http, jobs, ordering):
+    """Random names of smaller ids, several relays, kills, failures and dead connections, under the history checker."""
+    rng = random.Random(5)
+    keys, count = 20, 600
+    names = {}
+    for n in range(1, count + 1):
+        names[n] = sorted(rng.sample(range(1, n), min(rng.choice((0, 0, 1, 2)), n - 1)))
+    fails = set(rng.sample(range(1, count + 1), 40))
+
+    def respond(request):
+        n = int(request.headers["event-id"])
+        if n in fails:
+            fails.discard(n)
+            return Reply(500)
+        return Reply(delay_s=0.05 if rng.random() < 0.02 else 0)
+
+    http.respond = respond
+    more = f", ordering: {ordering}, max_events_per_key: 4"
+    db.query("insert into public.jobs (id, k, body, after_ids) values " + ", ".join(
+        f"({n}, 'k{n % keys}', '{{}}', '{{{','.join(map(str, names[n]))}}}')" for n in names))
+    running = [jobs(attempts=1000, more=more) for _ in range(2)]
+    for _ in range(4):
+        passed = len(http.requests)
+        wait_until(lambda: len(http.requests) > passed + 50 or left(db) == [])
+        running.pop(0).kill()
+        running.append(jobs(attempts=1000, more=more))
+    wait_until(lambda: left(db) == [], 90)
+    for one in running:
+        one.kill()
+    acked = {}
+    for place, request in enumerate(http.requests):
+        n = int(request.headers["event-id"])
+        for name in names[n]:
+            assert name in acked, f"event {n} was delivered before event {name} was"
+        if request.answered_at and request.reply.status == 200:
+            acked.setdefault(n, place)
+    assert len(acked) == count
+    events = [Event(n, f"k{n % keys}") for n in names]
+    receipts = [Receipt(int(r.headers["event-id"]), f"k{int(r.headers['event-id']) % keys}", "ack" if r.reply.status == 200 else "refuse")
+                for r in http.requests]
+    faults = [Fault("a relay was killed", in_flight=count)] * 4
+    check(events, receipts, faults, final=Final([])).require()
+
+
+def test_a_queue_that_workers_serve_is_refused(db, jobs, tmp_path):
+    db.query(f"grant select, delete on public.jobs to {OWNER_ROLE}; set role {OWNER_ROLE}; select outbox.queue_set('jobs', 'public.jobs', key_column => 'k')")
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(db=db.dsn, url="http://localhost", key="key: k, ", attempts=1, more=""))
+    done = run_command("check-config", "-c", str(path), "--database")
+    assert done.returncode == 78 and "know nothing of columns.after: they would not wait" in done.stdout, done
+
+
+def test_a_column_that_holds_no_ids_is_refused(db, jobs, tmp_path):
+    db.psql("alter table public.jobs drop after_ids; alter table public.jobs add after_ids text")
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(db=db.dsn, url="http://localhost", key="", attempts=1, more=""))
+    done = run_command("check-config", "-c", str(path), "--database")
+    assert done.returncode == 78 and "cannot serve as after; give one of: bigint, integer, bigint[], integer[]" in done.stdout + done.stderr, done
