@@ -62,7 +62,8 @@ def test_no_secret_is_shown_by_a_relay_whose_sinks_all_fail(db, relay, http, con
         db.query("insert into outbox.events (aggregateid, type) values ('locked', %s), ('bad', %s)", (sink, sink))
     one = relay(config, arguments=["--log-level=debug"], env=ENVIRONMENT)
     for sink in SINKS:
-        wait_until(lambda sink=sink: one.logged(f"level=warn.*(sink={sink}|queue=q_{sink})\\b"), 60, f"trouble with {sink}")
+        trouble = f"msg=(sink.down|delivery.dead) (sink={sink}|queue=q_{sink})\\b"
+        wait_until(lambda trouble=trouble: one.logged(trouble), 60, f"trouble with {sink}")
     db.query("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
     wait_until(lambda: one.logged("msg=database.(down|unreachable)"), 60, "a lost connection")
     wait_until(lambda: db.value("select count(*) from outbox.dead") == 2 or None, 60, "the dead letters of http")
