@@ -23,9 +23,20 @@ static void plan_poll(struct queue *queue, bool found, instant_us now)
     queue->poll_at = instant_min(queue->poll_at, now + queue->idle_us - jitter); /* somebody may have woken it since */
 }
 
-static bool took_all(const struct claim *claim, const struct batch *batch)
+/* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. */
+static bool looks_on(const struct claim *claim, instant_us now)
+{
+    const struct ordering *ordering = claim->queue->ordering;
+    const struct scan_plan *scan = &claim->plan.scan;
+    bool looked = scan->newest.lo <= scan->newest.hi || scan->oldest.lo <= scan->oldest.hi;
+    return looked && !scan->sweeping && ordering->type->pending(ordering, now);
+}
+
+static bool took_all(const struct claim *claim, const struct batch *batch, instant_us now)
 {
     const struct claim_plan *plan = &claim->plan;
+    if (looks_on(claim, now))
+        return false;
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->more)
             return false;
@@ -71,7 +82,7 @@ void pace_claimed(const struct claim *claim, const struct batch *batch, instant_
     if (!claim->full)
         plan_poll(queue, batch->lane_count > 0, now);
     count_found(queue, (int64_t)batch->event_count, now);
-    queue->took_all = took_all(claim, batch);
+    queue->took_all = batch->lane_count > 0 && took_all(claim, batch, now);
     queue->pace_at = now + (queue->took_all ? worth_waiting_us(queue) : 0);
     instant_us rate = rate_at(claim, batch);
     queue->pace_at = queue->pace_at > rate ? queue->pace_at : rate;

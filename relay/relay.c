@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #define WAIT_MAX_US SECOND_US
-#define CHECK_EMPTY_US (50 * MS_US)
+#define CHECK_EMPTY_MIN_US (4 * MS_US)
+#define CHECK_EMPTY_MAX_US (64 * MS_US)
 #define SETTLE_GRACE_US SECOND_US /* after shutdown_timeout, for the rows that were acked */
 
 struct relay {
@@ -26,6 +27,7 @@ struct relay {
     struct listener **listeners;
     struct pollset *ps;
     instant_us started_at, stats_at, check_at;
+    int64_t check_interval_us;
     instant_us busy_at; /* there was something to do */
     instant_us stop_by; /* INSTANT_NEVER: not stopping */
     bool cut, reload;
@@ -121,6 +123,7 @@ struct relay *relay_open(const struct relay_options *options, struct error *err)
     relay->listeners = memory_array(options->config->queue_count, sizeof(void *));
     relay->ps = pollset_new();
     relay->stop_by = INSTANT_NEVER;
+    relay->check_interval_us = CHECK_EMPTY_MIN_US;
     bool ok = open_parts(relay, conn, err);
     PQfinish(conn);
     if (!ok) {
@@ -217,23 +220,46 @@ static bool all_quiet(const struct relay *relay)
     return true;
 }
 
-/* --until-empty: ask each quiet queue's table; stop when all answers are "nothing left". A paused queue has nothing for
- * us. */
+/* A paused queue has nothing for us. */
+static bool all_empty(const struct relay *relay)
+{
+    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
+        const struct queue *queue = relay->queues[i];
+        if (!queue->side.empty && !queue->paused && !queue->closed)
+            return false;
+    }
+    return true;
+}
+
+static void forget_empty(struct relay *relay)
+{
+    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
+        relay->queues[i]->side.empty = false;
+        relay->queues[i]->side.outdated = true;
+    }
+}
+
+/* --until-empty: once all queues are quiet, ask their tables, ever later; stop when all answers are "nothing left". */
 static void check_empty(struct relay *relay, instant_us now)
 {
-    if (!relay->options.until_empty || now < relay->check_at)
+    if (!relay->options.until_empty)
         return;
-    relay->check_at = now + CHECK_EMPTY_US;
-    bool empty = true;
-    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
-        struct queue *queue = relay->queues[i];
-        bool quiet = queue_is_quiet(queue);
-        empty = empty && quiet && (queue->side.empty || queue->paused || queue->closed);
-        queue->side.empty = false;
-        queue->side.check_empty = quiet;
+    if (!all_quiet(relay)) {
+        forget_empty(relay);
+        relay->check_interval_us = CHECK_EMPTY_MIN_US;
+        return;
     }
-    if (empty)
+    if (all_empty(relay)) {
         begin_stop(relay, now);
+        return;
+    }
+    if (now < relay->check_at)
+        return;
+    for (size_t i = 0; i < relay->options.config->queue_count; i++)
+        relay->queues[i]->side.check_empty = true;
+    relay->check_at = now + relay->check_interval_us;
+    if (relay->check_interval_us < CHECK_EMPTY_MAX_US)
+        relay->check_interval_us *= 2;
 }
 
 static void check_idle(struct relay *relay, instant_us now)
@@ -263,7 +289,7 @@ struct pollset *relay_prepare(struct relay *relay, instant_us now)
     pollset_deadline(ps, now + WAIT_MAX_US);
     if (relay->stop_by != INSTANT_NEVER)
         pollset_deadline(ps, relay->stop_by + SETTLE_GRACE_US);
-    if (relay->options.until_empty)
+    if (relay->options.until_empty && all_quiet(relay))
         pollset_deadline(ps, relay->check_at);
     for (size_t i = 0; i < config->queue_count; i++) {
         struct queue *queue = relay->queues[i];

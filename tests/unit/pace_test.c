@@ -12,10 +12,23 @@ static struct stage stage;
 static struct queue *queue;
 static struct claim *claim;
 static struct batch *batch;
+static bool pending;
+
+static bool is_pending(const struct ordering *o, instant_us now)
+{
+    (void)o;
+    (void)now;
+    return pending;
+}
+
+static const struct ordering_type type = {.pending = is_pending};
 
 static void set_up(void)
 {
     stage_init(&stage, "there");
+    stage.noting.ordering.type = &type;
+    pending = false;
+    stage.claim.plan.scan = (struct scan_plan){.newest = {1, 0}, .oldest = {1, 0}};
     stage.config.poll_min_us = MIN_US;
     stage.config.poll_max_us = 100 * MS_US;
     queue = &stage.queue;
@@ -61,12 +74,12 @@ END_TEST
 
 START_TEST(what_was_found_counts_less_the_longer_ago_it_was)
 {
-    queue->coming = 460;
+    queue->coming = 458;
     queue->coming_at = NOW - 100 * MS_US;
-    find(0);
+    find(1);
     ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
     queue->coming_at = NOW - SECOND_US;
-    find(0);
+    find(1);
     ck_assert_int_eq(queue->pace_at, NOW);
 }
 END_TEST
@@ -87,6 +100,14 @@ START_TEST(wait_has_its_limit)
     stage.config.poll_max_us = 3 * MIN_US;
     find(1000);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+}
+END_TEST
+
+START_TEST(where_nothing_has_come_nothing_is_expected)
+{
+    queue->coming = 1000;
+    find(0);
+    ck_assert_int_eq(queue->pace_at, NOW);
 }
 END_TEST
 
@@ -155,6 +176,26 @@ START_TEST(what_a_claim_brings_has_its_time_where_there_is_a_rate)
 }
 END_TEST
 
+enum stretch { NEWEST, OLDEST, SWEPT, NONE, STRETCHES };
+
+START_TEST(stretch_of_ids_says_nothing_of_the_next_one)
+{
+    const struct id_range some = {1, 5}, none = {1, 0};
+    claim->plan.scan = (struct scan_plan){.newest = _i == NEWEST ? some : none,
+                                          .oldest = _i == OLDEST || _i == SWEPT ? some : none,
+                                          .sweeping = _i == SWEPT};
+    queue->coming = 260;
+    pending = true;
+    find(10);
+    bool more = _i == NEWEST || _i == OLDEST;
+    ck_assert_int_eq(queue->pace_at, more ? NOW : NOW + 3 * MIN_US);
+    queue->coming = 260;
+    pending = false;
+    find(10);
+    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US); /* it was the last */
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -163,9 +204,11 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, what_was_found_counts_less_the_longer_ago_it_was);
     tcase_add_test(tcase, what_follows_many_events_that_came_at_once_does_not_wait_for_as_many);
     tcase_add_test(tcase, wait_has_its_limit);
+    tcase_add_test(tcase, where_nothing_has_come_nothing_is_expected);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
     tcase_add_loop_test(tcase, claim_that_left_something_is_followed_at_once, 0, LEFT + 1);
+    tcase_add_loop_test(tcase, stretch_of_ids_says_nothing_of_the_next_one, 0, STRETCHES);
     tcase_add_test(tcase, claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue);
     tcase_add_test(tcase, what_a_claim_brings_has_its_time_where_there_is_a_rate);
 }
