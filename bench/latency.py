@@ -26,7 +26,7 @@ def round_trip_ms(bench, count, redis):
 
 
 def of_relay(bench, seconds, sink, queue=""):
-    """(p50 ms, p99 ms) from created_at to the ack, as the relay tells them: the upper ends of buckets of 12.5 %."""
+    """(p50 ms, p99 ms) from created_at to the ack, as the relay tells them: the upper ends of buckets of 3.2 %."""
     bench.empty()
     relay = bench.relay(sink, queue)
     try:

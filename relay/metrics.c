@@ -1,22 +1,23 @@
 #include "relay/metrics.h"
 
-#define EIGHTHS 3 /* 2^3 buckets for each doubling */
+#define PARTS_LOG2 5
+#define PARTS (1 << PARTS_LOG2) /* buckets for each doubling */
 
 static unsigned bucket_of(int64_t us)
 {
-    if (us < 8)
+    if (us < PARTS)
         return us < 0 ? 0 : (unsigned)us;
     unsigned log2 = 63 - (unsigned)__builtin_clzll((unsigned long long)us);
-    unsigned bucket = (log2 - 2) * 8 + (unsigned)((us >> (log2 - EIGHTHS)) & 7);
+    unsigned bucket = (log2 - PARTS_LOG2 + 1) * PARTS + (unsigned)(us >> (log2 - PARTS_LOG2)) % PARTS;
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
 static int64_t bucket_end(unsigned bucket)
 {
-    if (bucket < 8)
+    if (bucket < PARTS)
         return bucket;
-    unsigned log2 = bucket / 8 + 2;
-    return ((int64_t)(8 + bucket % 8) << (log2 - EIGHTHS)) + ((INT64_C(1) << (log2 - EIGHTHS)) - 1);
+    unsigned shift = bucket / PARTS - 1;
+    return ((int64_t)(PARTS + bucket % PARTS) << shift) + ((INT64_C(1) << shift) - 1);
 }
 
 void histogram_add(struct histogram *histogram, int64_t us)

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Microseconds in buckets that grow by an eighth: exact to 12.5 %. */
-#define HISTOGRAM_BUCKETS 320
+/* Microseconds in buckets that grow by a thirty-second: exact to 3.2 %, up to 200 days. */
+#define HISTOGRAM_BUCKETS 1280
 
 struct histogram {
     uint64_t counts[HISTOGRAM_BUCKETS];
