@@ -38,16 +38,17 @@ static void keep_retry_after(struct http_request *request, struct span line)
     request->retry_after[size] = '\0';
 }
 
+/* `shape`, where 9 is any digit, and then the end of a word. */
 static bool has_shape(struct span text, const char *shape)
 {
     size_t size = strlen(shape);
     for (size_t i = 0; i < size; i++)
         if (i >= text.size || (shape[i] == '9' ? text.data[i] < '0' || text.data[i] > '9' : text.data[i] != shape[i]))
             return false;
-    return true;
+    return size == text.size || memchr(" \r\n", text.data[size], 3);
 }
 
-/* libcurl 7.88 takes a line of "http/" and nonsense for status 200: an ack that nobody gave. */
+/* libcurl 7.88 takes a line of "http/" and nonsense for status 200, and 0210 for 210: acks that nobody gave. */
 static bool is_status_line(struct span line)
 {
     return has_shape(line, "HTTP/9.9 999") || has_shape(line, "HTTP/9 999");

@@ -128,6 +128,7 @@ START_TEST(answer_that_is_not_http_is_unknown)
                                           "HTTP/9.9 x\r\n\r\n",
                                           "HTTP/x.1 500 no\r\nContent-Length: 0\r\n\r\n",
                                           "http/1.1 500 no\r\nContent-Length: 0\r\n\r\n",
+                                          "HTTP/2 0210 no\r\nContent-Length: 0\r\n\r\n",
                                           "HTTP/1.1 100 Continue\r\n\rx\nHTTp/1.1 422 no\r\nContent-Length: 0\r\n\r\n"};
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++) {
         http_server_script(http.server, (struct http_script){.answer = garbage[i], .close = true});
