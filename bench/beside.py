@@ -80,7 +80,7 @@ def http(server, path):
                     while server.requests() - before < drain.events:
                         if wrk.poll() is not None or time.monotonic() - begun > RUN_TIMEOUT_S:
                             raise BenchFailed("wrk did not send enough requests")
-                        time.sleep(0.02)
+                        time.sleep(0.005)
                     return time.monotonic() - begun
                 finally:
                     wrk.send_signal(signal.SIGINT)

@@ -69,7 +69,7 @@ class Bench:
             raise BenchFailed(f"pgcourier migrate: {done.stderr}")
         self.db.create_logins()
         self.db.psql(f"\\set rows {TEMPLATE_ROWS}\n" + read_sql("fill.sql"))
-        self.overhead_s = None
+        self.overheads_s = {}
 
     # --- rows ---
 
@@ -116,12 +116,18 @@ class Bench:
         finally:
             relay.close()
 
-    def relay_overhead_s(self):
-        """What a run costs that has nothing to deliver: starting, checking the table, noticing that it is empty."""
-        if self.overhead_s is None:
-            self.empty()
-            self.overhead_s = statistics.median(self.time_relay("{ type: discard }")[0] for _ in range(self.run.size(5, 3)))
-        return self.overhead_s
+    def relay_overhead_s(self, sink="{ type: discard }", queue=""):
+        """What a run costs besides the events: starting, checking the table, connecting to the receiver, noticing that the
+        table is empty. It is what a run with one event takes, which the sink gets."""
+        known = self.overheads_s.get((sink, queue))
+        if known is None:
+            known = statistics.median(self._time_one_event(sink, queue) for _ in range(self.run.size(5, 3)))
+            self.overheads_s[sink, queue] = known
+        return known
+
+    def _time_one_event(self, sink, queue):
+        self.refill(1, 1)
+        return self.time_relay(sink, queue)[0]
 
 
 def last_stats(relay):

@@ -1,7 +1,9 @@
 """Relays that are watched while they run."""
 
+import contextlib
 import datetime
 import re
+import subprocess
 import time
 
 from bench.answer import BenchFailed
@@ -20,7 +22,8 @@ def run(bench, seconds=None):
         relay.start()
         while relay.running and time.monotonic() - begun < (seconds or RUN_TIMEOUT_S):
             relay.rss_peak()
-            time.sleep(0.02)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                relay.process.wait(0.02)
         if relay.running and seconds is None:
             raise BenchFailed(f"the relay still runs after {RUN_TIMEOUT_S} s\n{relay.process.log_tail()}")
         if relay.stop() != 0:
