@@ -4,7 +4,6 @@ each drain a table, one of them is made to fail, and the history has to be right
 A default run takes one action and hit of each point; --deep takes all of them."""
 
 import itertools
-import json
 import pathlib
 import random
 import re
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support import targets
 from tests.support.history import Fault
+from tests.support.journal import read_lines
 from tests.support.process import free_port, stands_still, wait_until
 from tests.support.relay import binary, environment
 from tests.support.servers import Reply
@@ -99,7 +99,7 @@ class Victim:
 
     def faults(self):
         """What has been done to it, in order."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        return list(read_lines(self.log)) if self.log.exists() else []
 
     def fell(self, action):
         """Whether a fault that was written down has been carried out."""

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.journal import read_lines
 from tests.support.servers import run_command, wait_until
 
 CONFIG = """
@@ -244,7 +245,7 @@ queues:
 
 
 def delivered(path):
-    return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+    return [event["id"] for event in read_lines(path)] if path.exists() else []
 
 
 def test_a_running_relay_finds_a_retried_event_far_below_the_ids_it_looks_at(shop, tmp_path, relay):

@@ -1,12 +1,12 @@
 """LISTEN is a hint: a relay that cannot have it delivers all the same, says so once, and does not hammer the server."""
 
-import json
 import socket
 import threading
 import time
 
 import pytest
 
+from tests.support.journal import read_lines
 from tests.support.servers import wait_until
 
 CONFIG = """
@@ -72,7 +72,7 @@ def test_listen_that_always_fails_is_tried_ever_more_seldom_and_delays_nothing(d
     wait_until(lambda: len(no_listen.accepted) >= CONNECTIONS, 60, "the relay to try often enough")
     assert no_listen.accepted[CONNECTIONS - 1] - no_listen.accepted[0] > LEAST_S
     db.query("insert into public.events (order_id) values (7)")
-    wait_until(lambda: out.exists() and [json.loads(line)["id"] for line in out.read_text().splitlines()] == [1], 20,
+    wait_until(lambda: out.exists() and [event["id"] for event in read_lines(out)] == [1], 20,
                "the event to arrive")
     assert one.stop() == 0
     assert len(one.logged("connection=listen")) == 1

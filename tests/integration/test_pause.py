@@ -1,12 +1,12 @@
 """A queue or a key that is paused stands still within a second, for every relay, and goes on in order."""
 
 import itertools
-import json
 import threading
 import time
 
 import pytest
 
+from tests.support.journal import read_lines
 from tests.support.servers import Reply, wait_until
 
 CONFIG = """
@@ -30,8 +30,7 @@ class Lines:
     def ids(self, key=None):
         found = []
         for path in self.paths:
-            for line in path.read_text().splitlines() if path.exists() else []:
-                event = json.loads(line)
+            for event in read_lines(path) if path.exists() else []:
                 if key is None or event["key"] == str(key):
                     found.append(event["id"])
         return found

@@ -1,7 +1,6 @@
 """Rows R of SEEDS.md, the ordered outbox dispatcher: the article's table as it stands there, each test named by its row;
 docs/queues.md lists them."""
 
-import json
 import re
 import statistics
 import threading
@@ -9,6 +8,7 @@ import time
 
 import pytest
 
+from tests.support.journal import read_lines
 from tests.support.servers import Reply, run_command, wait_until
 
 TABLE = """
@@ -59,7 +59,7 @@ def left(db):
 
 
 def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return list(read_lines(path)) if path.exists() else []
 
 
 def number(relay, field):

@@ -2,6 +2,7 @@
 
 import json
 
+from tests.support.journal import read_lines
 from tests.support.servers import run_command, wait_until
 
 CONFIG = """
@@ -23,7 +24,7 @@ PARK = ("insert into outbox.parked (queue, key, event_id, keyless, attempts, nex
 
 
 def delivered(path):
-    return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+    return [event["id"] for event in read_lines(path)] if path.exists() else []
 
 
 def test_waits_for_events_that_are_gone_end_and_hold_nobody_up(db, relay, tmp_path):

@@ -6,7 +6,10 @@ what is still up at exit is stopped by atexit; and the kernel ends a child whose
 """
 
 import atexit
+import collections
 import contextlib
+import fcntl
+import functools
 import os
 import pwd
 import queue
@@ -22,7 +25,10 @@ import time
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+CLAIMED_MAX = 2000  # ports; more than are in use at a time
+
 _open_servers = []
+_claimed = collections.deque()
 
 
 class ServerError(Exception):
@@ -47,19 +53,36 @@ def stands_still(pid):
         return stat.read().rsplit(")", 1)[1].split()[0] in "TZ"
 
 
+@functools.cache
+def _ports():
+    """A file with a byte for each port, which the tests that run on this machine lock."""
+    return os.open(f"/tmp/pgcourier-tests-{os.geteuid()}.ports", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _claim_port(port):
+    """Whether the port is ours from now on. A process is not kept out by its own locks."""
+    if port in _claimed:
+        return False
+    with contextlib.suppress(BlockingIOError, PermissionError):
+        fcntl.lockf(_ports(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        _claimed.append(port)
+        if len(_claimed) > CLAIMED_MAX:
+            fcntl.lockf(_ports(), fcntl.LOCK_UN, 1, _claimed.popleft())
+        return True
+    return False
+
+
 def free_port():
     """A loopback port that nobody listens on. It is taken from below the ephemeral range: a server that is down for
-    a while must find its port again, not some client's outgoing connection on it, nor a server that was started by the
-    process which runs other tests beside this one; pytest-xdist numbers those."""
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % processes
+    a while must find its port again, not some client's outgoing connection on it, nor a server of other tests beside these."""
     while True:
-        port = random.SystemRandom().randrange(12000 + mine, 32000, processes)
+        port = random.SystemRandom().randrange(12000, 32000)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
-                return port
+                if _claim_port(port):
+                    return port
 
 
 def accepts(port):
