@@ -224,16 +224,13 @@ static bool act(PGconn *conn, const struct config *config, const struct dead_opt
 {
     bool retry = strcmp(given->verb, "retry") == 0;
     struct dead_counts counts = {0};
-    bool known = given->filter.queue == NULL, ok = true;
+    bool ok = true;
     for (size_t i = 0; ok && i < config->queue_count; i++) {
         const struct queue_config *queue = &config->queues[i];
         if (given->filter.queue && strcmp(given->filter.queue, queue->name) != 0)
             continue;
-        known = true;
         ok = dead_act(conn, queue, retry ? DEAD_RETRY : DEAD_DROP, &given->filter, &counts, err);
     }
-    if (!known)
-        return error_set(err, ERROR_CONFIG, "%s has no queue \"%s\"", given->config_path, given->filter.queue);
     if (ok && counts.letters + counts.keys == 0 && is_named(given))
         return not_found(given, err);
     if (ok || counts.letters + counts.keys > 0) /* each key is a transaction: some may be done before one fails */
@@ -269,7 +266,8 @@ static int run(int argc, char **argv)
     struct error err = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &given);
     struct config *config = config_load(given.config_path, &err);
-    PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;
+    bool known = config && (!given.filter.queue || config_queue(config, given.filter.queue, &err));
+    PGconn *conn = known ? command_connect(config->database, "dead", &err) : NULL;
     bool ok = conn && run_verb(conn, config, &given, &err);
     PQfinish(conn);
     config_free(config);

@@ -10,7 +10,6 @@
 
 struct failures_options {
     struct database database;
-    const char *queue;
     int64_t limit;
     bool json;
 };
@@ -36,7 +35,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &given->database;
         return 0;
     case 'q':
-        given->queue = arg;
+        given->database.queue = arg;
         return 0;
     case 'n':
         if (!setting_parse(&limit_setting, arg, given, &err))
@@ -107,7 +106,7 @@ static bool show(PGconn *conn, const struct failures_options *given, struct erro
 {
     char limit[24];
     snprintf(limit, sizeof limit, "%" PRId64, given->limit);
-    const char *params[] = {given->queue, limit};
+    const char *params[] = {given->database.queue, limit};
     PGresult *rows = query(conn, "failures", sql_failures, 2, params, err);
     if (!rows) {
         privilege_explain(conn, 0, "{failures}", err);

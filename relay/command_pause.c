@@ -1,7 +1,6 @@
 #include "relay/base/clock.h"
 #include "relay/base/setting.h"
 #include "relay/base/statement.h"
-#include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
@@ -92,24 +91,6 @@ struct subject {
 static void print_subject(const struct subject *subject)
 {
     printf("%s%s%s", subject->queue->name, subject->key ? ", key " : "", subject->key ? subject->key : "");
-}
-
-static const struct queue_config *find_queue(const struct config *config, const struct pause_options *given,
-                                             struct error *err)
-{
-    const char **names = memory_array(config->queue_count + 1, sizeof *names);
-    const struct queue_config *found = NULL;
-    for (size_t i = 0; i < config->queue_count; i++) {
-        names[i] = config->queues[i].name;
-        if (strcmp(names[i], given->queue) == 0)
-            found = &config->queues[i];
-    }
-    char hint[96];
-    if (!found)
-        error_set(err, ERROR_CONFIG, "%s has no queue \"%s\"%s", given->config_path, given->queue,
-                  suggest_text(given->queue, names, hint, sizeof hint));
-    free(names);
-    return found;
 }
 
 static char *key_statement(const struct table *table, struct error *err)
@@ -228,7 +209,7 @@ static int run_verb(int argc, char **argv, const struct argp *argp,
     argp_parse(argp, argc, argv, 0, NULL, &given);
     struct config *config = config_load(given.config_path, &err);
     struct subject subject = {.given = &given};
-    subject.queue = config ? find_queue(config, &given, &err) : NULL;
+    subject.queue = config ? config_queue(config, given.queue, &err) : NULL;
     subject.conn = subject.queue ? command_connect(config->database, argv[0] + sizeof "pgcourier", &err) : NULL;
     subject.table = subject.conn ? table_inspect(subject.conn, subject.queue, &err) : NULL;
     bool ok = subject.table && (!given.key || spell_key(&subject, &err)) && act(&subject, &err);

@@ -66,7 +66,7 @@ static void parse_rate(struct replay_options *given, const char *arg, struct arg
     if (unit && strcmp(unit, "/s") == 0)
         *unit = '\0';
     if (!setting_parse(&rate_setting, number, given, &err))
-        argp_error(state, "--rate %s: %s; write it like 100/s", arg, err.text);
+        argp_error(state, "--rate %s: write how many events a second, 1/s to %" PRId64 "/s", arg, rate_setting.max);
     free(number);
 }
 
@@ -316,7 +316,9 @@ static int run(int argc, char **argv)
     given.request.rate = given.rate;
     struct config *config = config_load(given.config_path, &err);
     int signal_fd = given.request.stop_fd = config ? command_open_signals(&err) : -1;
-    PGconn *conn = signal_fd >= 0 ? command_connect(config->database, "replay", &err) : NULL;
+    const char *queue = given.request.queue;
+    bool known = signal_fd >= 0 && (!queue || config_queue(config, queue, &err));
+    PGconn *conn = known ? command_connect(config->database, "replay", &err) : NULL;
     bool ok = conn && act(conn, signal_fd, config, &given, &err);
     PQfinish(conn);
     if (signal_fd >= 0)

@@ -103,6 +103,9 @@ void config_free(struct config *config); /* NULL is a no-op; wipes secrets */
 /* `ordering: lease` */
 bool config_leases(const struct queue_config *queue);
 
+/* The one that somebody has named; NULL and *err (ERROR_USAGE, with the names that there are) if there is none. */
+const struct queue_config *config_queue(const struct config *config, const char *name, struct error *err) MUST_CHECK;
+
 /* NULL if there is none. */
 const struct sink_config *config_sink(const struct config *config, const char *name);
 

@@ -48,7 +48,8 @@ PGconn *database_connect(const struct database *database, const char *command, s
     struct config *config = config_load(database->config_path, err);
     if (!config)
         return NULL;
-    PGconn *conn = command_connect(config->database, command, err);
+    bool known = !database->queue || config_queue(config, database->queue, err);
+    PGconn *conn = known ? command_connect(config->database, command, err) : NULL;
     config_free(config);
     return conn;
 }

@@ -28,23 +28,6 @@ struct replay {
     char number[24], name[96], table_name[64], where[WHERE_BYTES];
 };
 
-static const struct queue_config *find_queue(const struct config *config, const char *name, struct error *err)
-{
-    const char **names = memory_array(config->queue_count + 1, sizeof *names);
-    const struct queue_config *found = NULL;
-    for (size_t i = 0; i < config->queue_count; i++) {
-        names[i] = config->queues[i].name;
-        if (strcmp(names[i], name) == 0)
-            found = &config->queues[i];
-    }
-    char hint[96];
-    if (!found)
-        error_set(err, ERROR_CONFIG, "%s has no queue \"%s\"%s", config->path, name,
-                  suggest_text(name, names, hint, sizeof hint));
-    free(names);
-    return found;
-}
-
 static const struct sink_config *find_sink(const struct config *config, const char *name, struct error *err)
 {
     const struct sink_config *found = config_sink(config, name);
@@ -137,7 +120,7 @@ static bool choose(PGconn *conn, const struct replay_request *request, const str
 bool replay_make(PGconn *conn, const struct config *config, const struct replay_request *request, int64_t *ret_id,
                  int64_t *ret_events, struct error *err)
 {
-    const struct queue_config *queue = find_queue(config, request->queue, err);
+    const struct queue_config *queue = config_queue(config, request->queue, err);
     if (!queue)
         return false;
     struct queue_config directed = *queue;
@@ -208,9 +191,9 @@ static bool take_up(struct replay *replay, const struct config *config, const PG
 {
     const char *sink = query_text(begun, 0, 1), *destination = query_text(begun, 0, 2);
     replay->events = query_int(begun, 0, 4);
-    replay->of = find_queue(config, query_text(begun, 0, 0), err);
+    replay->of = config_queue(config, query_text(begun, 0, 0), err);
     if (!replay->of)
-        return false;
+        return error_set(err, ERROR_CONFIG, "%s", err->text); /* it was not the command line that named it */
     replay->queue = *replay->of;
     replay->table = direct(replay->conn, config, &replay->queue, sink, destination, err);
     if (!replay->table)

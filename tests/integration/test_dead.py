@@ -220,7 +220,8 @@ def test_list_and_show_say_what_is_there(shop):
 def test_wrong_uses_are_named(shop):
     assert "give --key, --id, --error or --all" in shop.dead("retry", code=64)
     assert 'as "retrry"; did you mean "retry"?' in shop.dead("retrry", code=64)
-    assert 'has no queue "order"' in shop.dead("retry", "--all", "--queue", "order", code=78)
+    for verb in ("retry --all", "drop --all", "list", "show"):
+        assert 'has no queue "order"; did you mean "orders"? (its queues: orders' in shop.dead(*verb.split(), "--queue", "order", code=64)
     assert '"x" is not a number' in shop.dead("list", "--id", "x", code=64)
 
 

@@ -78,6 +78,7 @@ def test_t5_all_that_failed_alike_is_restarted_at_once(db, path):
     (["failures"], 64, "failures: give -c FILE or -d CONNINFO"),
     (["failures", "-c", "x", "-n", "none"], 64, '--limit: "none"'),
     (["failures", "-c", "{}", "-n", "10x"], 64, '--limit: "10x"'),
+    (["failures", "-c", "{}", "--queue", "oders"], 64, '/pgcourier.yaml has no queue "oders"; did you mean "orders"? (its queues: orders, others)\n'),
     (["failures", "-c", "{}", "nonsense"], 64, "Too many arguments"),
     (["status", "-c", "{}", "--watch", "--json"], 64, "--watch is for people and --json for programs"),
     (["status", "-c", "{}", "--watch=1us"], 64, "--watch: "),
@@ -86,6 +87,18 @@ def test_t5_all_that_failed_alike_is_restarted_at_once(db, path):
 def test_wrong_uses_are_said_in_one_line(path, arguments, code, message):
     said = run(*[word.format(path) if word == "{}" else word for word in arguments], code=code)
     assert message in said
+
+
+@pytest.mark.parametrize("command", ["failures", "dead list", "dead retry --all", "replay --id 1"])
+def test_an_unknown_queue_is_found_out_without_a_database(tmp_path, command):
+    file = tmp_path / "pgcourier.yaml"
+    file.write_text(CONFIG.format(dsn="host=/nowhere"))
+    assert run(*command.split(), "-c", str(file), "--queue", "nothing", code=64) == f'pgcourier: {file} has no queue "nothing" (its queues: orders, others)\n'
+
+
+def test_failures_of_a_queue_of_anothers_configuration_are_found_by_the_database(db):
+    db.query(BURY, {"queue": "elsewhere", "reason": "away", "low": 1, "high": 1})
+    assert len(run("failures", "-d", db.operator_dsn, "--queue", "elsewhere").splitlines()) == 2
 
 
 def test_status_is_watched_until_it_is_interrupted(db, relay):

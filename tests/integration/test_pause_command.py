@@ -59,7 +59,9 @@ def test_a_key_is_paused_by_the_name_that_its_events_have(db, shop):
 @pytest.mark.parametrize("words, code, text", [
     (["pause"], 64, "say which queue"),
     (["pause", "a", "b"], 64, "one queue at a time"),
-    (["pause", "order"], 78, 'has no queue "order"; did you mean "orders"?'),
+    (["pause", "order"], 64, 'has no queue "order"; did you mean "orders"? (its queues: orders'),
+    (["resume", "nothing"], 64, 'has no queue "nothing" (its queues: orders'),
+    (["drain", "nothing"], 64, 'has no queue "nothing" (its queues: orders'),
     (["drain", "orders", "--timeout", "soon"], 64, "--timeout: "),
     (["pause", "orders", "--reason", "x" * 1001], 64, "the reason has 1001 characters"),
 ])
