@@ -34,8 +34,9 @@ bool event_headers_parse(struct span json, struct arena *arena, struct event_hea
         goto done;
     }
     size_t size = json_object_size(object), count = 0;
-    if (size > EVENT_HEADERS_MAX) {
-        error_set(err, ERROR_REFUSED, "headers: %zu entries, %d are the most", size, EVENT_HEADERS_MAX);
+    size_t own = size - (json_object_get(object, EVENT_HEADER_REPLAYED) != NULL);
+    if (own > EVENT_HEADERS_MAX) {
+        error_set(err, ERROR_REFUSED, "headers: %zu entries, %d are the most", own, EVENT_HEADERS_MAX);
         goto done;
     }
     struct event_header *list = arena_array(arena, size, sizeof *list);

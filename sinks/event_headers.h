@@ -5,6 +5,7 @@
 #include "relay/base/arena.h"
 
 #define EVENT_HEADERS_MAX 64
+#define EVENT_HEADER_REPLAYED "pgcourier-replayed" /* one more, which no event has of its own: a replay adds it */
 
 struct event_header {
     struct span name;  /* NUL-terminated; may be empty */
@@ -17,7 +18,7 @@ struct event_headers {
 };
 
 /* Absent `json` is an empty list. All in the arena. False and *err (ERROR_REFUSED) when it is not an object, not JSON
- * or has more than EVENT_HEADERS_MAX entries; *ret is then untouched. */
+ * or has more than EVENT_HEADERS_MAX entries besides that one; *ret is then untouched. */
 bool event_headers_parse(struct span json, struct arena *arena, struct event_headers *ret,
                          struct error *err) MUST_CHECK;
 

@@ -181,7 +181,8 @@ static bool add(struct build *build, const char *name, struct span value, struct
     if (size > HTTP_HEADER_VALUE_MAX)
         return error_set(err, ERROR_REFUSED, "header %.64s: a value of %zu bytes, %d are the most", name, size,
                          HTTP_HEADER_VALUE_MAX);
-    build->total += name_size + size;
+    if (strcmp(name, EVENT_HEADER_REPLAYED) != 0) /* what could be sent once can be sent again */
+        build->total += name_size + size;
     if (build->total > HTTP_HEADERS_TOTAL_MAX)
         return error_set(err, ERROR_REFUSED, "headers: more than %d bytes in all", HTTP_HEADERS_TOTAL_MAX);
     char *line = arena_alloc(build->arena, name_size + size + 3), *out = stpcpy(line, name);

@@ -238,6 +238,35 @@ START_TEST(too_many_and_too_large_headers_refuse_the_event)
 }
 END_TEST
 
+/* `json` is all that one event may have, but for its last brace: one more is refused, unless a replay has added it. */
+static void is_full_but_for_the_mark(const char *json, const char *refusal)
+{
+    static char with[65536];
+    event.headers = (struct span){with, (size_t)snprintf(with, sizeof with, "%s}", json)};
+    built();
+    snprintf(with, sizeof with, "%s, \"pgcourier-replayed\": \"9223372036854775807\"}", json);
+    event.headers = span_of(with);
+    ck_assert_uint_eq(count(built(), "pgcourier-replayed: 9223372036854775807"), 1);
+    snprintf(with, sizeof with, "%s, \"pgcourier-replayee\": \"9223372036854775807\"}", json);
+    event.headers = span_of(with);
+    refuses(refusal);
+}
+
+START_TEST(what_was_sent_with_all_headers_that_there_may_be_can_be_replayed)
+{
+    static char json[65536];
+    size_t used = (size_t)sprintf(json, "{");
+    for (int i = 0; i < 64; i++)
+        used += (size_t)sprintf(json + used, "%s\"x%d\": 1", i ? "," : "", i);
+    is_full_but_for_the_mark(json, "headers: 65 entries, 64 are the most");
+
+    used = (size_t)sprintf(json, "{");
+    for (int i = 0; i < 4; i++)
+        used += (size_t)sprintf(json + used, "%s\"x%d\": \"%0*d\"", i ? "," : "", i, i < 3 ? 8192 : 8090, i);
+    is_full_but_for_the_mark(json, "headers: more than 32768 bytes in all");
+}
+END_TEST
+
 START_TEST(deeply_nested_headers_refuse_the_event)
 {
     static char json[200003];
@@ -263,6 +292,7 @@ int main(void)
     tcase_add_test(tcase, traceparent_is_passed_on_only_if_it_is_one);
     tcase_add_test(tcase, headers_that_cannot_be_sent_refuse_the_event);
     tcase_add_test(tcase, too_many_and_too_large_headers_refuse_the_event);
+    tcase_add_test(tcase, what_was_sent_with_all_headers_that_there_may_be_can_be_replayed);
     tcase_add_test(tcase, deeply_nested_headers_refuse_the_event);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
