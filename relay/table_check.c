@@ -63,6 +63,20 @@ static void check_durability(struct check *check, const char *synchronous_commit
                      "alter system set fsync = on;");
 }
 
+/* `lacking`: what is not in it, or NULL. */
+static void check_schema(struct check *check, bool there, const char *lacking)
+{
+    if (!there)
+        findings_add(
+            check->findings, FINDING_ERROR,
+            "the database %s has no outbox schema, where retries and dead letters are kept: run pgcourier migrate",
+            PQdb(check->conn));
+    else if (lacking)
+        findings_add(check->findings, FINDING_ERROR,
+                     "the outbox schema of database %s is that of an earlier pgcourier (%s): run pgcourier migrate",
+                     PQdb(check->conn), lacking);
+}
+
 static bool check_server(struct check *check, struct error *err)
 {
     PGresult *result = ask(check, sql_table_server, 0, NULL, err);
@@ -70,11 +84,8 @@ static bool check_server(struct check *check, struct error *err)
         return false;
     check_lock_budget(check, query_int(result, 0, 0), query_int(result, 0, 1));
     check_durability(check, query_text(result, 0, 2), query_text(result, 0, 3));
-    if (!query_bool(result, 0, 4) && !check->queue->state)
-        findings_add(
-            check->findings, FINDING_ERROR,
-            "the database %s has no outbox schema, where retries and dead letters are kept: run pgcourier migrate",
-            PQdb(check->conn));
+    if (!check->queue->state)
+        check_schema(check, query_bool(result, 0, 4), query_text(result, 0, 5));
     PQclear(result);
     return true;
 }

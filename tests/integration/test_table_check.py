@@ -1,5 +1,8 @@
 """check-config --database: each thing that can be wrong with a queue's table is one line that says how to mend it."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import migrate
@@ -201,6 +204,27 @@ def test_a_missing_schema_says_what_to_run(check):
     check.database.query("drop schema outbox cascade")
     code, (line,) = check(None)
     assert code == 78 and line.endswith("run pgcourier migrate")
+
+
+@pytest.mark.parametrize("older, lacking", [
+    ("alter table outbox.parked drop column after_id cascade", "outbox.parked has no column after_id"),
+    ("alter table outbox.parked drop column lease cascade, drop column backend_pid cascade", "outbox.parked has no column lease"),
+    ("drop table outbox.schedule cascade", "outbox.schedule is not there"),
+])
+def test_the_schema_of_an_earlier_version_says_what_to_run(check, older, lacking):
+    check(GOOD)
+    check.database.query(older)
+    code, (line,) = check(None)
+    name = check.database.name
+    assert code == 78 and line == f"error: the outbox schema of database {name} is that of an earlier pgcourier ({lacking}): run pgcourier migrate"
+
+
+def test_every_column_of_what_waits_and_what_is_dead_is_looked_for(check):
+    text = Path("sql/table/table_server.sql").read_text()
+    for table in ("parked", "dead"):
+        (names,) = re.findall(rf"\('{table}', '{{([^}}]*)}}'", re.sub(r"'\s+'", "", text))
+        assert names.split(",") == [row[0] for row in check.database.query(
+            "select attname::text from pg_attribute where attrelid = %s::regclass and attnum > 0 order by attnum", (f"outbox.{table}",))]
 
 
 def test_the_lock_table_is_budgeted(check):
