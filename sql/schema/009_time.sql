@@ -77,8 +77,8 @@ create table outbox.schedule (
 
 create index schedule_next on outbox.schedule (queue, next_at);
 
--- The numbers that one field of a cron expression stands for; names[1] is `low`.
-create function outbox.cron_field(expression text, field text, low int, high int, names text[] default '{}') returns int[]
+-- The numbers that one field of a cron expression stands for, `what` for people; names[1] is `low`.
+create function outbox.cron_field(expression text, what text, field text, low int, high int, names text[] default '{}') returns int[]
     language plpgsql immutable
     set search_path = pg_catalog, pg_temp
 as $$
@@ -96,8 +96,13 @@ begin
         last := case when m[1] = '*' then high when m[4] ~ '[a-z]' then array_position(names, m[4]) - 1 + low else m[4]::int end;
         last := case when m[4] is null and m[1] <> '*' then case when m[6] is null then first else high end else last end;
         step := coalesce(m[6]::int, 1);
+        if m[4] is not null and last < first and last >= low and first <= high then
+            raise exception 'next_cron: the % "%" in "%" runs backwards', what, part, expression
+                using errcode = 'invalid_parameter_value',
+                      hint = format('Write %s-%s, or two ranges to go round: %s-%s,%s-%s.', m[4], m[2], m[2], high, low, m[4]);
+        end if;
         if m is null or first is null or last is null or first < low or last > high or last < first or step < 1 then
-            raise exception 'next_cron: "%" in "%" is no value from % to %', part, expression, low, high
+            raise exception 'next_cron: the % "%" in "%" is no value from % to %', what, part, expression, low, high
                 using errcode = 'invalid_parameter_value',
                       hint = 'A field is *, a number or name, a range 1-5, each with a step */15, or a list of these: 0,30.';
         end if;
@@ -177,14 +182,20 @@ begin
     if not isfinite(next_cron.after) then
         raise exception 'next_cron: there is no run after %', next_cron.after using errcode = 'invalid_parameter_value', hint = 'Give a date.';
     end if;
-    minutes := outbox.cron_field(expression, fields[1], 0, 59);
-    hours := outbox.cron_field(expression, fields[2], 0, 23);
-    days := outbox.cron_field(expression, fields[3], 1, 31);
-    months := outbox.cron_field(expression, fields[4], 1, 12, '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}');
-    weekdays := outbox.cron_field(expression, fields[5], 0, 7, '{sun,mon,tue,wed,thu,fri,sat}');
+    minutes := outbox.cron_field(expression, 'minute', fields[1], 0, 59);
+    hours := outbox.cron_field(expression, 'hour', fields[2], 0, 23);
+    days := outbox.cron_field(expression, 'day of the month', fields[3], 1, 31);
+    months := outbox.cron_field(expression, 'month', fields[4], 1, 12, '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}');
+    weekdays := outbox.cron_field(expression, 'day of the week', fields[5], 0, 7, '{sun,mon,tue,wed,thu,fri,sat}');
     either := fields[3] !~ '^\*' and fields[5] !~ '^\*';
+    -- In a year with 29 February. Where days of the week would do without it, there is always one.
+    if not either and not exists (select from unnest(months) m where (select min(d) from unnest(days) d)
+                                                                     <= extract(day from make_date(2000, m, 1) + interval '1 month - 1 day')) then
+        raise exception 'next_cron: "%" never comes true: no month of "%" has a day of the month of "%"', expression, fields[4], fields[3]
+            using errcode = 'invalid_parameter_value', hint = 'Give a day that one of the months has, or * as the month.';
+    end if;
     day := (next_cron.after at time zone zone)::date - 1; -- a clock that is put back over midnight shows the day before again
-    for n in 0 .. 366 * 8 + 3 loop -- 29 February may be eight years away
+    for n in 0 .. 366 * 40 + 3 loop -- 29 February may be eight years away, and one of a certain day of the week 40
         of_month := extract(day from day) = any (days);
         of_week := extract(dow from day) = any (weekdays) or extract(isodow from day) = any (weekdays);
         if extract(month from day) = any (months) and (of_month and of_week or either and (of_month or of_week)) then
@@ -206,7 +217,7 @@ begin
         day := day + 1;
     end loop;
     raise exception 'next_cron: "%" never comes true', expression
-        using errcode = 'invalid_parameter_value', hint = 'Is there a month that has this day?';
+        using errcode = 'invalid_parameter_value', hint = 'Does its clock ever show such a time?';
 end
 $$;
 
@@ -329,13 +340,16 @@ declare
     q     outbox.queue := (select x from outbox.queue x where x.name = schedule_run.queue);
     s     outbox.schedule;
     count int;
+    at_most constant int := 20;
+    taken int := 0;
 begin
     inserted := 0;
     more := false;
     for s in select x.* from outbox.schedule x
               where x.queue = schedule_run.queue and x.next_at <= until and coalesce(x.retry_at, until) <= until
-              order by x.next_at limit 20 for update skip locked
+              order by x.next_at limit at_most for update skip locked
     loop
+        taken := taken + 1;
         begin
             if q.name is null then
                 raise exception 'there is no queue %', quote_ident(s.queue);
@@ -361,6 +375,7 @@ begin
                 update outbox.schedule x set retry_at = until + interval '1 minute', last_error = left(sqlerrm, 1000) where x.name = s.name;
         end;
     end loop;
+    more := more or taken = at_most; -- those after them, whatever became of these
 end
 $$;
 

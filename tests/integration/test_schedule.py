@@ -42,6 +42,10 @@ def runs(db, cron, zone, after, count):
     ("0 0 */2 * mon", "2026-11-01 00:00Z", ["2026-11-09 00:00", "2026-11-23 00:00"]),  # a * is no restriction: both
     ("0 12 29 2 *", "2026-01-01 00:00Z", ["2028-02-29 12:00", "2032-02-29 12:00"]),
     ("0 12 29 2 *", "2096-03-01 00:00Z", ["2104-02-29 12:00"]),
+    ("0 0 29 2 */7", "2032-03-01 00:00Z", ["2060-02-29 00:00"]),  # one that is a Sunday
+    ("0 0 29 2 */7", "2088-03-01 00:00Z", ["2128-02-29 00:00"]),  # 2100 has none
+    ("0 0 30 2 fri", "2026-02-01 00:00Z", ["2026-02-06 00:00"]),
+    ("0 0 31 2,3 *", "2026-02-01 00:00Z", ["2026-03-31 00:00"]),
     ("0 0 31 * *", "2026-03-31 00:00Z", ["2026-05-31 00:00"]),
     ("@hourly", "2026-01-01 00:00Z", ["2026-01-01 01:00"]),
     ("@weekly", "2026-11-20 10:00Z", ["2026-11-22 00:00"]),
@@ -77,6 +81,27 @@ def test_next_cron_refuses_what_never_comes_or_means_nothing(db, cron):
     with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
         db.query("select outbox.next_cron(%s)", (cron,))
     assert refused.value.diag.message_hint
+
+
+@pytest.mark.parametrize("cron, message, hint", [
+    ("0 0 30 2 *", '"0 0 30 2 *" never comes true: no month of "2" has a day of the month of "30"', "Give a day that one of the months has, or * as the month."),
+    ("0 0 31 4,6,sep */2", 'never comes true: no month of "4,6,sep" has a day of the month of "31"', "Give a day"),
+    ("0 22-5 * * *", 'the hour "22-5" in "0 22-5 * * *" runs backwards', "Write 5-22, or two ranges to go round: 22-23,0-5."),
+    ("0 0 * nov-feb *", 'the month "nov-feb" in "0 0 * nov-feb *" runs backwards', "Write feb-nov, or two ranges to go round: nov-12,1-feb."),
+    ("0 0 * * fri-mon/2", 'the day of the week "fri-mon/2" in', "Write mon-fri, or two ranges to go round: fri-7,0-mon."),
+    ("61-5 * * * *", 'the minute "61-5" in "61-5 * * * *" is no value from 0 to 59', "A field is"),
+    ("0 0 0 * *", 'the day of the month "0" in "0 0 0 * *" is no value from 1 to 31', "A field is"),
+])
+def test_next_cron_says_which_field_is_wrong_and_how_to_mend_it(db, cron, message, hint):
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
+        db.query("select outbox.next_cron(%s)", (cron,))
+    assert message in refused.value.diag.message_primary and refused.value.diag.message_hint.startswith(hint)
+
+
+def test_two_ranges_go_round_where_one_cannot(db):
+    assert runs(db, "0 0 1 nov-12,1-feb *", "UTC", "2026-02-02 00:00Z", 5) == [f"{month}-01 00:00" for month in
+                                                                             ("2026-11", "2026-12", "2027-01", "2027-02", "2027-11")]
+    assert runs(db, "0 0 * * fri-7,0-mon", "UTC", "2026-11-20 10:00Z", 4) == [f"2026-11-{day} 00:00" for day in (21, 22, 23, 27)]
 
 
 # ---- schedules ----
@@ -158,6 +183,24 @@ def test_a_schedule_that_cannot_be_inserted_holds_up_no_other(db, relay, http):
         [(1, 'bad: null value in column "k" of relation "jobs" violates not-null constraint')]
     assert db.query("select name, runs, last_error <> '' from outbox.schedule order by 1") == [("bad", 0, True), ("good", 1, False)]
     assert db.query("select inserted, failed from outbox.schedule_run('tasks')") == [(0, None)], "not before a minute is over"
+
+
+@pytest.mark.parametrize("count, more", [(20, [True, False]), (45, [True, True, False])])
+def test_schedules_beyond_those_of_one_call_are_still_due(tasks, count, more):
+    for n in range(count):
+        set_schedule(tasks, f"s{n}", "every => '1 hour'")
+    tasks.query("update outbox.schedule set next_at = clock_timestamp() - interval '1 s'")
+    assert [tasks.query("select inserted, more from outbox.schedule_run('tasks')")[0] for _ in more] == \
+        [(min(20, count - 20 * n), said) for n, said in enumerate(more)]
+
+
+def test_schedules_that_fail_keep_none_of_those_after_them_waiting(tasks):
+    for n in range(25):
+        set_schedule(tasks, f"s{n}", "every => '1 hour'")
+    tasks.query("update outbox.schedule set next_at = clock_timestamp() - interval '1 s', headers = '[]' where name <> 's24'")
+    tasks.query("update outbox.schedule set next_at = clock_timestamp() - interval '0.1 s' where name = 's24'")
+    tasks.query("alter table outbox.events add check (jsonb_typeof(headers) = 'object' and headers ->> 'schedule' = 's24')")
+    assert [tasks.query("select inserted, more from outbox.schedule_run('tasks')")[0] for _ in range(3)] == [(0, True), (1, False), (0, False)]
 
 
 @pytest.mark.parametrize("arguments, error", [
