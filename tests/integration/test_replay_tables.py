@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.servers import run_command, wait_until
+from tests.support.servers import Reply, run_command, wait_until
 
 MARK = "pgcourier-replayed"
 CONFIG = """
@@ -119,3 +119,70 @@ def test_of_a_table_that_refuses_to_be_written_to(db, twice, tmp_path):
     twice(f"type: file, path: {path}", "key: k, payload: body")
     assert len(path.read_text().splitlines()) == 2
     wait_until(lambda: db.value("select count(*) from outbox.archive") == 1)
+
+
+EVERY = """
+database: "{dsn}"
+sinks: {{ hook: {{ type: http, url: "{url}", content_type: text/plain }} }}
+queues:
+  orders:
+    table: public.orders
+    columns: {{ key: k, payload: body, not_before: due, after: comes_after }}
+    where: "body <> 'never'"
+    ordering: lease
+    lease: {{ duration: 1h, owner: backend }}
+    sink: hook
+    destination: "{{k}}"
+    delayed: pass
+    window: "{window}"
+    window_zone: Europe/Berlin
+    after: archive
+    archive_retention: 1d
+    dead_retention: 1d
+    then: next
+    then_payload: response
+    retry: {{ base: 1ms, max: 1ms, attempts: 1, on_exhausted: dead_letter }}
+    connections: 3
+    keys_per_claim: 2
+    max_events_per_key: 1
+    max_event_bytes: 10
+    oldest_share: 0
+    listen: nobody
+  next: {{ table: outbox.events, columns: {{ payload: payload }}, sink: hook }}
+"""
+
+
+@pytest.fixture
+def every(db, http, tmp_path):
+    """A queue with every setting that is about its table, its time or its end; every(arguments) -> what a replay of it said."""
+    db.query("create table public.orders (id bigserial primary key, k text, body text, due timestamptz, comes_after bigint);"
+             " create index on public.orders (k, id); create index on public.orders (due)")
+    db.query("insert into outbox.archive (queue, event_id, key, original, archived_at) select 'orders', n, 'k' || n % 2, json_build_object('id', n, 'k',"
+             " 'k' || n % 2, 'body', case n when 4 then 'never' else 'it' end, 'due', timestamptz '2200-01-01', 'comes_after', n - 1), now() - interval '1 h'"
+             " from generate_series(1, 6) n")
+    clock = "to_char(now() at time zone 'Europe/Berlin' + {} * interval '1 min', 'HH24:MI')"
+    closed = db.value(f"select {clock.format(300)} || '-' || {clock.format(600)}")
+
+    def run(*arguments):
+        path = tmp_path / "pgcourier.yaml"
+        path.write_text(EVERY.format(dsn=db.replay_dsn, url=http.url, window=closed))
+        return run_command("replay", "-c", str(path), *arguments)
+
+    return run
+
+
+def test_no_setting_about_the_queues_table_or_its_end_holds_for_a_replay(db, every, http):
+    done = every("--queue", "orders", "--since", "2001-01-01")
+    assert done.returncode == 0 and done.stdout.endswith("all 6 events sent\n"), done
+    sent = [(int(request.headers["event-id"]), request.target) for request in http.requests]
+    assert sorted(sent) == [(n, f"/k{n % 2}") for n in range(1, 7)]
+    assert [n for n, _ in sent if n % 2] == [1, 3, 5] and [n for n, _ in sent if n % 2 == 0] == [2, 4, 6]
+    assert [db.value(f"select count(*) from outbox.{table}") for table in ("archive", "dead", "parked", "events")] == [6, 0, 0, 0]
+
+
+def test_what_came_after_a_failed_event_does_not_wait_for_it_in_a_replay(db, every, http):
+    http.rule(lambda request: request.headers["event-id"] == "1", Reply(422))
+    done = every("--queue", "orders", "--since", "2001-01-01")
+    assert done.returncode == 75 and "3 of 6 events are left, behind 1 key closed by failures" in done.stderr, done
+    assert [int(request.headers["event-id"]) for request in http.requests if request.headers["event-key"] == "k0"] == [2, 4, 6]
+    assert db.value("select count(*) from outbox.dead") == 0
