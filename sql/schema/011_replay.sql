@@ -4,8 +4,9 @@
 --   select * from outbox.replay('orders', 'dead', type => 'paid', dry_run => true);
 --
 -- A replay is a table of its own, outbox.replay_N, with copies of the events that were chosen, under the ids and with the columns
--- that they had; `pgcourier replay` delivers from it as a relay does from the queue's table, by the locks of the queue's keys. So
--- nothing is inserted into a table that is not ours, and what is left of a replay is what was not delivered.
+-- that they had; `pgcourier replay` delivers from it as a relay does from the queue's table, by the locks of the queue's keys.
+-- Relays that run do not take it up by themselves: what replay() answers has the command that sends it. So nothing is inserted
+-- into a table that is not ours, and what is left of a replay is what was not delivered.
 
 create table outbox.replay (
     replay_id   bigint generated always as identity primary key,
@@ -164,15 +165,16 @@ begin
 end
 $$;
 
--- Chooses archived or dead events of a queue to be sent again, and returns the number of the replay and how many they are; null
--- and 0 when there are none. `since` and `until` are times of delivery, or of death. dry_run only counts.
+-- Chooses archived or dead events of a queue to be sent again, and returns the number of the replay, how many they are, and the
+-- command that sends them, with the place of the configuration to be filled in: until it is run nothing is sent. Null, 0 and
+-- null when there are none. `since` and `until` are times of delivery, or of death. dry_run only counts.
 --
 -- The queue's table and columns are those of outbox.queue (queue_set), unless `map` has them: table (its name or OID), id,
 -- and maybe key, type, payload, headers, after and then.
 create function outbox.replay(
     queue text, source text default 'archive', ids bigint[] default null, key text default null, type text default null,
     since timestamptz default null, until timestamptz default null, sink text default null, destination text default null,
-    rate int default null, dry_run boolean default false, map jsonb default null, out replay_id bigint, out events bigint)
+    rate int default null, dry_run boolean default false, map jsonb default null, out replay_id bigint, out events bigint, out run text)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -220,6 +222,7 @@ begin
         return;
     end if;
     update outbox.replay p set events = replay.events where p.replay_id = replay.replay_id;
+    replay.run := format('pgcourier replay -c FILE --resume %s', replay.replay_id);
 end
 $$;
 

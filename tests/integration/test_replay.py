@@ -199,13 +199,15 @@ def test_what_sql_has_chosen_is_sent_by_its_number(known, shop, http):
             cursor.execute(f"select * from outbox.replay({arguments})")
             return cursor.fetchone()
 
-    assert ask("'orders', type => 'paid', dry_run => true") == (None, 20)
+    assert ask("'orders', type => 'paid', dry_run => true") == (None, 20, None)
     mapped = '{"table": "public.orders", "id": "id", "key": "customer", "payload": "body"}'
-    assert ask(f"'orders', ids => '{{41}}', map => '{mapped}'") == (None, 0)
-    assert ask("'orders', ids => '{41}'") == (None, 0) and shop.value("select count(*) from outbox.replay") == 0
-    number, events = ask("'orders', type => 'paid', key => 'k2', sink => 'other'")
+    assert ask(f"'orders', ids => '{{41}}', map => '{mapped}'") == (None, 0, None)
+    assert ask("'orders', ids => '{41}'") == (None, 0, None) and shop.value("select count(*) from outbox.replay") == 0
+    number, events, command = ask("'orders', type => 'paid', key => 'k2', sink => 'other'")
     assert events == 4
-    done = replay(known, "--resume", str(number))
+    program, verb, config_option, _, *arguments = command.split()
+    assert (program, verb, config_option, arguments) == ("pgcourier", "replay", "-c", ["--resume", str(number)])
+    done = replay(known, *arguments)
     assert done.stdout == f"replay {number}: all 4 events sent\n" and not done.stderr
     assert replayed(http) == [(n, "k2") for n in (2, 12, 22, 32)] and http.requests[-1].target == "/other"
 
