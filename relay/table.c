@@ -187,6 +187,7 @@ static void note_column(struct inspection *in, const struct mapping *mapping, in
         in->table->not_before_attnum = attnum;
         break;
     case USE_AFTER:
+        in->table->after_attnum = attnum;
         in->table->after_is_array = value;
         break;
     case USE_PRIORITY:
@@ -359,7 +360,7 @@ static int32_t lock_class_of(const char *plain_name)
 static struct table *inspect(PGconn *conn, const struct queue_config *queue, struct error *err)
 {
     struct table *table = memory_new(sizeof *table);
-    table->key_attnum = table->not_before_attnum = table->priority_attnum = -1;
+    table->key_attnum = table->not_before_attnum = table->after_attnum = table->priority_attnum = -1;
     struct inspection in = {.conn = conn, .queue = queue, .table = table};
     bool ok = find_table(&in, err) && find_columns(&in, err) && find_indexes(&in, err);
     PQclear(in.columns);

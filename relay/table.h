@@ -17,8 +17,8 @@ enum key_type { KEY_NONE, KEY_BIGINT, KEY_INTEGER, KEY_TEXT, KEY_UUID };
 
 struct table {
     unsigned oid;
-    int id_attnum, key_attnum, not_before_attnum, priority_attnum; /* -1: not mapped */
-    char *name_sql;                                                /* "public"."events": quoted, schema-qualified */
+    int id_attnum, key_attnum, not_before_attnum, after_attnum, priority_attnum; /* -1: not mapped */
+    char *name_sql;   /* "public"."events": quoted, schema-qualified */
     char *plain_name; /* public.events, for messages and for the lock class */
     /* Quoted column names; NULL when not mapped. id_sql is always set. */
     char *id_sql, *key_sql, *type_sql, *payload_sql, *headers_sql, *event_id_sql, *traceparent_sql, *created_at_sql,

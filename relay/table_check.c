@@ -376,9 +376,10 @@ static bool check_workers(struct check *check, struct error *err)
 {
     if (check->queue->state || check->findings->errors > 0)
         return true;
-    char lock_class[16], not_before[16];
+    char lock_class[16], not_before[16], after[16];
     snprintf(lock_class, sizeof lock_class, "%d", (int)check->table->lock_class);
     snprintf(not_before, sizeof not_before, "%d", check->table->not_before_attnum);
+    snprintf(after, sizeof after, "%d", check->table->after_attnum);
     const char *delayed = check->queue->delayed == DELAYED_PASS ? "pass" : "hold";
     const char *params[] = {check->queue->name,
                             check->oid,
@@ -391,7 +392,7 @@ static bool check_workers(struct check *check, struct error *err)
                             locks_rows(check->queue) ? "true" : "false",
                             check->queue->then,
                             check->queue->then_payload == THEN_RESPONSE ? "response" : "event",
-                            check->table->after_sql ? "true" : "false"};
+                            after};
     PGresult *result = ask(check, sql_table_queue, 12, params, err);
     if (!result)
         return false;

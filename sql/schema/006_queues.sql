@@ -17,6 +17,7 @@ create table outbox.queue (
     created_at_column  name,
     not_before_column  name,
     delayed            text not null check (delayed in ('hold', 'pass')),
+    after_column       name,                 -- ids of events that must be done first
     condition          text,
     lock_class         int not null,
     max_attempts       int not null check (max_attempts > 0),
@@ -212,7 +213,7 @@ create function outbox.queue_set(
     traceparent_column name default null, created_at_column name default null, condition text default null,
     lock_class int default null, max_attempts int default 12, retry_base interval default '1 s', retry_max interval default '5 min',
     on_exhausted text default 'dead_letter', after text default 'delete', not_before_column name default null,
-    delayed text default 'hold', then_queue text default null, then_payload text default 'event')
+    delayed text default 'hold', then_queue text default null, then_payload text default 'event', after_column name default null)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -228,14 +229,20 @@ begin
         traceparent_column := 'traceparent'; created_at_column := 'created_at'; not_before_column := 'not_before';
     end if;
     perform outbox.check_queue_table(queue_set.name, tbl, id_column, key_column,
-        array[type_column, payload_column, headers_column, traceparent_column, created_at_column, not_before_column], condition);
+        array[type_column, payload_column, headers_column, traceparent_column, created_at_column, not_before_column,
+              after_column], condition);
     if not_before_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = not_before_column)
                                          <> 'timestamptz'::regtype then
         raise exception 'queue_set: % of % is no timestamp with time zone', quote_ident(not_before_column), tbl
             using errcode = 'datatype_mismatch', hint = format('alter table %s alter column %I type timestamptz;', tbl, not_before_column);
     end if;
+    if after_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = after_column)
+                                    <> all ('{bigint,integer,bigint[],integer[]}'::regtype[]) then
+        raise exception 'queue_set: % of % holds no ids', quote_ident(after_column), tbl
+            using errcode = 'datatype_mismatch', hint = 'Give a column of type bigint[], bigint, integer[] or integer.';
+    end if;
     q := (queue_set.name, tbl, id_column, key_column, type_column, payload_column, headers_column, traceparent_column,
-          created_at_column, not_before_column, delayed, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
+          created_at_column, not_before_column, delayed, after_column, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
           retry_max, on_exhausted, after, then_queue, then_payload, outbox.key_type_of(tbl, key_column), false, null);
     q.key_index := exists (
         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam

@@ -24,6 +24,7 @@ create table outbox.take_mark (
     sweep_span bigint not null,      -- by so many at a time
     waits_from timestamptz not null, -- what waits, waits for a later time
     due_to     timestamptz,          -- what became due until then has been found
+    asked_to   bigint,               -- of the events that others wait for, those up to this one were looked for
     due_at     timestamptz not null, -- when to move all this again
     primary key (queue, moved_at)
 ) with (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
@@ -57,25 +58,93 @@ as $$
     select case when column_name is null then format('null::%s', type) else format('e.%I::%s', column_name, type) end
 $$;
 
--- A part of queue_N_lease(): heads that are not due wait, as relay/settle.c has them wait.
+-- The first of the events that e comes after and that are not done, as in relay/table_sql.c.
+create function outbox.undone_sql(q outbox.queue) returns text
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('(select a.id from (select e.%1$I as id%2$s) o cross join unnest(%3$s) a (id)'
+                  ' where exists (select from %4$s e where e.%1$I between a.id and a.id and (%5$s)%6$s order by e.%1$I offset 0)'
+                  ' or exists (select from outbox.dead d where d.queue = %7$L and d.event_id = a.id) order by a.id limit 1)',
+                  q.id_column, case when q.key_column is not null then format(', e.%I as key', q.key_column) end,
+                  case when a.atttypid in ('bigint[]'::regtype, 'integer[]'::regtype) then format('e.%I::bigint[]', q.after_column)
+                       else format('array[e.%I::bigint]', q.after_column) end,
+                  q.tbl, coalesce(q.condition, 'true'),
+                  case when q.key_column is not null then
+                      format(' and (e.%I <> o.key or e.%I >= o.id) is not false', q.key_column, q.id_column) end, q.name)
+      from pg_attribute a where a.attrelid = q.tbl and a.attname = q.after_column
+$$;
+
+-- A part of queue_N_lease(): heads that are not due, or that come after others, wait as relay/settle.c has them wait.
 create function outbox.delayed_sql(q outbox.queue) returns text
     language sql immutable
     set search_path = pg_catalog, pg_temp
 as $function$
     select format($$delayed as (
-        insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
-        select %1$L, h.key, h.id, false, h.due_at from head h where h.due_at is not null and h.key is not null
+        insert into outbox.parked as p (queue, key, event_id, keyless, next_at, after_id)
+        select %1$L, h.key, h.id, false, coalesce(h.due_at, clock_timestamp() + interval '1 hour'), h.after_id
+        from head h where (h.due_at is not null or h.after_id is not null) and h.key is not null
         on conflict (queue, key) where not keyless do update
-        set event_id = excluded.event_id, attempts = 0, last_error = '', token = null, updated_at = excluded.updated_at,
+        set event_id = excluded.event_id, attempts = 0, last_error = '', token = null, after_id = excluded.after_id,
+            updated_at = excluded.updated_at,
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
             resume_at = case when p.resume_at is not null then excluded.next_at end
     ), delayed_solo as (
-        insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
-        select %1$L, '', h.id, true, h.due_at from head h where h.due_at is not null and h.key is null
+        insert into outbox.parked as p (queue, key, event_id, keyless, next_at, after_id)
+        select %1$L, '', h.id, true, coalesce(h.due_at, clock_timestamp() + interval '1 hour'), h.after_id
+        from head h where (h.due_at is not null or h.after_id is not null) and h.key is null
         on conflict (queue, event_id) where keyless do update
-        set attempts = 0, last_error = '', next_at = excluded.next_at, token = null, updated_at = excluded.updated_at
+        set attempts = 0, last_error = '', next_at = excluded.next_at, token = null, after_id = excluded.after_id,
+            updated_at = excluded.updated_at
     ), $$, q.name)
 $function$;
+
+-- Makes the function that wakes who waits for events that are done by now: sql/upkeep/after_look.sql in plpgsql. It returns
+-- the last event asked for, null when there are no more. So many keys are woken at a time and no more, because whoever calls
+-- take() waits for it.
+create function outbox.queue_build_after(q outbox.queue) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $build$
+begin
+    execute format($function$
+create function outbox.queue_%1$s_after(asked_to bigint) returns bigint
+    language plpgsql
+as $$
+declare
+    most constant int := 1000;
+    ret  bigint;
+begin
+    with recursive named (id) as (
+        (select p.after_id from outbox.parked p
+          where p.queue = %2$L and p.after_id > coalesce(asked_to, -9223372036854775808) order by p.after_id limit 1)
+        union all
+        select (select p.after_id from outbox.parked p where p.queue = %2$L and p.after_id > n.id order by p.after_id limit 1)
+        from named n where n.id is not null
+    ), asked as materialized (
+        select n.id from named n where n.id is not null limit most
+    ), done as materialized (
+        select a.id from asked a
+        where not exists (select from %3$s e where e.%4$I between a.id and a.id and (%5$s) order by e.%4$I offset 0)
+          and not exists (select from outbox.dead d where d.queue = %2$L and d.event_id = a.id)
+    ), waiting as materialized (
+        select w.place from done d
+        cross join lateral (
+            select p.ctid as place from outbox.parked p
+            where p.queue = %2$L and p.after_id between d.id and d.id
+              and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null and p.next_at > clock_timestamp()
+            order by p.after_id limit 5 * most for update skip locked) w
+        limit 5 * most
+    ), woken as (
+        update outbox.parked p set next_at = clock_timestamp(), after_id = null, updated_at = clock_timestamp()
+        from waiting w where p.ctid = w.place
+    )
+    select max(a.id) into ret from asked a having count(*) >= most;
+    return ret;
+end
+$$$function$, q.number, q.name, q.tbl, q.id_column, coalesce(q.condition, 'true'));
+end
+$build$;
 
 -- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
 -- plpgsql. It returns the end of its look.
@@ -125,6 +194,9 @@ declare
     created_at text := outbox.column_sql(q.created_at_column, 'timestamptz');
     condition  text := coalesce(q.condition, 'true');
     holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
+    waits      boolean := holds or q.after_column is not null; -- there are heads that are put aside
+    due_at     text := 'null::timestamptz';
+    after_id   text := coalesce(outbox.undone_sql(q), 'null::bigint');
     is_key     text := case q.key_type -- what is remembered of a key may be older than its column's type
         when 'bigint' then 'case when p.key ~ ''^-?[0-9]{1,19}$'' then p.key::numeric between -9223372036854775808'
                            ' and 9223372036854775807 end'
@@ -136,12 +208,18 @@ declare
     part       record; -- what goes on
     made       record;
 begin
+    if q.after_column is not null then
+        perform outbox.queue_build_after(q);
+    end if;
     if holds then
-        event := event || format(', case when e.%1$I > clock_timestamp() then e.%1$I end as due_at', q.not_before_column);
+        due_at := format('case when e.%1$I > clock_timestamp() then e.%1$I end', q.not_before_column);
     elsif q.not_before_column is not null then
         condition := format('(%1$s) and (e.%2$I is null or e.%2$I <= clock_timestamp())', condition, q.not_before_column);
         perform outbox.queue_build_due(q, condition);
         q.condition := condition;
+    end if;
+    if waits then
+        event := event || format(', %1$s as due_at, case when (%1$s) is null then %2$s end as after_id', due_at, after_id);
     end if;
     -- One look at what may be taken, oldest event first, and the locks of its keys: at most `most`, among `waits` waits that
     -- are over, `rows` events from from_id on, and `sweep_rows` from sweep_from to sweep_to. Keys in `keys` and `solos` are
@@ -153,12 +231,14 @@ create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamp
     out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out left_from bigint)
     language plpgsql
 as $$
+declare
+    until constant timestamptz := clock_timestamp(); -- by which the index is read; a volatile function would read all that wait
 begin
     -- Keys are chosen behind materialized fences; the lock function runs row by row until there are enough.
     with due as materialized (
         select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at
         from outbox.parked p
-        where p.queue = %7$L and p.next_at between waits_from and clock_timestamp() and (p.keyless or %5$s)
+        where p.queue = %7$L and p.next_at between waits_from and until and (p.keyless or %5$s)
         order by p.next_at limit waits
     ), page as materialized (
         select %2$s as id, %3$s as key from %1$s e where e.%10$I >= from_id and (%4$s) order by e.%10$I limit rows
@@ -192,9 +272,9 @@ begin
 end
 $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column);
 
-    -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each.
+    -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`.
     execute format($function$
-create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval)
+create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval, most int)
     returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
                    created_at timestamptz, attempt int, expires_at timestamptz)
     language plpgsql
@@ -220,35 +300,37 @@ begin
         left join lateral (
             select %4$s from %5$s e where e.%6$I between k.id and k.id and %7$s is null and (%8$s) order by e.%6$I offset 0) h on true
         where p.place is null or p.next_at <= clock_timestamp()
+    ), ready as materialized (
+        select h.* from head h where h.id is not null%9$s order by h.id limit $5
     ), leased as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, h.key, h.id, false, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
-        from head h where h.id is not null and h.key is not null%9$s
+        from ready h where h.key is not null
         on conflict (queue, key) where not keyless do update
         set event_id = excluded.event_id, attempts = excluded.attempts, -- paused meanwhile? then it is both
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
             resume_at = case when p.resume_at is not null then excluded.next_at end, token = excluded.token, worker = excluded.worker,
             taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
-            backend_pid = null, backend_start = null,
+            backend_pid = null, backend_start = null, after_id = null,
             updated_at = excluded.updated_at
     ), leased_solo as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, '', h.id, true, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
-        from head h where h.id is not null and h.key is null%9$s
+        from ready h where h.key is null
         on conflict (queue, event_id) where keyless do update
         set attempts = excluded.attempts, next_at = excluded.next_at, token = excluded.token,
             worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
-            backend_pid = null, backend_start = null,
+            backend_pid = null, backend_start = null, after_id = null,
             updated_at = excluded.updated_at
     ), %10$sgone as (
         delete from outbox.parked p using head h where p.ctid = h.place and h.id is null
     )
     select h.token, h.id, h.key, h.type, h.payload, h.headers, h.traceparent, h.created_at, coalesce(h.failures, 0) + 1, h.expires_at
-    from head h where h.id is not null%9$s order by h.id;
+    from ready h order by h.id;
 end
 $$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', 'coalesce(p.event_id, -9223372036854775808)'), event, q.tbl,
-        q.id_column, key, condition, case when holds then ' and h.due_at is null' else '' end,
-        case when holds then outbox.delayed_sql(q) else '' end);
+        q.id_column, key, condition, case when waits then ' and h.due_at is null and h.after_id is null' else '' end,
+        case when waits then outbox.delayed_sql(q) else '' end);
 
     -- Takes leased events out of the table, into the archive and the next queue, or, with a reason, to the dead letters; their
     -- entries go on to the next events of their keys, or go. Returns how many events were there.
@@ -313,46 +395,60 @@ $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
 end
 $build$;
 
--- Locks the keys of at most n events, the oldest that nobody has and that wait for nothing.
---
--- A call looks from `low` on. Below it are keys that wait, or whose lock somebody had. Five times a second, or as seldom as
--- every other second where that costs much, a call moves the marks: it looks at all waits, and at the next stretch of ids
--- below `low`. A mark is used when the next move agrees with it: what got an id before another event and is committed a
--- little after it is not passed.
-create function outbox.lock_keys(q outbox.queue, n int, out keys text[], out solos bigint[], out expired boolean)
+-- Where a call of take() begins to look, and whether it moves the marks: five times a second, or as seldom as every other
+-- second where that costs much. It finds what has become due then, and wakes who waits for what is done.
+create function outbox.mark_begin(q outbox.queue, out m outbox.take_mark, out moves boolean)
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    id_min    constant bigint := -9223372036854775807;
-    began     timestamptz := clock_timestamp();
-    m         outbox.take_mark;
-    moves     boolean;
-    rows      int := 16 + 2 * n;
-    from_id   bigint;
-    sweep_to  bigint;
-    left_from bigint;
-    took      interval;
-    look      record;
+    began  timestamptz := clock_timestamp();
+    id_min constant bigint := -9223372036854775807;
 begin
-    keys := '{}'; solos := '{}'; expired := false;
     select * into m from outbox.take_mark t where t.queue = q.name order by t.moved_at desc limit 1;
     if not found then
-        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, '-infinity');
+        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, null, '-infinity');
     end if;
-    moves := m.due_at <= began and (random() < 0.25 or m.due_at < began - interval '1 s'); -- not all at once
+    moves := m.due_at <= began -- not all at once, unless somebody may wait for what it finds
+             and (q.after_column is not null or random() < 0.25 or m.due_at < began - interval '1 s');
+    if not moves then
+        return;
+    end if;
+    m.waits_from := '-infinity';
+    if q.delayed = 'pass' and q.not_before_column is not null then
+        execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
+    end if;
+    if q.after_column is not null then
+        execute format('select outbox.queue_%s_after($1)', q.number) using m.asked_to into m.asked_to;
+    end if;
+end
+$$;
+
+-- Locks the keys of at most n events, the oldest that nobody has and that wait for nothing.
+--
+-- It looks from from_id on, at about `walk` rows. Below m.low are keys that wait, or whose lock somebody had: a call that moves
+-- the marks looks at all waits, and at the next stretch of ids there. next_id: the next look goes on here. more: there may be
+-- more. left_from: all before were tried, or wait.
+create function outbox.lock_keys(q outbox.queue, n int, from_id bigint, walk int, moves boolean, inout m outbox.take_mark,
+    out keys text[], out solos bigint[], out expired boolean, out next_id bigint, out more boolean, out left_from bigint, out walked int)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    began    timestamptz := clock_timestamp();
+    rows     int := least(16 + 2 * n, walk);
+    sweep_to bigint;
+    took     interval;
+    look     record;
+begin
+    keys := '{}'; solos := '{}'; expired := false; walked := 0; next_id := from_id;
     if moves then
         sweep_to := least(coalesce(m.swept, 0) + m.sweep_span, m.low - 1);
-        m.waits_from := '-infinity';
-        if q.delayed = 'pass' and q.not_before_column is not null then
-            execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
-        end if;
     end if;
-    from_id := m.low;
     for pass in 1..6 loop
         execute format('select * from outbox.queue_%s_lock($1, $2, $3, $4, $5, 1000, $6, $7, $8, $9)', q.number)
-            using n - cardinality(keys) - cardinality(solos), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, from_id,
-                  case when moves and pass = 1 then coalesce(m.swept, id_min) + 1 end, sweep_to, keys, solos
+            using n - cardinality(keys) - cardinality(solos), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, next_id,
+                  case when moves and pass = 1 then coalesce(m.swept, -9223372036854775807) + 1 end, sweep_to, keys, solos
             into look;
         keys := keys || look.found_keys;
         solos := solos || look.found_solos;
@@ -362,24 +458,33 @@ begin
             m.waits_from := coalesce(look.oldest_wait, began) - interval '2 s';
             m.swept := case when look.swept = 1000 then look.swept_to when sweep_to < m.low - 1 then sweep_to end;
             took := clock_timestamp() - began;
+            m.sweep_span := case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
+                                 when took < interval '5 ms' then least(m.sweep_span * 2, 1000000000000) else m.sweep_span end;
         end if;
-        from_id := coalesce(look.seen_to + 1, from_id);
-        exit when look.seen < rows or cardinality(keys) + cardinality(solos) >= n;
-        rows := rows * 2;
+        walked := walked + look.seen;
+        next_id := coalesce(look.seen_to + 1, next_id);
+        more := look.seen = rows;
+        exit when not more or cardinality(keys) + cardinality(solos) >= n or walked >= walk;
+        rows := least(rows * 2, walk - walked);
     end loop;
-    if not moves then
-        return;
-    end if;
-    left_from := least(left_from, from_id);
-    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, due_at)
-    values (q.name, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept,
-            case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
-                 when took < interval '5 ms' then least(m.sweep_span * 2, 1000000000000) else m.sweep_span end,
-            m.waits_from, m.due_to, clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
+    left_from := least(left_from, next_id);
+    more := more or left_from < next_id;
+    next_id := greatest(left_from, m.low);
+end
+$$;
+
+-- Moves the marks. One is used when the next move agrees with it: what got an id before another event and is committed a
+-- little after it is not passed.
+create function outbox.mark_end(m outbox.take_mark, left_from bigint, took interval) returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$
+    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, asked_to, due_at)
+    values (m.queue, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept, m.sweep_span, m.waits_from, m.due_to, m.asked_to,
+            clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
     on conflict do nothing;
     delete from outbox.take_mark t
-     where t.queue = q.name and t.moved_at between m.moved_at - interval '1 min' and began - interval '10 s';
-end
+     where t.queue = m.queue and t.moved_at between m.moved_at - interval '1 min' and clock_timestamp() - interval '10 s';
 $$;
 
 -- Refuses what cannot work, before anything is done.
@@ -447,15 +552,16 @@ begin
     select array_agg(p.token) into held
       from (select w.token, coalesce(w.resume_at, w.next_at) as over_at,
                    pg_try_advisory_xact_lock(x.lock_class, outbox.lock_hash(x.key_type, case when not w.keyless then w.key end, w.event_id)) as got
-              from outbox.parked w join outbox.queue x on x.name = w.queue
-             where w.token = any (tokens) offset 0) p
+              from unnest(tokens) t (token)
+             cross join lateral (select l.* from outbox.parked l where l.token between t.token and t.token order by l.token offset 0) w
+              join outbox.queue x on x.name = w.queue offset 0) p
      where p.got or p.over_at > clock_timestamp();
     perform from outbox.parked p where p.token = any (held) order by p.token for update;
-    for q in select x.* from outbox.queue x where x.name in (select p.queue from outbox.parked p where p.token = any (held)) loop
+    for q in select x.* from outbox.queue x where x.name in (select p.queue from outbox.parked p where p.token = any (held) offset 0) loop
         select array_agg(p.token),
                array_agg(p.token) filter (where verdict = 'done' or verdict = 'fail' and (fatal or p.attempts + 1 >= q.max_attempts))
           into mine, last
-          from outbox.parked p where p.token = any (held) and p.queue = q.name;
+          from outbox.parked p where p.token = any (held) and p.queue || '' = q.name; -- by their tokens, not all of the queue
         ended := ended + cardinality(mine);
         given := case when responses is not null then (
             select array_agg(r.response order by l.place) from unnest(last) with ordinality l (token, place)
@@ -500,11 +606,21 @@ create function outbox.take(queue text, n int default 1, worker text default nul
     set jit = off
 as $$
 declare
-    q      outbox.queue;
-    locked record;
-    lost   record;
-    got    int;
-    free   int := n;
+    began     timestamptz := clock_timestamp();
+    q         outbox.queue;
+    waits     boolean; -- heads may be put aside
+    mark      record;
+    took      interval;
+    locked    record;
+    lost      record;
+    from_id   bigint;
+    left_from bigint;
+    got       int;
+    had       int;
+    free      int := n;
+    keys      int := n;     -- to look for
+    room      int := 2000;  -- for locks: each is held until the commit
+    walk      int := 20000; -- rows to look at
 begin
     perform outbox.check_worker_call();
     if n is null or n not between 1 and 1000 then
@@ -525,9 +641,15 @@ begin
     if outbox.is_paused(q.name) then
         return;
     end if;
-    -- What is not due is put aside, and others are looked for: in a bounded number of looks, as each holds locks until the commit.
-    for look in 1 .. case when q.not_before_column is null or q.delayed = 'pass' then 1 else 100 end loop
-        locked := outbox.lock_keys(q, free);
+    waits := q.after_column is not null or q.not_before_column is not null and q.delayed = 'hold';
+    mark := outbox.mark_begin(q);
+    from_id := (mark.m).low;
+    -- What is not due, or comes after others, is put aside, and others are looked for: ever more at a time, so that many that
+    -- wait are soon behind us. What was found in excess is left, and nobody's when this commits.
+    for look in 1 .. case when waits then 20 else 1 end loop
+        locked := outbox.lock_keys(q, keys, from_id, walk, mark.moves and look = 1, mark.m);
+        mark.m := locked.m;
+        took := coalesce(took, clock_timestamp() - began);
         if locked.expired then
             -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token.
             for lost in
@@ -541,13 +663,22 @@ begin
                 end if;
             end loop;
         end if;
-        return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4)', q.number)
+        return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4, $5)', q.number)
             using locked.keys, locked.solos,
-                  left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease;
+                  left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease, free;
         get diagnostics got = row_count;
+        had := cardinality(locked.keys) + cardinality(locked.solos);
+        left_from := case when left_from < (mark.m).low then left_from when got = free and had > got then from_id else locked.left_from end;
+        from_id := locked.next_id;
         free := free - got;
-        exit when free = 0 or got = cardinality(locked.keys) + cardinality(locked.solos);
+        room := room - had;
+        walk := walk - locked.walked;
+        keys := case when look < 4 then free else greatest(free, 2 * keys) end;
+        exit when free = 0 or not locked.more and got = had or room < keys or walk <= 0;
     end loop;
+    if mark.moves then
+        perform outbox.mark_end(mark.m, left_from, took);
+    end if;
 end
 $$;
 

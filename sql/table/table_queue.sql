@@ -2,7 +2,7 @@
 -- keep out of each other's way.
 -- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int,
 -- $7 attnum of not_before int (-1: none), $8 delayed text, $9 the relay locks rows, which no lease keeps it from: boolean,
--- $10 then text or null, $11 then_payload text, $12 events come after others, which workers do not know of: boolean
+-- $10 then text or null, $11 then_payload text, $12 attnum of after int (-1: none)
 -- -> text, remedy text
 with known as (
     select q.name, q.tbl, q.condition, q.lock_class,
@@ -11,6 +11,8 @@ with known as (
                 else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.key_column), 0) end as key,
            case when q.not_before_column is null then -1
                 else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.not_before_column), 0) end as not_before,
+           case when q.after_column is null then -1
+                else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.after_column), 0) end as after,
            q.delayed, q.then_queue, q.then_payload,
            q.condition is not distinct from nullif(pg_catalog.btrim($5::text), '') as same
       from outbox.queue q
@@ -30,18 +32,18 @@ select pg_catalog.format('workers take events of queue %I with another %s (outbo
  where k.name = $1::text and not $9::boolean and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same
                                 and k.not_before = $7::int and (k.not_before = -1 or k.delayed = $8::text))
 union all
+select pg_catalog.format('workers take events of queue %I with another after (outbox.queue): they and relays would not wait for the same events', k.name),
+       pg_catalog.format('select outbox.queue_set(%L, ..., after_column => %L);', k.name,
+                         (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $12::int and a.attnum > 0))
+  from known k
+ where k.name = $1::text and not $9::boolean and k.tbl = $2::oid and k.after <> $12::int
+union all
 select pg_catalog.format('workers end events of queue %I with another %s (outbox.queue) than relays: what they end would go on to %s', k.name,
                          case when k.then_queue is not distinct from $10::text then 'then_payload' else 'then' end,
                          coalesce('queue ' || pg_catalog.quote_ident(k.then_queue), 'no queue')),
        pg_catalog.format('select outbox.queue_set(%L, ..., then_queue => %L, then_payload => %L);', k.name, $10::text, $11::text)
   from known k
  where k.name = $1::text and not $9::boolean and (k.then_queue is distinct from $10::text or k.then_payload <> $11::text)
-union all
-select pg_catalog.format('workers take events of this table as queue %I, and know nothing of columns.after: they would not wait for what has to be'
-                         ' done first', k.name),
-       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
-  from known k
- where $12::boolean and (k.name = $1::text or k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same))
 union all
 select pg_catalog.format('workers take events of this table as queue %I, and relays lock its rows (locks: rows), which leases do not heed: they would'
                          ' deliver the same events; write locks: advisory, or forget the workers'' queue', k.name),

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.support.history import Event, Fault, Final, Receipt, check
-from tests.support.postgres import OWNER_ROLE, RELAY_ROLE
+from tests.support.postgres import RELAY_ROLE
 from tests.support.servers import Reply, run_command, wait_until
 
 CONFIG = """
@@ -190,14 +190,6 @@ def test_nothing_goes_before_what_it_names_though_relays_are_killed(db, http, jo
                 for r in http.requests]
     faults = [Fault("a relay was killed", in_flight=count)] * 4
     check(events, receipts, faults, final=Final([])).require()
-
-
-def test_a_queue_that_workers_serve_is_refused(db, jobs, tmp_path):
-    db.query(f"grant select, delete on public.jobs to {OWNER_ROLE}; set role {OWNER_ROLE}; select outbox.queue_set('jobs', 'public.jobs', key_column => 'k')")
-    path = tmp_path / "pgcourier.yaml"
-    path.write_text(CONFIG.format(db=db.dsn, url="http://localhost", key="key: k, ", attempts=1, more=""))
-    done = run_command("check-config", "-c", str(path), "--database")
-    assert done.returncode == 78 and "know nothing of columns.after: they would not wait" in done.stdout, done
 
 
 def test_a_column_that_holds_no_ids_is_refused(db, jobs, tmp_path):

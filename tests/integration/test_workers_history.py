@@ -128,6 +128,57 @@ def test_workers_that_die_and_come_late_lose_nothing_and_keep_the_order(db, rela
     assert staff.left_to_vanish < VANISH and db.query("select * from outbox.status_leases") == []
 
 
+# Each event comes after up to two others of any key, which were committed before and were not done then.
+NAMES = """
+alter table public.events add after_ids bigint[];
+create function public.name_others() returns trigger language plpgsql as $$
+begin
+    new.after_ids := (select array_agg(id) from (
+        select e.id from public.events e where e.id between new.id - 200 and new.id - 1 order by random() limit trunc(random() * 3)) as others);
+    insert into public.named select new.id, n from unnest(new.after_ids) n;
+    return new;
+end $$;
+create table public.named (id bigint, other bigint);
+create trigger name_others before insert on public.events for each row execute function public.name_others();
+"""
+
+
+@pytest.mark.parametrize("relays, ordering", [(0, "per_key"), (RELAYS, "per_key"), (RELAYS, "lease"), (0, "unordered"), (RELAYS, "unordered")])
+def test_nothing_goes_before_what_it_names_whoever_delivers_it(db, relay, tmp_path, relays, ordering):
+    rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
+    shop = Shop(db, orders=120)
+    db.psql(NAMES)
+    target = SharedFile(tmp_path / "events.jsonl")
+    ordered = ordering != "unordered"
+    db.query(f"grant select, delete on public.events to {OWNER_ROLE}; set role {OWNER_ROLE};"
+             " select outbox.queue_set('shop', 'public.events', type_column => 'status', payload_column => 'payload', after_column => 'after_ids',"
+             " created_at_column => 'created_at', retry_base => '1 ms', retry_max => '20 ms', max_attempts => 10000, after => 'archive'"
+             + (", key_column => 'order_id')" if ordered else ")"))
+    settings = {"after": "archive", "ordering": ordering, "keys_per_claim": 8, "retry": "{ base: 1ms, max: 20ms, attempts: 10000 }", **target.queue,
+                **({} if ordered else {"locks": "advisory"})}
+    text = shop.config(target.sink(), **settings).replace("created_at: created_at }", "created_at: created_at, after: after_ids }")
+    running = [relay(text) for _ in range(relays)]
+    with Staff(db, target.path, rng) as staff:
+        shop.produce(EVENTS // 2, producers=4)
+        if running:
+            running.pop().kill()
+            staff.faults.append(Fault("a relay was killed", in_flight=100))
+        wait_until(lambda: shop.left() == 0 or staff.errors, 120, "the table to be empty")
+    assert staff.errors == []
+    assert [one.stop() for one in running] == [0] * len(running)
+    keys = {event.id: event.key for event in shop.journal}
+    receipts = [receipt._replace(key=keys[receipt.id]) for receipt in target.receipts()]  # a worker is told no key where there is no order
+    shop.check(receipts, staff.faults, archived=True, attempts=10000, ordered=ordered)
+    others, acked = {}, set()
+    for event, other in db.query("select * from public.named"):
+        others.setdefault(event, []).append(other)
+    for receipt in receipts:
+        assert acked.issuperset(others.get(receipt.id, ())), f"event {receipt.id} was delivered before one of {others[receipt.id]} was"
+        if receipt.answer == "ack":
+            acked.add(receipt.id)
+    assert len(others) > EVENTS // 8
+
+
 @pytest.mark.alone
 def test_500_tasks_of_a_dead_worker_are_taken_over_within_a_second_of_their_expiry(db):
     db.query("select outbox.queue_set('tasks')")
