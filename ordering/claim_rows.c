@@ -15,6 +15,11 @@ int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys, bool most)
     return keys * (most ? LOOK_MAX : rows->look) / 8 + 4;
 }
 
+bool claim_rows_suffice(const struct claim_rows *rows)
+{
+    return rows->look == LOOK_MIN;
+}
+
 /* Where there is one place, what comes first in the order of many would take it each time. It may fail again and again,
  * and as the one trial of a destination keep all others waiting: chance has to decide. */
 int64_t claim_rows_share(const struct claim_request *request, int64_t share)

@@ -14,6 +14,9 @@ void claim_rows_init(struct claim_rows *rows);
 /* Rows to look at for so many keys; `most`: where many of them may be of no use. */
 int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys, bool most);
 
+/* As many rows as keys were enough lately. */
+bool claim_rows_suffice(const struct claim_rows *rows);
+
 /* How many of 100 places go to the oldest end, of which `share` do in the long run, */
 int64_t claim_rows_share(const struct claim_request *request, int64_t share);
 

@@ -87,6 +87,7 @@ struct claim_plan {
     int64_t top_priority, top_id;   /* where to go on from there */
     bool behind;                    /* the request's word */
     bool few;                       /* asked for without that limit: the keys are believed to have few */
+    bool all;                       /* whatever is found is locked, and the keys come in no order */
     const struct span *missed_keys; /* of which a later event may have been gone past; in the intake's arena */
     size_t missed_key_count;
     size_t events;  /* the relay's word to claim_done(): events it has taken, */

@@ -20,13 +20,14 @@
 #define FEW 2 /* events of a key, on the average */
 #define FEW_ROWS 4
 #define WARY_CLAIMS 32
+#define FAIR_CLAIMS 4
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *few_sql, *peek_sql;
+    char *lock_sql, *lock_all_sql, *read_sql, *few_sql, *peek_sql;
     struct held_locks held;
     struct settler settler;
     struct lease_sql lease;
@@ -34,13 +35,13 @@ struct per_key {
     struct scan scan;
     struct claim_rows rows;
     bool few;     /* the last claim's keys had few events each, and all of them were returned */
-    int64_t wary; /* claims to go before few are expected again */
+    int64_t wary; /* claims to go before few are expected again, or keys in no order */
 };
 
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql, pk->read_sql, pk->few_sql, pk->peek_sql};
+    char *texts[] = {pk->lock_sql, pk->lock_all_sql, pk->read_sql, pk->few_sql, pk->peek_sql};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
     held_locks_done(&pk->held);
@@ -57,6 +58,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     pk->options = *options;
     const struct sql_variable *v = options->variables;
     bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
+              (pk->lock_all_sql = sql_render(sql_per_key_lock_all, v, err)) &&
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
               (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
               (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&pk->held, options, err) &&
@@ -71,12 +73,17 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     return &pk->ordering;
 }
 
+static bool both_ends(const struct scan_plan *scan)
+{
+    return scan->newest.lo <= scan->newest.hi && scan->oldest.lo <= scan->oldest.hi;
+}
+
 /* Rows to look at. Where both ends have something to look at, each has to yield its share of the keys. */
 static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
                             int64_t *ret_newest, int64_t *ret_oldest)
 {
     int64_t rows = claim_rows_look(&pk->rows, request->max_keys, request->behind);
-    bool both = scan->newest.lo <= scan->newest.hi && scan->oldest.lo <= scan->oldest.hi;
+    bool both = both_ends(scan);
     *ret_newest = both ? rows * (100 - pk->options.oldest_share) / 100 + 1 : rows;
     *ret_oldest = both ? rows * pk->options.oldest_share / 100 + 1 : rows;
 }
@@ -97,6 +104,70 @@ static struct statement read_statement(struct per_key *pk, const struct claim_re
     return read;
 }
 
+static void add_ranges(struct statement *lock, const struct scan_plan *scan, struct arena *arena)
+{
+    statement_add_int(lock, arena, scan->fresh_above);
+    statement_add_int(lock, arena, scan->newest.lo);
+    statement_add_int(lock, arena, scan->newest.hi);
+    statement_add_int(lock, arena, scan->oldest.lo);
+    statement_add_int(lock, arena, scan->oldest.hi);
+}
+
+/* Chooses among what it finds. */
+static struct statement lock_some(const struct per_key *pk, const struct claim_request *request,
+                                  const struct scan_plan *scan, struct arena *arena)
+{
+    int64_t newest_rows, oldest_rows;
+    rows_to_look_at(pk, request, scan, &newest_rows, &oldest_rows);
+    struct statement lock = statement_of(pk->lock_sql);
+    add_ranges(&lock, scan, arena);
+    statement_add_int(&lock, arena, newest_rows);
+    statement_add_int(&lock, arena, request->max_keys);
+    statement_add_int(&lock, arena, claim_rows_share(request, pk->options.oldest_share));
+    statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
+    statement_add_ids(&lock, arena, request->busy_solos, request->busy_solo_count);
+    statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
+    statement_add_text(&lock, pk->options.queue);
+    statement_add_int(&lock, arena, pk->options.lock_class);
+    statement_add_int(&lock, arena, claim_rows_waits_last(request));
+    statement_add_int(&lock, arena, oldest_rows);
+    /* Without an index on the key, asking for each key would read the table each time. */
+    if (request->behind && pk->options.key_index)
+        statement_add_int(&lock, arena, pk->horizon.floor);
+    else
+        statement_add_text(&lock, NULL);
+    return lock;
+}
+
+/* Locks whatever it finds, in as many rows as it may. */
+static struct statement lock_all(const struct per_key *pk, const struct claim_request *request,
+                                 const struct scan_plan *scan, struct arena *arena)
+{
+    int64_t keys = request->max_keys, oldest_rows = keys, newest_rows = keys;
+    if (both_ends(scan)) {
+        oldest_rows = keys * pk->options.oldest_share / 100;
+        oldest_rows = oldest_rows < 1 ? 1 : oldest_rows < keys ? oldest_rows : keys - 1;
+        newest_rows = keys - oldest_rows;
+    }
+    struct statement lock = statement_of(pk->lock_all_sql);
+    add_ranges(&lock, scan, arena);
+    statement_add_int(&lock, arena, newest_rows);
+    statement_add_int(&lock, arena, keys);
+    statement_add_int(&lock, arena, oldest_rows);
+    statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
+    statement_add_text(&lock, pk->options.queue);
+    statement_add_int(&lock, arena, pk->options.lock_class);
+    return lock;
+}
+
+/* Where it is not enough to lock whatever comes: some of it must not be, or takes a place from what is more urgent, or
+ * not all of it can be read and an order has to see to it that each key has its turn. */
+static bool has_to_choose(const struct per_key *pk, const struct claim_request *request)
+{
+    return request->behind || request->max_keys == 1 || request->busy_key_count + request->busy_solo_count > 0 ||
+           pk->wary > 0 || !claim_rows_suffice(&pk->rows);
+}
+
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
@@ -111,31 +182,8 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     else
         scan_next(&pk->scan, now, scan);
 
-    int64_t newest_rows, oldest_rows;
-    rows_to_look_at(pk, request, scan, &newest_rows, &oldest_rows);
-    struct statement *lock = &ret[CLAIM_LOCK];
-    *lock = statement_of(pk->lock_sql);
-    statement_add_int(lock, arena, scan->fresh_above);
-    statement_add_int(lock, arena, scan->newest.lo);
-    statement_add_int(lock, arena, scan->newest.hi);
-    statement_add_int(lock, arena, scan->oldest.lo);
-    statement_add_int(lock, arena, scan->oldest.hi);
-    statement_add_int(lock, arena, newest_rows);
-    statement_add_int(lock, arena, request->max_keys);
-    statement_add_int(lock, arena, claim_rows_share(request, pk->options.oldest_share));
-    statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);
-    statement_add_texts(lock, arena, request->follow_keys, request->follow_key_count);
-    statement_add_text(lock, pk->options.queue);
-    statement_add_int(lock, arena, pk->options.lock_class);
-    statement_add_int(lock, arena, claim_rows_waits_last(request));
-    statement_add_int(lock, arena, oldest_rows);
-    /* Without an index on the key, asking for each key would read the table each time. */
-    if (request->behind && pk->options.key_index)
-        statement_add_int(lock, arena, pk->horizon.floor);
-    else
-        statement_add_text(lock, NULL);
-
+    ret_plan->all = !has_to_choose(pk, request);
+    ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
     ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
     return CLAIM_STATEMENTS;
@@ -203,8 +251,8 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
         if (report.seen_max > plan->scan.fresh_above)
             scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
     }
-    if (plan->few && plan->truncated)
-        pk->wary = WARY_CLAIMS;
+    if (plan->truncated && (plan->few || plan->all))
+        pk->wary = plan->few ? WARY_CLAIMS : FAIR_CLAIMS;
     else if (pk->wary > 0)
         pk->wary--;
     pk->few = pk->options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;

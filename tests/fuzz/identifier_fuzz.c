@@ -19,9 +19,10 @@ static const struct names plain = {plain_schema, plain_table,   plain_id,    pla
 #define NAMES (sizeof(struct names) / sizeof(char *))
 
 static const char *const templates[] = {
-    sql_per_key_lock,  sql_per_key_read,    sql_per_key_read_few, sql_settle_delete, sql_settle_archive,
-    sql_settle_bury,   sql_settle_park,     sql_settle_unpark,    sql_horizon_drawn, sql_horizon_seen,
-    sql_horizon_floor, sql_horizon_holders, sql_queue_empty,      sql_table_filter,  sql_status_oldest,
+    sql_per_key_lock,    sql_per_key_lock_all, sql_per_key_read, sql_per_key_read_few,
+    sql_settle_delete,   sql_settle_archive,   sql_settle_bury,  sql_settle_park,
+    sql_settle_unpark,   sql_horizon_drawn,    sql_horizon_seen, sql_horizon_floor,
+    sql_horizon_holders, sql_queue_empty,      sql_table_filter, sql_status_oldest,
 };
 
 static char *quoted(struct arena *arena, const char *name)

@@ -231,6 +231,9 @@ bool query_run(struct backend *backend, const struct call *call)
     case QUERY_LOCK:
         query_lock(backend, call);
         return true;
+    case QUERY_LOCK_ALL:
+        query_lock_all(backend, call);
+        return true;
     case QUERY_READ:
         run_read(backend, call);
         return true;

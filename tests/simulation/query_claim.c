@@ -1,4 +1,4 @@
-/* What per_key_lock.sql does: choose keys, and lock them. */
+/* What per_key_lock.sql does, choose keys and lock them, and per_key_lock_all.sql, lock whatever is found. */
 #include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
@@ -18,10 +18,12 @@ struct candidate {
     bool locked;
 };
 
-/* per_key_lock.sql under way. */
+/* One of the two under way. */
 struct choice {
     const struct backend *backend;
-    const struct call *call;
+    const struct call *call; /* with the parameters of per_key_lock.sql */
+    bool all;                /* it is the other: */
+    int64_t room;            /* rows that it looks at; without it, as many as the ends have */
     struct candidate found[CANDIDATES_MAX], ordered[CANDIDATES_MAX];
     size_t found_count, ordered_count, fresh_count, newest_count, oldest_count;
     size_t first_count; /* rows of the first two that are the first of their key, or all of them */
@@ -29,6 +31,16 @@ struct choice {
 };
 
 static struct choice choice;
+
+static int64_t rows_seen(void)
+{
+    return (int64_t)(choice.fresh_count + choice.newest_count + choice.oldest_count);
+}
+
+static bool is_cut(void)
+{
+    return choice.all && rows_seen() >= choice.room;
+}
 
 int64_t query_lock_name(int key, int64_t id)
 {
@@ -105,14 +117,14 @@ static void look_at_the_newest(void)
 {
     const int64_t *n = choice.call->n, limit = n[5];
     const struct store *store = &sim.store;
-    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.fresh_count < limit;) {
+    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.fresh_count < limit && !is_cut();) {
         const struct row *row = &store->rows[i];
         if (row->id <= n[0] || !query_sees(choice.backend, &row->version))
             continue;
         note_newest(row);
         choice.fresh_count++;
     }
-    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.newest_count < limit;) {
+    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.newest_count < limit && !is_cut();) {
         const struct row *row = &store->rows[i];
         if (row->id < n[1] || row->id > n[2] || !query_sees(choice.backend, &row->version))
             continue;
@@ -127,7 +139,7 @@ static void look_at_the_oldest(void)
 {
     const int64_t *n = choice.call->n;
     const struct store *store = &sim.store;
-    for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < n[14]; i++) {
+    for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < n[14] && !is_cut(); i++) {
         const struct row *row = &store->rows[i];
         if (row->id < n[3] || row->id > n[4] || !query_sees(choice.backend, &row->version))
             continue;
@@ -173,7 +185,9 @@ static bool is_due(const struct wait *wait)
 /* Waits that are over, soonest first, up to a quarter of the claim. */
 static void add_waits(void)
 {
-    int64_t most = choice.call->n[6] / 4 > 1 ? choice.call->n[6] / 4 : 1;
+    int64_t most = choice.call->n[6] / 4 > 1 ? choice.call->n[6] / 4 : 1,
+            places = choice.call->n[6] - (int64_t)choice.call->lists[10].count;
+    most = choice.all && places < most ? places : most;
     for (int64_t n = 0; n < most; n++) {
         const struct wait *next = NULL;
         for (size_t i = 0; i < sim.store.wait_count; i++) {
@@ -313,14 +327,16 @@ static PGresult *summarise(void)
         if (c->oldest_id != QUERY_NO_ID && (oldest_left == QUERY_NO_ID || c->oldest_id < oldest_left))
             oldest_left = c->oldest_id;
     }
-    if (newest_left == QUERY_NO_ID && (int64_t)choice.newest_count >= n[5])
-        newest_left = choice.newest_min - 1;
-    if (oldest_left == QUERY_NO_ID && (int64_t)choice.oldest_count >= n[14])
-        oldest_left = choice.oldest_max + 1;
+    if (newest_left == QUERY_NO_ID && ((int64_t)choice.newest_count >= n[5] || is_cut()))
+        newest_left = choice.newest_count > 0 ? choice.newest_min - 1 : n[2];
+    if (oldest_left == QUERY_NO_ID && ((int64_t)choice.oldest_count >= n[14] || is_cut()))
+        oldest_left = choice.oldest_count > 0 ? choice.oldest_max + 1 : n[3];
     for (size_t i = 0; i < choice.found_count; i++)
         widen(&seen_min, &seen_max, &choice.found[i]);
-    bool cut = (int64_t)choice.fresh_count >= n[5] || (int64_t)choice.newest_count >= n[5] ||
-               (int64_t)choice.oldest_count >= n[14];
+    bool cut = choice.all ? is_cut()
+                          : (int64_t)choice.fresh_count >= n[5] || (int64_t)choice.newest_count >= n[5] ||
+                                (int64_t)choice.oldest_count >= n[14];
+    int64_t enough = choice.all ? n[6] - n[6] / 8 : n[6];
     const char *claimed = claim_text(choice.backend);
     int rows = missed_count > 0 ? (int)missed_count : 1;
     PGresult *res = result_new(PGRES_TUPLES_OK, rows, 11);
@@ -335,23 +351,52 @@ static PGresult *summarise(void)
         if (missed_count > 0 && missed[row] != QUERY_NO_ID)
             result_key(res, row, 8, missed[row]);
         put_id(res, row, 9, seen_min);
-        result_bigint(res, row, 10, cut && (int64_t)choice.ordered_count < n[6]);
+        result_bigint(res, row, 10, cut && (int64_t)choice.ordered_count < enough);
     }
     return res;
 }
 
-void query_lock(struct backend *backend, const struct call *call)
+static void begin_choice(const struct backend *backend, const struct call *call)
 {
     choice.backend = backend;
     choice.call = call;
+    choice.all = false;
     choice.found_count = choice.ordered_count = choice.fresh_count = choice.newest_count = choice.oldest_count =
         choice.first_count = 0;
-    look_at_the_newest();
-    look_at_the_oldest();
-    add_waits();
+}
+
+static void end_choice(struct backend *backend)
+{
     add_followed();
     add_ready();
     qsort(choice.ordered, choice.ordered_count, sizeof choice.ordered[0], compare_places);
     lock_chosen(backend);
     server_reply(backend, summarise());
+}
+
+void query_lock(struct backend *backend, const struct call *call)
+{
+    begin_choice(backend, call);
+    look_at_the_newest();
+    look_at_the_oldest();
+    add_waits();
+    end_choice(backend);
+}
+
+void query_lock_all(struct backend *backend, const struct call *call)
+{
+    struct call same = *call;
+    same.n[14] = call->n[7];
+    same.lists[10] = call->lists[8];
+    same.n[7] = same.n[13] = same.n[15] = 0;
+    same.lists[8] = same.lists[9] = (struct list){0};
+    begin_choice(backend, &same);
+    choice.all = true;
+    add_waits();
+    choice.room = same.n[6] - (int64_t)(same.lists[10].count + choice.ordered_count);
+    look_at_the_oldest();
+    look_at_the_newest();
+    for (size_t i = 0; i < choice.found_count; i++)
+        choice.found[i].place = 0; /* in no order */
+    end_choice(backend);
 }

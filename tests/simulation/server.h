@@ -26,6 +26,7 @@ enum query {
     QUERY_NOTHING,
     QUERY_LISTEN,
     QUERY_LOCK,
+    QUERY_LOCK_ALL,
     QUERY_READ,
     QUERY_READ_FEW,
     QUERY_KEEP, /* locks for the session */
@@ -113,6 +114,7 @@ void server_reply(struct backend *backend, PGresult *res);
 bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
 void query_lock(struct backend *backend, const struct call *call);
+void query_lock_all(struct backend *backend, const struct call *call);
 
 #define QUERY_NO_ID INT64_MIN
 

@@ -181,12 +181,15 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         const char *template;
         enum query query;
     } known[] = {
-        {sql_per_key_lock, QUERY_LOCK},   {sql_per_key_read, QUERY_READ},    {sql_per_key_read_few, QUERY_READ_FEW},
-        {sql_settle_delete, QUERY_DONE},  {sql_settle_archive, QUERY_DONE},  {sql_settle_bury, QUERY_BURY},
-        {sql_settle_park, QUERY_PARK},    {sql_settle_unpark, QUERY_UNPARK}, {sql_horizon_drawn, QUERY_DRAWN},
-        {sql_horizon_seen, QUERY_SEEN},   {sql_settle_kept, QUERY_KEPT},     {sql_horizon_holders, QUERY_HOLDERS},
-        {sql_horizon_floor, QUERY_FLOOR}, {sql_queue_empty, QUERY_EMPTY},    {sql_claim_peek, QUERY_PEEK},
-        {sql_claim_keep, QUERY_KEEP},     {sql_claim_free, QUERY_FREE},
+        {sql_per_key_lock, QUERY_LOCK},       {sql_per_key_lock_all, QUERY_LOCK_ALL},
+        {sql_per_key_read, QUERY_READ},       {sql_per_key_read_few, QUERY_READ_FEW},
+        {sql_settle_delete, QUERY_DONE},      {sql_settle_archive, QUERY_DONE},
+        {sql_settle_bury, QUERY_BURY},        {sql_settle_park, QUERY_PARK},
+        {sql_settle_unpark, QUERY_UNPARK},    {sql_horizon_drawn, QUERY_DRAWN},
+        {sql_horizon_seen, QUERY_SEEN},       {sql_settle_kept, QUERY_KEPT},
+        {sql_horizon_holders, QUERY_HOLDERS}, {sql_horizon_floor, QUERY_FLOOR},
+        {sql_queue_empty, QUERY_EMPTY},       {sql_claim_peek, QUERY_PEEK},
+        {sql_claim_keep, QUERY_KEEP},         {sql_claim_free, QUERY_FREE},
     };
     (void)variables;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

@@ -210,6 +210,12 @@ static inline int64_t parameter(size_t statement, int number)
     return strtoll(statements[statement].values[number - 1], NULL, 10);
 }
 
+/* Rows to look at in oldest, by either statement. */
+static inline int64_t oldest_rows(void)
+{
+    return parameter(0, plan.all ? 8 : 15);
+}
+
 static inline void probe(int64_t drawn, size_t holder_count, bool with_floor, int64_t floor)
 {
     size_t n = ordering_per_key.probe(o, arena, statements);

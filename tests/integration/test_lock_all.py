@@ -1,0 +1,114 @@
+"""Of the two statements that lock a claim's keys, the one that locks whatever it finds: as the other one locks, with less to say."""
+
+import os
+import re
+
+import pytest
+
+from tests.support.process import REPO
+
+NAMES = {"state": "outbox", "table": "outbox.events", "id": "e.id", "key": "e.aggregateid", "key_type": "text", "where": "true",
+         "parked_key": "p.key", "lock_hash": "case when k.solo is null then hashtext(k.key::text) else hashint8(k.solo) end"}
+NOTHING_NEW = 2**62
+PLANNERS = ["", "set enable_indexscan = off; set enable_bitmapscan = off", "set enable_hashagg = off",
+            "set enable_hashjoin = off; set enable_material = off", "set plan_cache_mode = force_custom_plan"]
+
+
+@pytest.fixture(params=PLANNERS, ids=["as-it-is", "no-index", "no-hashing", "no-joins", "custom"])
+def session(request, db):
+    """A transaction of a relay, with the statements prepared."""
+    connection = db.connect()
+    with connection.cursor() as cursor:
+        cursor.execute(f"set plan_cache_mode = force_generic_plan; {request.param}")
+        for name, path in ("lock_some", "per_key_lock.sql"), ("lock_all", "per_key_lock_all.sql"):
+            with open(os.path.join(REPO, "sql", "claim", path), encoding="utf-8") as file:
+                text = "\n".join(line for line in file.read().splitlines() if not line.startswith("--"))
+            text = re.sub(r"::|:([a-z_]+)", lambda found: NAMES[found.group(1)] if found.group(1) else "::", text)
+            cursor.execute(f"prepare {name} as {text}")
+        connection.commit()
+        cursor.execute("begin")
+        yield cursor
+    connection.close()
+
+
+class Answer:
+    """What a claim says, and what it has locked."""
+
+    def __init__(self, session):
+        rows = session.fetchall()
+        (self.newest_left, self.oldest_left, self.seen_max, self.missed_min, self.missed_max, self.locked, names, solos,
+         _, self.seen_min, self.thin) = rows[0]
+        self.missed = sorted(row[8] for row in rows if row[8] is not None)
+        self.keys = sorted(name for name in names[1:-1].split(",") if name)
+        self.solos = sorted(int(solo) for solo in solos[1:-1].split(",") if solo)
+        session.execute("select current_setting('courier.claim'), current_setting('courier.solo')")
+        assert session.fetchone() == (names, solos)
+        session.execute("select count(*) from pg_locks where locktype = 'advisory' and classid = 7 and pid = pg_backend_pid()")
+        assert session.fetchone()[0] == self.locked == len(self.keys) + len(self.solos)
+
+
+def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW):
+    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7)",
+                    (fresh, *newest, *oldest, rows, keys, rows, list(follow)))
+    return Answer(session)
+
+
+def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW):
+    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, '{}', '{}', %s, 'orders', 7, 0, %s, null)",
+                    (fresh, *newest, *oldest, rows, keys, list(follow), rows))
+    return Answer(session)
+
+
+def fill(db):
+    """Ids 1 to 20 are of ten keys, 21 and 22 of none; k3 and event 21 are closed, k4 has waited long enough."""
+    db.query("insert into outbox.events (aggregateid) select 'k' || n % 10 from generate_series(1, 20) n; "
+             "insert into outbox.events (aggregateid) values (null), (null); "
+             "insert into outbox.parked (queue, key, keyless, event_id, next_at) values ('orders', 'k3', false, 3, 'infinity'),"
+             " ('orders', '', true, 21, 'infinity'), ('orders', 'k4', false, 4, now()), ('others', 'k5', false, 5, 'infinity')")
+
+
+def test_what_is_found_and_free_is_locked_once(db, session):
+    fill(db)
+    for claim in claim_all, claim_some:
+        answer = claim(session, newest=(11, 22), oldest=(1, 10), follow=["k1", "k3", "elsewhere"])
+        assert answer.keys == ["elsewhere", "k0", "k1", "k2", "k4", "k5", "k6", "k7", "k8", "k9"]
+        assert answer.solos == [22] and answer.missed == []
+        assert (answer.newest_left, answer.oldest_left, answer.seen_min, answer.seen_max) == (None, None, 1, 22)
+        assert (answer.missed_min, answer.missed_max, answer.thin) == (None, None, 0)
+        session.execute("rollback; begin")
+
+
+def test_what_another_session_holds_is_told(db, session):
+    fill(db)
+    other = db.connect()
+    with other.cursor() as cursor:
+        cursor.execute("begin; select pg_advisory_xact_lock(7, hashtext('k8')), pg_advisory_xact_lock(7, hashint8(22)),"
+                       " pg_advisory_xact_lock(7, hashtext('elsewhere'))")
+    for claim in claim_all, claim_some:
+        answer = claim(session, fresh=0, follow=["elsewhere"])
+        assert answer.missed == ["elsewhere", "k8"] and answer.solos == [] and len(answer.keys) == 8
+        assert (answer.missed_min, answer.missed_max) == (8, 22)
+        session.execute("rollback; begin")
+    other.close()
+
+
+def test_no_more_is_locked_than_was_asked_for_and_the_rest_is_looked_at_again(db, session):
+    fill(db)
+    answer = claim_all(session, keys=8, newest=(11, 22), oldest=(1, 10), rows=4, follow=["k1", "k9"])
+    assert answer.locked <= 8 and {"k1", "k9", "k4"} <= set(answer.keys)
+    assert answer.oldest_left == 5
+    assert answer.newest_left == 21  # there was room for one of these four
+    session.execute("rollback; begin")
+    answer = claim_all(session, keys=2, newest=(11, 22), oldest=(1, 10), rows=2, follow=["k1", "k9"])
+    assert answer.keys == ["k1", "k9"]
+    assert (answer.oldest_left, answer.newest_left, answer.seen_max) == (1, 22, None)
+
+
+def test_rows_of_too_few_keys_are_thin(db, session):
+    fill(db)
+    db.query("delete from outbox.parked")
+    assert claim_all(session, keys=12, oldest=(1, 20), rows=12).thin == 1
+    session.execute("rollback; begin")
+    assert claim_all(session, keys=11, oldest=(1, 20), rows=11).thin == 0  # ten of them
+    session.execute("rollback; begin")
+    assert claim_all(session, keys=30, oldest=(1, 20), rows=30).thin == 0  # there are no others
