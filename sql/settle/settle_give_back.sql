@@ -1,5 +1,9 @@
 -- Leases are given back untouched: no attempt is counted, and the key may be claimed again at once. A paused key stays so.
 --
+-- At once, though a relay that gives back because a destination is away wants to leave it alone for a while (release_us in
+-- relay/batch.h): it keeps these keys out of its own claims by name (keep_away() in relay/settle.c), as keys are whose
+-- locks it frees. To others the destination may be there, and when this relay ends nobody has to wait for what it thought.
+--
 -- :state     as in per_key_lock.sql
 -- $1 text[]    tokens; settle_leases.sql has locked their entries
 update :state.parked p

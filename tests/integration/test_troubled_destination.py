@@ -19,15 +19,15 @@ def claimed(one):
     return sum(int(count) for line in one.logged("claim.done") for count in re.findall(r" keys=(\d+)", line))
 
 
-@pytest.mark.parametrize("keyed", [True, False])
-def test_its_backlog_does_not_keep_the_database_busy_nor_others_waiting(relay, db, http, keyed):
+@pytest.mark.parametrize("keyed, ordering", [(True, "per_key"), (False, "per_key"), (True, "lease"), (False, "lease")])
+def test_its_backlog_does_not_keep_the_database_busy_nor_others_waiting(relay, db, http, keyed, ordering):
     http.respond = lambda request: Reply(401 if request.target == "/down" else 200)
     key = "n" if keyed else "null"
     insert = f"insert into public.events (order_id, status, payload) select {key}, %s, 'x' from generate_series(%s, %s) as n"
     shop = Shop(db)
     db.query(insert, ("down", 1, BACKLOG))
     sink = f'type: http, url: "{http.url}", max_in_flight: 64'
-    one = relay(shop.config(sink, destination='"{type}"'), arguments=["--log-level", "debug"])
+    one = relay(shop.config(sink, destination='"{type}"', ordering=ordering), arguments=["--log-level", "debug"])
     wait_until(lambda: claimed(one) >= BACKLOG, 60, "the backlog to be looked at")
 
     before, started = claimed(one), time.monotonic()
