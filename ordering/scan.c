@@ -19,11 +19,6 @@
 
 static const struct id_range nothing = {1, 0};
 
-static bool is_empty(struct id_range range)
-{
-    return range.lo > range.hi;
-}
-
 static int64_t id_add(int64_t id, int64_t by)
 {
     int64_t sum;
@@ -56,7 +51,7 @@ static void gap_remove(struct scan *scan, size_t at)
  * time, forgetting costs an event. */
 static void gap_add(struct scan *scan, struct id_range range)
 {
-    if (is_empty(range))
+    if (id_range_is_empty(range))
         return;
     size_t at = 0;
     while (at < scan->gap_count && id_add(scan->gaps[at].hi, 1) < range.lo)
@@ -78,7 +73,7 @@ static void gap_add(struct scan *scan, struct id_range range)
 /* `range` lies at one end of the gap it belongs to, or is the whole of it. */
 static void gap_take(struct scan *scan, struct id_range range)
 {
-    for (size_t i = 0; i < scan->gap_count && !is_empty(range); i++) {
+    for (size_t i = 0; i < scan->gap_count && !id_range_is_empty(range); i++) {
         struct id_range *gap = &scan->gaps[i];
         if (gap->lo == range.lo && gap->hi == range.hi)
             gap_remove(scan, i);
@@ -104,7 +99,7 @@ bool scan_pending(const struct scan *scan, instant_us now)
 
 instant_us scan_pending_at(const struct scan *scan)
 {
-    return is_empty(scan->again) ? INSTANT_NEVER : scan->again_at;
+    return id_range_is_empty(scan->again) ? INSTANT_NEVER : scan->again_at;
 }
 
 bool scan_sweep_due(const struct scan *scan, instant_us now)
@@ -153,7 +148,7 @@ static void plan_gaps(struct scan *scan, struct scan_plan *ret)
 void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret)
 {
     *ret = (struct scan_plan){.fresh_above = scan_fresh_above(scan), .newest = nothing, .oldest = nothing};
-    if (!is_empty(scan->again) && now >= scan->again_at + (scan->gap_count == 0 ? 0 : AGAIN_LATE_US)) {
+    if (!id_range_is_empty(scan->again) && now >= scan->again_at + (scan->gap_count == 0 ? 0 : AGAIN_LATE_US)) {
         gap_add(scan, scan->again);
         scan->again = nothing;
     }
@@ -172,10 +167,10 @@ void scan_failed(struct scan *scan, const struct scan_plan *plan)
 
 void scan_again(struct scan *scan, struct id_range range, instant_us at)
 {
-    if (is_empty(range))
+    if (id_range_is_empty(range))
         return;
-    scan->again_at = is_empty(scan->again) ? at : instant_min(scan->again_at, at);
-    scan->again = is_empty(scan->again) ? range : range_union(scan->again, range);
+    scan->again_at = id_range_is_empty(scan->again) ? at : instant_min(scan->again_at, at);
+    scan->again = id_range_is_empty(scan->again) ? range : range_union(scan->again, range);
 }
 
 /* A long-running producer keeps `settled` down: what piles up below the fresh stretch gets its first look as a gap. */
@@ -197,8 +192,8 @@ static int64_t ids_between(int64_t lo, int64_t hi)
 /* How many ids a plan's longer stretch has; those below the first one are only numbers. */
 static int64_t width_of(const struct scan *scan, const struct scan_plan *plan)
 {
-    int64_t newest = is_empty(plan->newest) ? 0 : ids_between(plan->newest.lo, plan->newest.hi), oldest = 0;
-    if (!is_empty(plan->oldest))
+    int64_t newest = id_range_is_empty(plan->newest) ? 0 : ids_between(plan->newest.lo, plan->newest.hi), oldest = 0;
+    if (!id_range_is_empty(plan->oldest))
         oldest = ids_between(plan->oldest.lo < scan->first ? scan->first : plan->oldest.lo, plan->oldest.hi);
     return newest > oldest ? newest : oldest;
 }
@@ -226,7 +221,7 @@ static void size_span(struct scan *scan, const struct scan_plan *plan, int64_t t
         pace_sweep(scan, took_us - scan->quickest_us, now);
         return;
     }
-    if (is_empty(plan->newest) && is_empty(plan->oldest))
+    if (id_range_is_empty(plan->newest) && id_range_is_empty(plan->oldest))
         return;
     if (took_us - scan->quickest_us < SLOW_US) {
         scan->span = scan->span < SPAN_MAX / SPAN_STEP ? scan->span * SPAN_STEP : SPAN_MAX;
@@ -243,9 +238,9 @@ static void size_span(struct scan *scan, const struct scan_plan *plan, int64_t t
 static void fit_span(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report)
 {
     int64_t newest = 0, oldest = 0;
-    if (!is_empty(report->newest_left))
+    if (!id_range_is_empty(report->newest_left))
         newest = ids_between(report->newest_left.hi, plan->newest.hi);
-    if (!is_empty(report->oldest_left))
+    if (!id_range_is_empty(report->oldest_left))
         oldest = ids_between(plan->oldest.lo < scan->first ? scan->first : plan->oldest.lo, report->oldest_left.lo);
     int64_t used = newest > oldest ? newest : oldest;
     if (used > 0 && used < scan->span / SPAN_STEP)
@@ -258,7 +253,7 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
                instant_us now)
 {
     if (plan->sweeping)
-        scan->sweep_at = is_empty(report->oldest_left) ? id_add(plan->oldest.hi, 1) : report->oldest_left.lo;
+        scan->sweep_at = id_range_is_empty(report->oldest_left) ? id_add(plan->oldest.hi, 1) : report->oldest_left.lo;
     else
         gap_add(scan, report->oldest_left);
     gap_add(scan, report->newest_left);
@@ -268,7 +263,7 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
     scan_again(scan, report->missed, now + scan->again_delay_us);
-    if (report->found || !is_empty(report->missed)) {
+    if (report->found || !id_range_is_empty(report->missed)) {
         scan->astray = true;
         scan->swept = false;
     }

@@ -32,6 +32,11 @@ struct id_range {
     int64_t lo, hi;
 };
 
+static inline bool id_range_is_empty(struct id_range range)
+{
+    return range.lo > range.hi;
+}
+
 /* The three stretches of one claim. */
 struct scan_plan {
     int64_t fresh_above;    /* newest first, ids greater than this */

@@ -71,15 +71,10 @@ static struct ordering *unordered_open(const struct ordering_options *options, s
     return &un->ordering;
 }
 
-static bool is_empty(struct id_range range)
-{
-    return range.lo > range.hi;
-}
-
 /* The oldest come first: where the two stretches are one it is looked at as such, and else the newer one stays. */
 static void look_at_the_oldest(struct scan_plan *scan, struct scan_report *report)
 {
-    if (is_empty(scan->newest))
+    if (id_range_is_empty(scan->newest))
         return;
     if (scan->newest.lo - 1 == scan->oldest.hi)
         scan->oldest.hi = scan->newest.hi;
@@ -92,7 +87,7 @@ static void look_at_the_oldest(struct scan_plan *scan, struct scan_report *repor
 static void add_top(const struct unordered *un, struct claim_plan *plan, instant_us now, struct arena *arena,
                     struct statement *lock)
 {
-    bool backlog = un->options.priority && un->backlog && !is_empty(plan->scan.oldest) && !plan->scan.sweeping;
+    bool backlog = un->options.priority && un->backlog && !id_range_is_empty(plan->scan.oldest) && !plan->scan.sweeping;
     plan->from_top = backlog && now >= un->top_at;
     plan->top_priority = plan->from_top ? TOP_FIRST : backlog ? un->top_priority : TOP_LAST;
     plan->top_id = plan->from_top ? SCAN_ID_MIN : backlog ? un->top_id : SCAN_ID_MAX;
@@ -198,7 +193,7 @@ static void unordered_claim_done(struct ordering *o, struct claim_plan *plan, in
         if (report.seen_max > plan->scan.fresh_above)
             scan_again(&un->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
     }
-    bool left = !is_empty(report.oldest_left) || !is_empty(report.newest_left);
+    bool left = !id_range_is_empty(report.oldest_left) || !id_range_is_empty(report.newest_left);
     un->backlog = plan->truncated || (left && !plan->scan.sweeping);
     go_on_from_the_top(un, plan, took_us, now);
     claim_rows_done(&un->rows, plan, full);

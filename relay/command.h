@@ -29,6 +29,10 @@ extern const struct command command_run, command_migrate, command_check_config, 
     command_failures, command_replay, command_pause, command_resume, command_drain, command_publish, command_schedule,
     command_take, command_done, command_fail_event, command_extend, command_release, command_bench;
 
+/* Of a worker's lease, as outbox.check_lease() has them. */
+#define LEASE_MIN_US (100 * MS_US)
+#define LEASE_MAX_US (30 * DAY_US)
+
 int exit_code_of(enum error_kind kind);
 
 /* For one-shot commands: prints `pgcourier: TEXT` on stderr and returns the code that belongs to it. */

@@ -133,10 +133,8 @@ static bool ask_window(PGconn *conn, const struct queue_config *queue, struct st
 {
     if (!queue->window)
         return true;
-    char from[WINDOW_TIME_LENGTH + 1];
-    snprintf(from, sizeof from, "%s", queue->window);
-    const char *params[] = {from, queue->window + sizeof from, queue->window_zone};
-    PGresult *result = query(conn, "window_zone", sql_window_look, 3, params, err);
+    const char *params[] = {queue->window, queue->window_zone};
+    PGresult *result = query(conn, "window_zone", sql_window_look, 2, params, err);
     if (!result)
         return false;
     ret->window = query_int(result, 0, 0) ? NULL : queue->window;

@@ -26,8 +26,8 @@ static const struct setting lease_setting = {.name = "lease",
                                              .kind = SETTING_DURATION,
                                              .offset = offsetof(struct take_options, lease_us),
                                              .fallback = "1m",
-                                             .min = 100 * MS_US,
-                                             .max = 30 * DAY_US};
+                                             .min = LEASE_MIN_US,
+                                             .max = LEASE_MAX_US};
 
 static const struct argp_option options[] = {{"count", 'n', "COUNT", 0, "at most so many events (1)", 0},
                                              {"lease", 'l', "DURATION", 0, "for how long they are yours (1m)", 0},

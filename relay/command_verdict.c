@@ -22,8 +22,8 @@ struct verdict_options {
 static const struct setting lease_setting = {.name = "lease",
                                              .kind = SETTING_DURATION,
                                              .offset = offsetof(struct verdict_options, lease_us),
-                                             .min = 100 * MS_US,
-                                             .max = 30 * DAY_US};
+                                             .min = LEASE_MIN_US,
+                                             .max = LEASE_MAX_US};
 
 static const struct argp_option done_options[] = {
     {"response", 'r', "TEXT", 0, "what goes on to the next queue as payload, where its owner wants that", 0}, {0}};

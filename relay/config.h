@@ -37,8 +37,6 @@ struct column_map {
     char *id, *key, *type, *payload, *headers, *event_id, *traceparent, *created_at, *not_before, *after, *priority;
 };
 
-#define WINDOW_TIME_LENGTH 5 /* of "HH:MM" */
-
 struct queue_config {
     char *name;
     char *preset; /* relay/config_preset.h; NULL = none */

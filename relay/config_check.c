@@ -157,6 +157,8 @@ static struct config_place place_in(const struct config_place *place, const stru
     return config_place_of(&outer, pair ? pair->value : &nothing, name);
 }
 
+#define TIME_LENGTH 5 /* of "HH:MM" */
+
 /* HH:MM; 24:00 only as an end. */
 static bool is_time(const char *text, bool end)
 {
@@ -173,11 +175,10 @@ static bool check_window(const struct config_place *place, const struct yaml_nod
     if (!window)
         return true;
     struct config_place at = config_place_of(place, map, "window");
-    const char *until = window + WINDOW_TIME_LENGTH + 1;
-    if (!is_time(window, false) || window[WINDOW_TIME_LENGTH] != '-' || !is_time(until, true) ||
-        until[WINDOW_TIME_LENGTH] != '\0')
+    const char *until = window + TIME_LENGTH + 1;
+    if (!is_time(window, false) || window[TIME_LENGTH] != '-' || !is_time(until, true) || until[TIME_LENGTH] != '\0')
         return config_error(&at, err, "\"%.40s\" is no window; write HH:MM-HH:MM, as in \"23:00-06:00\"", window);
-    return strncmp(window, until, WINDOW_TIME_LENGTH) != 0 ||
+    return strncmp(window, until, TIME_LENGTH) != 0 ||
            config_error(&at, err, "\"%s\" begins where it ends; leave it out to claim at all times", window);
 }
 

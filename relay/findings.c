@@ -20,6 +20,14 @@ struct finding *findings_add(struct findings *findings, enum finding_level level
     return finding;
 }
 
+bool findings_add_refusal(struct findings *findings, const PGconn *conn, const struct error *refusal, struct error *err)
+{
+    if (PQstatus(conn) != CONNECTION_OK)
+        return error_set(err, refusal->kind, "%s", refusal->text);
+    findings_add(findings, FINDING_ERROR, "%s", refusal->text);
+    return true;
+}
+
 void finding_mend(struct finding *finding, const char *format, ...)
 {
     va_list args;

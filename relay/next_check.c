@@ -71,16 +71,17 @@ static bool check_wants(struct check *check, struct error *err)
     return true;
 }
 
-/* The database compares, by planning the statement. What it says is a finding; a lost connection is a failure. */
+/* The database compares, by planning the statement. */
 static bool check_fits(struct check *check, struct error *err)
 {
-    struct error refused;
-    PGresult *result = ask(check, sql_table_next_fits, &refused);
-    if (!result && PQstatus(check->conn) == CONNECTION_OK)
-        findings_add(check->findings, FINDING_ERROR, "%s: what goes on to queue \"%s\" does not fit %s: %s",
-                     check->queue->place, check->queue->then, check->next->plain_name, refused.text);
+    struct error refusal;
+    PGresult *result = ask(check, sql_table_next_fits, &refusal);
     PQclear(result);
-    return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
+    if (result)
+        return true;
+    error_prefix(&refusal, "%s: what goes on to queue \"%s\" does not fit %s", check->queue->place, check->queue->then,
+                 check->next->plain_name);
+    return findings_add_refusal(check->findings, check->conn, &refusal, err);
 }
 
 bool next_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *findings,

@@ -277,7 +277,7 @@ static bool check_sequence(struct check *check, struct error *err)
     return true;
 }
 
-/* Planned, not run. What is wrong with it is a finding; a lost connection is a failure. */
+/* Planned, not run. */
 static bool check_filter(struct check *check, struct error *err)
 {
     if (!check->queue->where)
@@ -287,14 +287,14 @@ static bool check_filter(struct check *check, struct error *err)
     char *sql = sql_render(sql_table_filter, variables, err);
     if (!sql)
         return false; /* LCOV_EXCL_LINE */
-    struct error refused;
-    PGresult *result = query_in_time(check->conn, "where", sql, 0, NULL, &refused);
-    if (!result && PQstatus(check->conn) == CONNECTION_OK)
-        findings_add(check->findings, FINDING_ERROR, "%s: the condition cannot be used on %s: %s", check->queue->place,
-                     check->table->plain_name, refused.text);
-    PQclear(result);
+    struct error refusal;
+    PGresult *result = query_in_time(check->conn, "where", sql, 0, NULL, &refusal);
     free(sql);
-    return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
+    PQclear(result);
+    if (result)
+        return true;
+    error_prefix(&refusal, "%s: the condition cannot be used on %s", check->queue->place, check->table->plain_name);
+    return findings_add_refusal(check->findings, check->conn, &refusal, err);
 }
 
 /* They need not be one table: a partition is also read through the table that it is a part of. */
@@ -362,13 +362,14 @@ static bool check_window(struct check *check, struct error *err)
     const struct queue_config *queue = check->queue;
     if (!queue->window)
         return true;
-    struct error refused;
-    const char *params[] = {"00:00", "24:00", queue->window_zone};
-    PGresult *result = query_in_time(check->conn, "window_zone", sql_window_look, 3, params, &refused);
-    if (!result && PQstatus(check->conn) == CONNECTION_OK)
-        findings_add(check->findings, FINDING_ERROR, "%s: window_zone: %s", queue->place, refused.text);
+    struct error refusal;
+    const char *params[] = {queue->window, queue->window_zone};
+    PGresult *result = query_in_time(check->conn, "window_zone", sql_window_look, 2, params, &refusal);
     PQclear(result);
-    return PQstatus(check->conn) == CONNECTION_OK || error_set(err, refused.kind, "%s", refused.text);
+    if (result)
+        return true;
+    error_prefix(&refusal, "%s: window_zone", queue->place);
+    return findings_add_refusal(check->findings, check->conn, &refusal, err);
 }
 
 /* Nothing is asked that an earlier finding says cannot be answered. */

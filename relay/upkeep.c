@@ -72,9 +72,8 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
 
 static void bind_window(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    const char *window = queue->config->window;
-    statement_add_text(ret, arena_printf(arena, "%.*s", WINDOW_TIME_LENGTH, window));
-    statement_add_text(ret, window + WINDOW_TIME_LENGTH + 1);
+    (void)arena;
+    statement_add_text(ret, queue->config->window);
     statement_add_text(ret, queue->config->window_zone);
 }
 

@@ -595,6 +595,18 @@ begin
 end
 $$;
 
+create function outbox.check_lease(what text, lease interval) returns void
+    language plpgsql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if lease is null or lease not between '100 ms' and '30 days' then
+        raise exception '%: the lease must be between 100 ms and 30 days, not %', what, coalesce(lease::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''1 minute''; extend() makes it longer.';
+    end if;
+end
+$$;
+
 -- Up to n events, each of another key, for `worker` until the lease is over. Commit before you work on them.
 create function outbox.take(queue text, n int default 1, worker text default null, lease interval default '1 minute')
     returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
@@ -627,10 +639,7 @@ begin
         raise exception 'take: n must be between 1 and 1000, not %', coalesce(n::text, 'null')
             using errcode = 'invalid_parameter_value', hint = 'Every event takes a slot in the lock table of the server until you commit.';
     end if;
-    if lease is null or lease not between '100 ms' and '30 days' then
-        raise exception 'take: the lease must be between 100 ms and 30 days, not %', coalesce(lease::text, 'null')
-            using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''1 minute''; extend() makes it longer.';
-    end if;
+    perform outbox.check_lease('take', lease);
     select * into q from outbox.queue x where x.name = take.queue;
     if not found then
         raise exception 'take: there is no queue %', coalesce(quote_ident(take.queue), 'null')
@@ -720,9 +729,8 @@ create function outbox.extend(token uuid, lease interval default null) returns b
     set jit = off
 as $$
 begin
-    if lease not between '100 ms' and '30 days' then
-        raise exception 'extend: the lease must be between 100 ms and 30 days, not %', lease
-            using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''1 minute''.';
+    if lease is not null then
+        perform outbox.check_lease('extend', lease);
     end if;
     return outbox.end_leases('extend', array[token], term => lease) = 1;
 end
