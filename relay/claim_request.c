@@ -10,6 +10,7 @@
 #define EVENTS_PER_CLAIM 16384 /* to be divided among the keys */
 #define EVENTS_PER_KEY_MIN 16
 #define EVENTS_ONE_BY_ONE 64
+#define LATER_US (250 * MS_US) /* until a key that others have is asked for again */
 
 static size_t unsettled_lanes(const struct batch *batches)
 {
@@ -74,6 +75,19 @@ static struct lane *find_lane_up_to(const struct batch *batches, struct span key
 static struct lane *find_lane(const struct batch *batches, struct span key, uint64_t hash)
 {
     return find_lane_up_to(batches, key, hash, LANE_SETTLING);
+}
+
+static void follow_due(struct queue *queue, instant_us now)
+{
+    for (size_t i = queue->later.count; i-- > 0;) {
+        const struct keyset_entry *entry = &queue->later.entries[i];
+        if (entry->at > now)
+            continue;
+        if (!keyset_find(&queue->follow, entry->key, entry->hash) &&
+            !keyset_put(&queue->follow, entry->key, entry->hash, now, NULL))
+            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
+        keyset_remove(&queue->later, i);
+    }
 }
 
 /* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
@@ -152,6 +166,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     add_busy_batches(request, queue->orphans, LANE_SETTLING);
     add_busy_batches(request, claim->batches, busy);
     add_busy_leases(request, queue, now);
+    follow_due(queue, now);
     add_followed(request, claim, busy, follow_max);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;
@@ -184,15 +199,27 @@ static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
     return keyset_find(&holder->held, key, hash) != NULL;
 }
 
-/* `holder` may have this key in a lane, or from an earlier lane of its open transaction. */
-static void follow_at(struct claim *holder, struct span key, uint64_t hash, instant_us now)
+/* Whether `holder` has this key, in a lane or from an earlier lane of its open transaction: then it is followed there.
+ */
+static bool follow_at(struct claim *holder, struct span key, uint64_t hash, instant_us now)
 {
     struct queue *queue = holder->queue;
     struct lane *lane = find_lane(holder->batches, key, hash);
     if (lane)
         lane->more = true; /* followed when the lane is settled */
-    else if (is_held(holder, key, hash) && !keyset_put(&queue->follow, key, hash, now, holder))
+    else if (!is_held(holder, key, hash))
+        return false;
+    else if (!keyset_put(&queue->follow, key, hash, now, holder))
         queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
+    return true;
+}
+
+static bool was_followed(const struct claim *claim, struct span key)
+{
+    for (size_t i = 0; i < claim->followed_count; i++)
+        if (span_equal(claim->followed[i], key))
+            return true;
+    return false;
 }
 
 void claim_follow_missed(struct claim *claim, instant_us now)
@@ -202,10 +229,14 @@ void claim_follow_missed(struct claim *claim, instant_us now)
         struct span key = claim->plan.missed_keys[i];
         uint64_t hash = span_hash(key);
         struct lane *lost = find_lane(queue->orphans, key, hash);
+        bool ours = lost != NULL;
         if (lost)
             lost->more = true;
         for (size_t c = 0; c < queue->claim_count; c++)
-            follow_at(&queue->claims[c], key, hash, now);
+            ours |= follow_at(&queue->claims[c], key, hash, now);
+        /* Nobody looks for the ids of a key that is asked for by name. */
+        if (!ours && was_followed(claim, key) && !keyset_put(&queue->later, key, hash, now + LATER_US, NULL))
+            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
     }
 }
 

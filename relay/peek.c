@@ -6,7 +6,8 @@ bool peek_first(struct queue *queue, instant_us now)
 {
     const struct queue_config *config = queue->config;
     bool idle = now >= queue->poll_at && !queue->work_known && queue->idle_us >= config->poll_max_us &&
-                queue->follow.count == 0 && !queue->ordering->type->pending(queue->ordering, now) &&
+                queue->follow.count == 0 && queue->later.count == 0 &&
+                !queue->ordering->type->pending(queue->ordering, now) &&
                 !queue->ordering->type->sweep_due(queue->ordering, now);
     if (!idle || now >= queue->claim_by || queue->side.state == SIDE_OFF) {
         queue->claim_by = now + CLAIM_US;

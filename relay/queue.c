@@ -101,6 +101,7 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->leases = config_leases(config);
     queue->lease_owner = queue->leases ? owner_name() : NULL;
     keyset_init(&queue->follow, FOLLOW_MAX);
+    keyset_init(&queue->later, FOLLOW_MAX);
     keyset_init(&queue->avoid, AVOID_MAX);
     keyset_init(&queue->avoid_solos, AVOID_MAX);
     if (!open_table(queue, conn, err) || !open_ordering(queue, err)) {
@@ -141,6 +142,7 @@ void queue_close(struct queue *queue)
     table_free(queue->table);
     order_watch_free(queue->watch);
     keyset_done(&queue->follow);
+    keyset_done(&queue->later);
     keyset_done(&queue->avoid);
     keyset_done(&queue->avoid_solos);
     free(queue);

@@ -190,6 +190,7 @@ struct queue {
     struct batch *orphans;     /* their claim is lost */
     struct batch *leased;      /* held by leases: see lease.h */
     struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
+    struct keyset later;       /* such keys that others had when they were asked for: followed again from then on */
     struct keyset avoid;       /* keys whose destination is down */
     struct keyset avoid_solos; /* the same for events without a key; the key is the id's bytes */
     struct refusal refusal;

@@ -1,63 +1,9 @@
 #include "relay/claim_request.h"
 
-#include "relay/round.h"
 #include "tests/support/run_suite.h"
-#include "tests/unit/hand_made.h"
+#include "tests/unit/claim_request_stage.h"
 
 #include <stdio.h>
-
-#define NOW (10 * SECOND_US)
-
-static struct stage stage;
-static struct claim claims[2]; /* the stage's own is the first */
-
-static struct sink sink;
-static struct outlet outlet;
-
-static void set_up(void)
-{
-    stage_init(&stage, "there");
-    struct queue *queue = &stage.queue;
-    keyset_done(&queue->follow);
-    keyset_init(&queue->follow, 4096);
-    for (size_t i = 0; i < 2; i++) {
-        claims[i] = (struct claim){.queue = queue, .index = i};
-        keyset_init(&claims[i].held, 16);
-        round_begin(&claims[i].round);
-        claims[i].arriving = batch_new(1 << 20, &claims[i]);
-    }
-    queue->claims = claims;
-    queue->claim_count = 2;
-    outlet.sink = &sink;
-    sink.traits = SINK_KEEPS_KEY_ORDER;
-    queue->outlet = &outlet;
-    queue->keys_found = 0;
-    stage.config.max_events_per_key = 1000;
-}
-
-static void tear_down(void)
-{
-    for (size_t i = 0; i < 2; i++) {
-        stage_free_batches(&claims[i].batches);
-        keyset_done(&claims[i].held);
-        round_done(&claims[i].round);
-        batch_free(claims[i].arriving);
-    }
-    stage_done(&stage);
-}
-
-static struct batch *batch_of(struct claim *claim)
-{
-    struct batch *batch = batch_new(16 << 20, claim);
-    batch->next = claim->batches;
-    claim->batches = batch;
-    return batch;
-}
-
-static struct lane *lane_of(struct claim *claim, const char *key)
-{
-    return stage_event(batch_of(claim), 1, key)->lane;
-}
 
 static struct lane *lost_lane(struct claim *claim, const char *key)
 {
@@ -70,22 +16,9 @@ static struct lane *lost_lane(struct claim *claim, const char *key)
     return lane;
 }
 
-static void follow(const char *key, const struct claim *owner)
-{
-    ck_assert(keyset_put(&stage.queue.follow, span_of(key), span_hash(span_of(key)), 0, owner));
-}
-
 static void avoid(const char *key, instant_us until)
 {
     ck_assert(keyset_put(&stage.queue.avoid, span_of(key), span_hash(span_of(key)), until, NULL));
-}
-
-static bool has(const struct span *keys, size_t count, const char *key)
-{
-    for (size_t i = 0; i < count; i++)
-        if (span_equal(keys[i], span_of(key)))
-            return true;
-    return false;
 }
 
 START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
@@ -119,14 +52,6 @@ START_TEST(key_whose_lock_its_session_keeps_is_not_claimed_again)
     ck_assert(lane->more); /* followed when it is settled */
 }
 END_TEST
-
-static void miss(struct claim *claim, const char *key)
-{
-    static struct span missed;
-    missed = span_of(key);
-    claim->plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
-    claim_follow_missed(claim, NOW);
-}
 
 START_TEST(settled_key_of_a_kept_batch_is_anybodys)
 {

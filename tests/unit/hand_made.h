@@ -57,6 +57,7 @@ static inline void stage_init(struct stage *stage, const char *destination)
     queue->route = route_new(destination, extra, 1, &err);
     ck_assert_ptr_nonnull(queue->route);
     keyset_init(&queue->follow, 8);
+    keyset_init(&queue->later, 8);
     keyset_init(&queue->avoid, 8);
     keyset_init(&queue->avoid_solos, 8);
     stage->claim.queue = queue;
@@ -76,6 +77,7 @@ static inline void stage_done(struct stage *stage)
     stage_free_batches(&stage->claim.batches);
     stage_free_batches(&queue->orphans);
     keyset_done(&queue->follow);
+    keyset_done(&queue->later);
     keyset_done(&queue->avoid);
     keyset_done(&queue->avoid_solos);
     order_watch_free(queue->watch);
