@@ -166,8 +166,10 @@ def trouble_for(point, db, target, victim, taken):
 
 def explains(done):
     """What may have become uncertain, of the victim and from then on. A drop breaks the connections to the sink and those to
-    the database: of an event on its way, libcurl sends the request again, and whoever has its key by then sends it as well."""
-    in_flight = {"stop": [0], "drop": [IN_FLIGHT, IN_FLIGHT]}.get(done["action"], [IN_FLIGHT])
+    the database: of an event on its way, libcurl sends the request again, and whoever has its key by then sends it as well.
+    Where a machine is slow, a stop outlasts a lease; locks it keeps."""
+    stopped = IN_FLIGHT if done["point"] in LEASED else 0
+    in_flight = {"stop": [stopped], "drop": [IN_FLIGHT, IN_FLIGHT]}.get(done["action"], [IN_FLIGHT])
     at = done["at"] / 1e6
     return [Fault(f"{done['action']} at {done['point']}", each, Victim.name, at=at, until=at + LEFT_BEHIND_S)
             for each in in_flight]
