@@ -154,8 +154,8 @@ static bool write_condition(struct replay *replay, struct error *err)
     return n < WHERE_BYTES || error_set(err, ERROR_INTERNAL, "replay: the condition is too long");
 }
 
-/* The queue's own settings, but for what belongs to its table. What its events came after was done before they were sent
- * the first time; waiting for it again could have no end, since what fails here becomes no dead letter. */
+/* The queue's own settings, but for what belongs to its table. What its events came after was done before they were
+ * sent the first time; waiting for it again could have no end, since what fails here becomes no dead letter. */
 static void write_queue(struct replay *replay, int64_t rate)
 {
     static char per_key[] = "per_key", place[] = "replay", payload[] = "pgcourier_payload",

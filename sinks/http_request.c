@@ -45,7 +45,8 @@ static bool has_shape(struct span text, const char *shape)
     for (size_t i = 0; i < size; i++)
         if (i >= text.size || (shape[i] == '9' ? text.data[i] < '0' || text.data[i] > '9' : text.data[i] != shape[i]))
             return false;
-    return size == text.size || memchr(" \r\n", text.data[size], 3);
+    char after = size < text.size ? text.data[size] : '\n';
+    return after == ' ' || after == '\r' || after == '\n';
 }
 
 /* libcurl 7.88 takes a line of "http/" and nonsense for status 200, and 0210 for 210: acks that nobody gave. */
