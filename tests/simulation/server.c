@@ -16,10 +16,11 @@ static struct {
     instant_us down_until;
 } server;
 
-static const char *const query_names[] = {"begin", "commit",  "rollback", "savepoint", "undo",  "release",  "sync",
-                                          "eof",   "nothing", "listen",   "lock",      "read",  "read_few", "keep",
-                                          "free",  "done",    "bury",     "kept",      "park",  "unpark",   "drawn",
-                                          "seen",  "holders", "floor",    "peek",      "empty", "paused",   "upkeep"};
+static const char *const query_names[] = {
+    "begin",  "commit",   "rollback", "savepoint", "undo",  "release", "sync",  "eof",    "nothing", "listen",
+    "lock",   "lock_all", "read",     "read_few",  "keep",  "free",    "done",  "bury",   "kept",    "park",
+    "unpark", "drawn",    "seen",     "holders",   "floor", "peek",    "empty", "paused", "upkeep"};
+_Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "each has a name");
 
 /* What a statement may fail with; FATAL ones end the session as well. */
 static const struct {
