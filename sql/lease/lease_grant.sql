@@ -14,7 +14,12 @@
 --
 -- One row: granted bigint, how many; all of them, or something is wrong
 with owner as materialized (
-    select a.pid, a.backend_start from pg_catalog.pg_stat_get_activity($8::integer) a where a.backend_start is not null
+    -- The server still does what it was told by a relay that has died: a backend that is gone by now ended long ago. Of
+    -- one that is hidden from us nothing is known.
+    select $8::integer as pid, case when a.pid is null then '-infinity' else a.backend_start end as backend_start
+    from pg_catalog.unnest(array[$8::integer]) as b (pid)
+    left join pg_catalog.pg_stat_get_activity($8::integer) a on true
+    where b.pid <> 0 and (a.pid is null or a.backend_start is not null)
 ), wanted as materialized (
     select w.key, w.id, w.failures, w.token, pg_catalog.clock_timestamp() as taken_at,
            $7::bigint * interval '1 microsecond' as lease

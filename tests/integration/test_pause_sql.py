@@ -128,3 +128,16 @@ def test_an_event_that_is_put_back_does_not_resume_its_key(db, sql):
     sql("dead/dead_retry.sql", "orders", "7", None, None)
     assert db.query("select id from outbox.events") == [(3,)]
     assert entry(db)[:3] == (BELOW_ALL, 0, FOREVER) and entry(db)[3] != FOREVER
+
+
+THERE = "(select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid())"  # that of sql()
+
+
+@pytest.mark.parametrize("backend, ends", [(THERE, False), ("2147483647", True), ("0", False)], ids=["there", "gone", "none"])
+def test_a_lease_whose_backend_is_gone_when_it_is_granted_ends_with_it(db, sql, backend, ends):
+    """A relay dies, and the server still does what it was told on another connection."""
+    pid = db.value(f"select {backend}")
+    sql("lease/lease_grant.sql", "events", ["7"], [1], [0], ["00000000-0000-4000-8000-000000000007"], "a", 3600 * 10**6, pid)
+    assert db.query("select next_at > now(), backend_pid from outbox.parked") == [(True, pid or None)]
+    sql("lease/lease_end_ownerless.sql", "events")
+    assert db.query("select next_at <= now(), token is not null from outbox.parked") == [(ends, True)]
