@@ -1,6 +1,7 @@
 #include "relay/base/arena.h"
 #include "relay/base/setting.h"
 #include "relay/command.h"
+#include "relay/config_peers.h"
 #include "relay/relay.h"
 #include "relay/version.h"
 
@@ -86,6 +87,15 @@ static void running_close(struct running *running)
     *running = (struct running){0};
 }
 
+static void log_warnings(const struct running *running, const struct log *log)
+{
+    struct config_warning warning;
+    for (size_t i = 0; i < config_peer_count(running->config); i++)
+        if (config_peer_exposed(running->config, i, &warning))
+            LOG(log, LOG_WARN, "config.warning", log_text("place", warning.place), log_text("setting", warning.setting),
+                log_text("text", warning.text), log_text("fix", warning.remedy));
+}
+
 static bool running_open(const struct arguments *arguments, int signal_fd, struct running *ret, struct error *err)
 {
     struct running running = {.config = config_load(arguments->config, err)};
@@ -124,6 +134,7 @@ static enum relay_end reload(const struct arguments *arguments, int signal_fd, s
         running_close(running);
         *running = next;
         LOG(&arguments->log, LOG_INFO, "config.loaded", log_text("file", arguments->config));
+        log_warnings(running, &arguments->log);
         return RELAY_RELOAD;
     }
     running_close(&next);
@@ -141,6 +152,7 @@ static int run(int argc, char **argv)
         return command_fail(&err);
     LOG(&arguments.log, LOG_INFO, "relay.start", log_text("version", PGCOURIER_VERSION),
         log_text("config", arguments.config), log_int("queues", (int64_t)running.config->queue_count));
+    log_warnings(&running, &arguments.log);
     enum relay_end end = RELAY_RELOAD;
     for (;;) {
         end = relay_run(running.relay);

@@ -5,6 +5,7 @@
 #include "relay/base/file.h"
 #include "relay/base/suggest.h"
 #include "relay/config_check.h"
+#include "relay/config_mark.h"
 #include "relay/config_preset.h"
 #include "relay/config_read.h"
 #include "relay/config_tables.h"
@@ -200,6 +201,7 @@ struct config *config_load(const char *path, struct error *err)
         goto done;
     config = memory_new(sizeof *config);
     config->path = memory_text(path);
+    config_mark_all(config, yaml_root(yaml));
     good = read_top(path, yaml_root(yaml), config, err);
 done:
     yaml_free(yaml);
@@ -240,6 +242,7 @@ void config_free(struct config *config)
     for (size_t i = 0; i < config->sink_count; i++)
         free_sink(&config->sinks[i]);
     setting_free(config_settings, config);
+    config_mark_free(config);
     free(config->queues);
     free(config->sinks);
     free(config->path);

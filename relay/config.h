@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 struct sink_type;
+struct config_mark;
 
 enum after { AFTER_DELETE, AFTER_ARCHIVE };
 enum then_payload { THEN_EVENT, THEN_RESPONSE };
@@ -91,6 +92,8 @@ struct config {
     size_t sink_count;
     struct queue_config *queues;
     size_t queue_count;
+    struct config_mark *marks; /* relay/config_mark.h */
+    size_t mark_count;
 };
 
 /* NULL and *err (ERROR_CONFIG, or ERROR_PERMISSION when the file may not be read) on failure. Does not connect to

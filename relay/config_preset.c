@@ -82,10 +82,10 @@ static const struct preset *find(const char *name)
 
 static const struct setting *find_setting(const struct preset_setting *row)
 {
-    const struct config_group *group = queue_groups;
-    while (row->group && strcmp(group->name, row->group) != 0)
-        group++;
-    return setting_find(row->group ? group->settings : queue_settings, row->name);
+    for (const struct config_group *group = queue_groups; row->group && group->name; group++)
+        if (strcmp(group->name, row->group) == 0)
+            return setting_find(group->settings, row->name);
+    return setting_find(queue_settings, row->name);
 }
 
 bool config_preset_read(const struct config_place *place, const struct yaml_node *map, struct queue_config *queue,

@@ -340,6 +340,33 @@ static void http_close(struct sink *sink)
     http_free(http);
 }
 
+static void add_host_of(struct exposure *exposure, const char *url)
+{
+    char *host = http_url_host(url);
+    exposure_add_host(exposure, span_of(host));
+    free(host);
+}
+
+/* Certificates are always verified, so what counts is the scheme. Behind a proxy https stays https, and what the proxy
+ * itself is told is its password. */
+static bool http_exposed(const void *of, struct exposure *ret)
+{
+    const struct http_settings *settings = of;
+    const char *proxy = settings->proxy;
+    if (strncasecmp(settings->url, "https:", 6) != 0) {
+        *ret = (struct exposure){"url", "is not encrypted: http:// has no TLS", "https://", ""};
+        add_host_of(ret, settings->url);
+        if (proxy)
+            add_host_of(ret, proxy);
+    } else {
+        *ret = (struct exposure){"proxy", "includes the proxy's password, which is not encrypted",
+                                 "a proxy at https://", ""};
+        if (proxy && strchr(proxy, '@') && strncasecmp(proxy, "https:", 6) != 0)
+            add_host_of(ret, proxy);
+    }
+    return ret->hosts[0] != '\0';
+}
+
 const struct sink_type sink_http = {
     .name = "http",
     .help = "one POST request an event",
@@ -353,4 +380,5 @@ const struct sink_type sink_http = {
     .close = http_close,
     .probe = http_probe,
     .cancel = http_cancel,
+    .exposed = http_exposed,
 };

@@ -99,6 +99,17 @@ void http_url_done(struct http_url *url)
     *url = (struct http_url){0};
 }
 
+char *http_url_host(const char *text)
+{
+    CURLU *parts = curl_url();
+    char *host = NULL;
+    if (parts && curl_url_set(parts, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
+        part(parts, CURLUPART_HOST, 0, &host) != CURLUE_OK)
+        host = NULL;
+    curl_url_cleanup(parts);
+    return host;
+}
+
 /* RFC 3986 pchar without '%', and the slash between segments. */
 static bool stays(char c)
 {

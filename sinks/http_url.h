@@ -23,6 +23,10 @@ struct http_url {
 bool http_url_init(struct http_url *ret, const char *text, struct error *err) MUST_CHECK;
 void http_url_done(struct http_url *url); /* wipes the password */
 
+/* The host of a URL of any scheme, without user and port; an IPv6 address is in brackets. The caller's to free; NULL if
+ * libcurl finds none. */
+char *http_url_host(const char *text);
+
 /* base/destination?query, each segment of the destination percent-encoded; `whole` when the destination is empty. In
  * the arena. NULL and *err (ERROR_REFUSED) for `.` and `..` segments, control characters and more than HTTP_URL_MAX
  * bytes. */

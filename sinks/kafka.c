@@ -380,6 +380,7 @@ const struct sink_type sink_kafka = {
     .max_in_flight = 4096,
     .open = kafka_open,
     .check = kafka_check,
+    .exposed = kafka_conf_exposed,
     .submit = kafka_submit,
     .prepare = kafka_prepare,
     .progress = kafka_progress,

@@ -179,3 +179,61 @@ kafka_partitioner *kafka_conf_partitioner(const rd_kafka_conf_t *conf)
             return known[i].partitioner;
     return NULL;
 }
+
+/* ---- who may listen ---- */
+
+/* The first row that is so decides. */
+static const struct {
+    const char *name, *value, *setting, *why, *remedy;
+} exposures[] = {
+    {"security.protocol", "plaintext", "properties.security.protocol",
+     "is not encrypted: security.protocol is plaintext", "security.protocol: ssl"},
+    {"security.protocol", "sasl_plaintext", "properties.security.protocol",
+     "is not encrypted: security.protocol is sasl_plaintext", "security.protocol: sasl_ssl"},
+    {"enable.ssl.certificate.verification", "false", "properties.enable.ssl.certificate.verification",
+     "is encrypted, but the brokers' certificates are not verified: enable.ssl.certificate.verification is false",
+     "remove it, and give ssl.ca.location if need be"},
+    {"ssl.endpoint.identification.algorithm", "none", "properties.ssl.endpoint.identification.algorithm",
+     "is encrypted, but the names in the brokers' certificates are not verified: "
+     "ssl.endpoint.identification.algorithm is none",
+     "ssl.endpoint.identification.algorithm: https"},
+};
+
+/* [PROTOCOL://]HOST[:PORT], an IPv6 address in brackets */
+static struct span host_of_broker(struct span broker)
+{
+    const char *scheme = memmem(broker.data, broker.size, "://", 3);
+    const char *from = scheme ? scheme + 3 : broker.data, *end = broker.data + broker.size;
+    while (from < end && *from == ' ')
+        from++;
+    const char *bracket = from < end && *from == '[' ? memchr(from, ']', (size_t)(end - from)) : NULL;
+    const char *colon = bracket ? bracket + 1 : memchr(from, ':', (size_t)(end - from));
+    return (struct span){from, (size_t)((colon ? colon : end) - from)};
+}
+
+static void add_brokers(const rd_kafka_conf_t *conf, struct exposure *exposure)
+{
+    char brokers[4096];
+    for (const char *at = get(conf, "bootstrap.servers", brokers, sizeof brokers); *at;) {
+        size_t size = strcspn(at, ",");
+        exposure_add_host(exposure, host_of_broker((struct span){at, size}));
+        at += size + (at[size] == ',');
+    }
+}
+
+bool kafka_conf_exposed(const void *settings, struct exposure *ret)
+{
+    struct error err;
+    char value[32];
+    rd_kafka_conf_t *conf = kafka_conf_new(settings, KAFKA_PLAIN, &err);
+    if (!conf)
+        return false;
+    *ret = (struct exposure){0};
+    for (size_t i = 0; !ret->why && i < sizeof exposures / sizeof exposures[0]; i++)
+        if (strcmp(get(conf, exposures[i].name, value, sizeof value), exposures[i].value) == 0)
+            *ret = (struct exposure){exposures[i].setting, exposures[i].why, exposures[i].remedy, ""};
+    if (ret->why)
+        add_brokers(conf, ret);
+    rd_kafka_conf_destroy(conf);
+    return ret->hosts[0] != '\0';
+}

@@ -3,6 +3,7 @@
 #define SINKS_KAFKA_CONF_H
 
 #include "relay/base/error.h"
+#include "relay/base/exposure.h"
 #include "relay/base/setting.h"
 
 #include <librdkafka/rdkafka.h>
@@ -30,6 +31,8 @@ rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, enum kafk
 
 /* A whole-number property as librdkafka understood it, or 0. */
 int64_t kafka_conf_number(const rd_kafka_conf_t *conf, const char *property);
+
+bool kafka_conf_exposed(const void *settings, struct exposure *ret); /* as sink_type.exposed */
 
 /* Where a key goes; librdkafka's own, of which only key, its size and the number of partitions matter. */
 typedef int32_t kafka_partitioner(const rd_kafka_topic_t *, const void *key, size_t key_size, int32_t partitions,

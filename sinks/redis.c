@@ -402,4 +402,5 @@ const struct sink_type sink_redis = {
     .progress = redis_progress,
     .close = redis_close,
     .probe = redis_probe,
+    .exposed = redis_settings_exposed,
 };

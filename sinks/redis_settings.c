@@ -1,6 +1,7 @@
 #include "sinks/redis_settings.h"
 
 #include "relay/base/clock.h"
+#include "sinks/redis_address.h"
 #include "sinks/redis_command.h"
 
 static const char *const schemes[] = {"redis", "rediss", "unix", NULL};
@@ -45,3 +46,21 @@ const struct setting redis_setting_rows[] = {
      .offset = offsetof(struct redis_settings, tls_ca),
      .help = "PEM file with the certificate authorities to trust for rediss://; default: the system's"},
     {.name = NULL}};
+
+bool redis_settings_exposed(const void *settings, struct exposure *ret)
+{
+#ifdef HAVE_HIREDIS_SSL
+    static const char remedy[] = "rediss://";
+#else
+    static const char remedy[] = "a tunnel that ends on this machine: docs/sinks/redis.md#tls";
+#endif
+    struct redis_address address;
+    struct error err;
+    if (!redis_address_parse(((const struct redis_settings *)settings)->url, &address, &err))
+        return false;
+    *ret = (struct exposure){.setting = "url", .why = "is not encrypted: redis:// has no TLS", .remedy = remedy};
+    if (!address.tls && address.host)
+        exposure_add_host(ret, span_of(address.host));
+    redis_address_done(&address);
+    return ret->hosts[0] != '\0';
+}

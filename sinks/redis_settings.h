@@ -2,6 +2,7 @@
 #ifndef SINKS_REDIS_SETTINGS_H
 #define SINKS_REDIS_SETTINGS_H
 
+#include "relay/base/exposure.h"
 #include "relay/base/setting.h"
 
 struct redis_settings {
@@ -12,5 +13,7 @@ struct redis_settings {
 };
 
 extern const struct setting redis_setting_rows[]; /* they fill a struct redis_settings */
+
+bool redis_settings_exposed(const void *settings, struct exposure *ret); /* as sink_type.exposed */
 
 #endif

@@ -12,6 +12,7 @@
 #define SINKS_SINK_H
 
 #include "relay/base/clock.h"
+#include "relay/base/exposure.h"
 #include "relay/base/pollset.h"
 #include "relay/base/setting.h"
 #include "sinks/delivery.h"
@@ -91,6 +92,10 @@ struct sink_type {
     /* What open() would say of these settings, without any effect: nothing is created and nobody is called. NULL:
      * open() has no effect either, so opening and closing is the check. */
     bool (*check)(const char *name, const void *settings, struct error *err);
+
+    /* Do these settings lead over a network to somebody who is not verified by TLS? Then *ret says why; the way that is
+     * worst comes first. Settings that check() refuses do not. NULL: this sink has no network of its own. */
+    bool (*exposed)(const void *settings, struct exposure *ret);
 
     /* SIGHUP: open files again. */
     bool (*reopen)(struct sink *sink, struct error *err);

@@ -63,6 +63,7 @@ def test_wrong_arguments_are_usage_errors(arguments):
     (["dead", "list"], "dead: give the configuration with -c FILE"),
     (["dead", "list", "show", "-c", "x"], "dead: one of list, show, retry and drop at a time"),
     (["status"], "status: give the configuration with -c FILE"),
+    (["replay", "--cancel", "1"], "replay: give the configuration with -c FILE"),
     (["run"], "run: give the configuration with -c FILE"),
     (["run", "-c", "x", "--log-format", "xml"], '--log-format is logfmt or json, not "xml"'),
     (["run", "-c", "x", "--log-level", "loud"], '--log-level is error, warn, info or debug, not "loud"'),

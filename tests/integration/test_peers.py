@@ -2,12 +2,18 @@
 
 import os
 import shutil
+import signal
+import ssl
 import subprocess
+from urllib.parse import unquote
 
 import pytest
 
 from tests.support import servers
-from tests.support.servers import run_command, wait_until
+from tests.support.history import Event, Final, check
+from tests.support.servers import HttpReceiver, run_command, wait_until
+from tests.support.shop import Shop
+from tests.support.targets import HttpTarget
 
 CONFIG = """
 database: "{dsn}"
@@ -35,7 +41,40 @@ def test_an_event_cannot_choose_the_host(db, relay, http, destination, prefix):
     assert [path for path in paths if not (path.startswith(f"/in/{prefix}") and path.endswith("?token=t") and path.count("?") == 1)] == []
     assert [path for path in paths if "/../" in path or "%2f" in path.lower().replace("%252f", "") or "#" in path] == []
     assert len(paths) == len(ELSEWHERE)
-    assert sorted(key for key, in db.query("select key from outbox.dead")) == sorted(REFUSED)
+    dead = dict(db.query("select event_id, key from outbox.dead"))
+    assert sorted(dead.values()) == sorted(REFUSED)
+    events = [Event(number, key, doomed=number in dead) for number, key in enumerate(ELSEWHERE + REFUSED, 1)]
+    receipts = [receipt._replace(key=unquote(receipt.key)) for receipt in HttpTarget(http).receipts()]
+    check(events, receipts, final=Final(dead=list(dead))).require()
+
+
+def sign(key, certificate, name):
+    """A certificate that is an authority of its own."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=db.example",
+                    "-addext", f"subjectAltName={name}", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+
+
+def test_a_receiver_gets_nothing_before_it_can_be_verified(relay, db, tmp_path):
+    """Its authority is not known, then it has another name, then all is well."""
+    key, certificate = tmp_path / "server.key", tmp_path / "server.crt"
+    sign(key, certificate, "IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    shop = Shop(db)
+    shop.add(200, keys=20)
+    with HttpReceiver(tls=context) as https:
+        target = HttpTarget(https)
+        one = relay(shop.config(target.sink()))
+        wait_until(lambda: one.logged("sink.down"), 30, "the authority to be refused")
+        one.configure(shop.config(target.sink(ca_file=str(certificate), url=https.url.replace("127.0.0.1", "localhost"))))
+        one.send(signal.SIGHUP)
+        wait_until(lambda: len(one.logged("sink.down")) >= 2, 30, "the name to be refused")
+        assert https.requests == [] and shop.attempts() == 0
+        one.configure(shop.config(target.sink(ca_file=str(certificate))))
+        one.send(signal.SIGHUP)
+        wait_until(lambda: shop.left() == 0, 30, "all to be delivered")
+        assert one.stop() == 0
+        assert shop.check(target.receipts()).duplicates == 0
 
 
 @pytest.fixture
@@ -43,8 +82,7 @@ def encrypted(tmp_path):
     """A server whose certificate, an authority of its own, is for db.example: (the server, the certificate)."""
     server = servers.Postgres(settings={"ssl": "on"})
     key, certificate = (os.path.join(server.data, f"server.{end}") for end in ("key", "crt"))
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=db.example",
-                    "-addext", "subjectAltName=DNS:db.example", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    sign(key, certificate, "DNS:db.example")
     os.chmod(key, 0o600)
     if server.user:
         shutil.chown(key, server.user)
@@ -63,3 +101,99 @@ def test_the_name_of_the_database_server_is_verified_when_asked_for(encrypted, r
     assert relay(config.replace("HOST", "db.example"), until_empty=True).wait(60) == 0
     other = relay(config.replace("HOST", "other.example"))
     wait_until(lambda: other.logged("does not match host name"), 60, "the relay to refuse another name")
+
+
+PEERS = """database: {database}
+sinks:
+  out: {sink}
+queues:
+  q: {{ sink: out, destination: to }}
+"""
+HERE, NOWHERE = "host=/run/postgresql", "{ type: discard }"
+UNVERIFIED = "is encrypted only if the server offers it, and its certificate is not verified: sslmode=prefer, libpq's default"
+NO_ROOT = "is encrypted, but the server's certificate is not verified: sslmode=require has no root certificate"
+VERIFY = "sslmode=verify-full sslrootcert=FILE"
+# The database, the sink, what the place points at, and the line after it.
+EXPOSED = {
+    "postgres": ("postgresql://me:s3cret@db.example/shop", NOWHERE, "postgresql:",
+                 f"database: warning: what goes to db.example {UNVERIFIED}  fix: {VERIFY}"),
+    "postgres without a root": ("host=db.example,/run/postgresql sslmode=require sslrootcert=/nonexistent password=s3cret", NOWHERE, "host=",
+                                f"database: warning: what goes to db.example {NO_ROOT}  fix: {VERIFY}"),
+    "redis": (HERE, '{ type: redis, url: "redis://:s3cret@cache.example" }', "redis://",
+              "sinks.out.url: warning: what goes to cache.example is not encrypted: redis:// has no TLS  fix: "),
+    "http": (HERE, '{ type: http, url: "http://me:s3cret@hooks.example/in?token=s3cret" }', "http://",
+             "sinks.out.url: warning: what goes to hooks.example is not encrypted: http:// has no TLS  fix: https://"),
+    "kafka": (HERE, '{ type: kafka, properties: { bootstrap.servers: "k1.example:9092,k2.example:9092" }, sasl_password: s3cret }', "properties:",
+              "sinks.out.properties.security.protocol: warning: what goes to k1.example, k2.example is not encrypted: "
+              "security.protocol is plaintext  fix: security.protocol: ssl"),
+    "kafka unverified": (HERE, "{ type: kafka, properties: { bootstrap.servers: k1.example, security.protocol: ssl, "
+                               'enable.ssl.certificate.verification: "false" } }', "false",
+                         "sinks.out.properties.enable.ssl.certificate.verification: warning: what goes to k1.example is encrypted, but the "
+                         "brokers' certificates are not verified: enable.ssl.certificate.verification is false  fix: remove it"),
+}
+SAFE = {
+    "sockets": (HERE, '{ type: redis, url: "unix:///run/redis.sock" }'),
+    "loopback": ("host=localhost,127.0.0.1,::1", '{ type: redis, url: "redis://127.0.0.1" }'),
+    "http": ("host=db.example hostaddr=127.0.0.1", '{ type: http, url: "http://localhost:8080/" }'),
+    "kafka": (HERE, '{ type: kafka, properties: { bootstrap.servers: "[::1]:9092,localhost:9092" } }'),
+    "verified": ("postgresql://db.example/shop?sslmode=verify-full", '{ type: http, url: "https://hooks.example/" }'),
+    "kafka verified": ("host=db.example sslmode=verify-ca", "{ type: kafka, properties: { bootstrap.servers: k1.example, security.protocol: ssl } }"),
+}
+
+
+def warnings_of(tmp_path, text, **env):
+    """What check-config says after the line that all is well."""
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(text)
+    done = run_command("check-config", "-c", str(path), env=env)
+    first, *others = done.stdout.splitlines()
+    assert (done.returncode, done.stderr, first) == (0, "", f"{path}: ok, 1 sink, 1 queue")
+    return [line.removeprefix(f"{path}:") for line in others]
+
+
+def place_of(text, token):
+    before = text[:text.index(token)]
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+@pytest.mark.parametrize("database, sink, token, warning", EXPOSED.values(), ids=EXPOSED)
+def test_a_peer_beyond_this_machine_without_verified_tls_is_warned_of(tmp_path, database, sink, token, warning):
+    text = PEERS.format(database=database, sink=sink)
+    (line,) = warnings_of(tmp_path, text)
+    assert line.startswith(f"{place_of(text, token)}: {warning}")
+    assert "s3cret" not in line
+
+
+@pytest.mark.parametrize("database, sink", SAFE.values(), ids=SAFE)
+def test_nothing_is_said_of_this_machine_and_of_verified_tls(tmp_path, database, sink):
+    assert warnings_of(tmp_path, PEERS.format(database=database, sink=sink)) == []
+
+
+def test_a_database_that_only_the_environment_names_is_warned_of(tmp_path):
+    text = PEERS.format(database="x", sink=NOWHERE).split("\n", 1)[1]
+    assert warnings_of(tmp_path, text, PGHOST="/run/postgresql") == []
+    assert warnings_of(tmp_path, text, PGHOST="db.example", PGSSLMODE="verify-full") == []
+    (line,) = warnings_of(tmp_path, text, PGHOST="db.example")
+    assert line.startswith(" database: warning: what goes to db.example ")
+
+
+def test_a_secret_in_a_file_has_its_place(tmp_path):
+    (tmp_path / "conninfo").write_text("host=db.example password=s3cret\n")
+    text = PEERS.format(database="x", sink=NOWHERE).replace("database: x", f"database_file: {tmp_path}/conninfo\nlisten_database: dbname=shop host=l.example")
+    first, second = warnings_of(tmp_path, text)
+    assert first.startswith("1:16: database: warning: what goes to db.example ")
+    assert second.startswith("2:18: listen_database: warning: what goes to l.example ")
+
+
+def test_a_relay_warns_at_its_start_and_when_it_reads_the_configuration_again(db, relay):
+    config = f'database: "{db.dsn}"\nsinks:\n  web: {{ type: http, url: "http://me:s3cret@HOST.invalid/" }}\nqueues:\n  q: {{ sink: web }}\n'
+    one = relay(config.replace("HOST", "first"))
+    wait_until(lambda: one.logged("config.warning"), 30, "a warning")
+    one.configure(config.replace("HOST", "second"))
+    one.send(signal.SIGHUP)
+    wait_until(lambda: len(one.logged("config.warning")) == 2, 30, "another warning")
+    assert one.stop() == 0
+    place = f"{one.config_path}:{place_of(config, 'http://')}"
+    for line, host in zip(one.logged("config.warning"), ("first", "second"), strict=True):
+        assert f'level=warn msg=config.warning place={place} setting=sinks.web.url text="what goes to {host}.invalid ' in line
+        assert "s3cret" not in line

@@ -6,8 +6,10 @@ import signal
 import pytest
 
 from tests.support import servers
+from tests.support.history import Fault, Final, check
 from tests.support.relay import run_command
 from tests.support.servers import Reply, wait_until
+from tests.support.targets import HttpTarget
 
 CANARY = "canary-7f3a"
 SECRETS = {name: f"{CANARY}-{name}" for name in ("database", "bearer", "header", "url", "redis", "sasl", "payload")}
@@ -79,12 +81,15 @@ def test_no_secret_and_no_payload_is_told(relay, db, http, config):
     one.configure(config)
     told += [run_command(*command, "-c", one.config_path) for command in commands]
     one.kill()
+    dead = [event_id for (event_id,) in db.query("select event_id from outbox.dead where queue = 'web'")]
+    check([(number, None) for number in range(1, 11)], HttpTarget(http).receipts(), [Fault("the backends are gone", 10)],
+          Final(dead=dead), attempts=2).require()
     for number, text in enumerate([*(done.stdout + done.stderr for done in told), "\n".join(one.log)]):
         assert CANARY not in text, f"output {number} tells a secret or a payload"
 
 
-def test_a_relay_listens_for_nobody(relay, config, http):
-    """There is no port and no socket to come in by."""
+def test_a_relay_listens_for_nobody(relay, db, config, http):
+    """There is no port and no socket to come in by, and it serves nobody but its queues."""
     one = relay(config)
     wait_until(lambda: http.requests, 30, "a request")
     inodes = {os.readlink(f"/proc/{one.pid}/fd/{name}") for name in os.listdir(f"/proc/{one.pid}/fd")}
@@ -93,4 +98,6 @@ def test_a_relay_listens_for_nobody(relay, config, http):
             words = line.split()
             flagged = words[state] == listening and (table != "unix" or int(words[3], 16) & 0x10000)
             assert not (flagged and f"socket:[{words[inode]}]" in inodes), line
+    wait_until(lambda: db.value("select count(*) from public.web") == 0, 60, "the events to be delivered")
     one.kill()
+    check([(number, None) for number in range(1, 11)], HttpTarget(http).receipts()).require()

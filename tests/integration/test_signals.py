@@ -64,6 +64,7 @@ def test_a_signal_lets_what_is_in_flight_end_and_settles_it(relay, shop, http, n
 
 
 def test_a_second_signal_ends_it_at_once_and_rolls_back(relay, shop, http):
+    """What was in flight was answered to nobody, and the next relay sends it again."""
     one = slow_relay(relay, shop, http, delay_s=20)
     started = time.monotonic()
     one.send(signal.SIGTERM)
@@ -73,6 +74,9 @@ def test_a_second_signal_ends_it_at_once_and_rolls_back(relay, shop, http):
     assert time.monotonic() - started < SOON_S
     assert shop.left() == 100
     wait_until(lambda: sessions(shop.db) == 0)
+    http.respond = None
+    assert relay(shop.config(f'type: http, url: "{http.url}"'), until_empty=True).wait() == 0
+    assert shop.check(HttpTarget(http).receipts()).duplicates == 50
 
 
 def test_two_signals_in_quick_succession_are_two(relay, shop, http):
@@ -276,6 +280,7 @@ def test_a_lost_listener_comes_back(relay, shop, tmp_path):
     shop.db.query("select pg_terminate_backend(%s)", (pid,))
     wait_until(lambda: listener(shop.db) not in (None, pid), 30, "the listener to come back")
     assert is_delivered_soon(shop)
+    shop.check(received(tmp_path / "out"))
 
 
 def test_what_came_while_the_listener_was_away_is_found_when_it_is_back(relay, shop, tmp_path):
@@ -292,3 +297,4 @@ def test_without_a_listener_polling_goes_on(relay, shop, tmp_path):
     assert one.logged("database.unreachable.*listen")
     assert len(one.logged("database.unreachable")) == 1, "said once"
     assert one.stop() == 0
+    shop.check(received(tmp_path / "out"))

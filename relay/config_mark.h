@@ -1,0 +1,16 @@
+/* relay/config_mark.h -- where in the file each setting stands, for what is said of it after it was read. */
+#ifndef RELAY_CONFIG_MARK_H
+#define RELAY_CONFIG_MARK_H
+
+#include "relay/config.h"
+#include "relay/yaml.h"
+
+/* Takes note of all settings of `root`; names only, no values. */
+void config_mark_all(struct config *config, const struct yaml_node *root);
+void config_mark_free(struct config *config);
+
+/* "FILE:LINE:COLUMN" of the value of `path`, e.g. "sinks.web.url" or its `_file`, else of what it would stand in; FILE
+ * alone when it is of the top level and not given. At most `size` bytes. */
+void config_mark_where(const struct config *config, const char *path, char *ret, size_t size);
+
+#endif

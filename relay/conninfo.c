@@ -1,0 +1,107 @@
+#include "relay/conninfo.h"
+
+#include <libpq-fe.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The modes that verify nobody. verify-ca and verify-full are not here. */
+static const struct {
+    const char *sslmode, *why;
+    bool root_helps; /* with root certificates it is as good as verify-ca */
+} modes[] = {
+    {"disable", "is not encrypted: sslmode=disable", false},
+    {"allow", "is encrypted only if the server insists, and its certificate is not verified: sslmode=allow", false},
+    {"prefer",
+     "is encrypted only if the server offers it, and its certificate is not verified: sslmode=prefer, libpq's default",
+     false},
+    {"require", "is encrypted, but the server's certificate is not verified: sslmode=require has no root certificate",
+     true},
+};
+
+/* The next of a comma-separated list, which may be empty; *list goes behind it, and is NULL after the last. */
+static struct span next_of(const char **list)
+{
+    const char *from = *list;
+    if (!from)
+        return (struct span){"", 0};
+    size_t size = strcspn(from, ",");
+    *list = from[size] ? from + size + 1 : NULL;
+    return (struct span){from, size};
+}
+
+/* libpq takes the address before the name, and neither means the default socket. */
+static void add_hosts(const struct conninfo_security *security, struct exposure *exposure)
+{
+    const char *names = security->host, *addresses = security->hostaddr;
+    while (names || addresses) {
+        struct span name = next_of(&names), address = next_of(&addresses);
+        struct span host = address.size ? address : name;
+        bool is_socket = host.size && (host.data[0] == '/' || host.data[0] == '@');
+        if (!is_socket)
+            exposure_add_host(exposure, host);
+    }
+}
+
+bool conninfo_security_exposed(const struct conninfo_security *security, struct exposure *ret)
+{
+    if (!security->sslmode || (security->gssencmode && strcmp(security->gssencmode, "require") == 0))
+        return false; /* Kerberos encrypts, and knows the server */
+    *ret = (struct exposure){.remedy = "sslmode=verify-full sslrootcert=FILE"};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        if (strcmp(security->sslmode, modes[i].sslmode) == 0 && !(modes[i].root_helps && security->has_root))
+            ret->why = modes[i].why;
+    if (ret->why)
+        add_hosts(security, ret);
+    return ret->hosts[0] != '\0';
+}
+
+/* libpq verifies by the file that it is given or by its own, and if that is not there, by none. */
+static bool root_is_there(const char *sslrootcert)
+{
+    char path[PATH_MAX];
+    const struct passwd *user = NULL;
+    const char *home = getenv("HOME");
+    if ((!home || !home[0]) && (user = getpwuid(geteuid())) != NULL)
+        home = user->pw_dir;
+    snprintf(path, sizeof path, "%s/.postgresql/root.crt", home ? home : "");
+    return access(sslrootcert && sslrootcert[0] ? sslrootcert : path, F_OK) == 0;
+}
+
+static const char *value_of(const PQconninfoOption *options, const char *keyword)
+{
+    for (const PQconninfoOption *option = options; option && option->keyword; option++)
+        if (strcmp(option->keyword, keyword) == 0)
+            return option->val && option->val[0] ? option->val : NULL;
+    return NULL;
+}
+
+/* libpq tells what it made of everything only of a connection that has been begun. This one it refuses to begin, for a
+ * channel binding that there is not, after it has read all it reads; with a password given, the password file is not
+ * looked at. Later keywords go before earlier ones. */
+static PQconninfoOption *read_options(const char *database)
+{
+    static const char *const keywords[] = {"dbname", "password", "channel_binding", NULL};
+    const char *const values[] = {database, "none", "none", NULL};
+    PGconn *conn = PQconnectStartParams(keywords, values, 1);
+    PQconninfoOption *options = conn ? PQconninfo(conn) : NULL;
+    PQfinish(conn);
+    return options;
+}
+
+bool conninfo_exposed(const char *database, struct exposure *ret)
+{
+    PQconninfoOption *options = read_options(database);
+    struct conninfo_security security = {
+        .host = value_of(options, "host"),
+        .hostaddr = value_of(options, "hostaddr"),
+        .sslmode = value_of(options, "sslmode"),
+        .gssencmode = value_of(options, "gssencmode"),
+        .has_root = root_is_there(value_of(options, "sslrootcert")),
+    };
+    bool exposed = conninfo_security_exposed(&security, ret);
+    PQconninfoFree(options);
+    return exposed;
+}
