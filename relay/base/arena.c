@@ -1,5 +1,7 @@
 #include "relay/base/arena.h"
 
+#include "relay/base/fault_point.h"
+
 #include <stdalign.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -28,6 +30,12 @@ static _Noreturn void out_of_memory(void)
     _exit(70);
 }
 
+/* All that our code allocates is asked for here, so that a test can refuse each of it. */
+static bool is_refused(void)
+{
+    return FAULT_ERROR("memory.allocate");
+}
+
 static size_t checked_product(size_t count, size_t size)
 {
     size_t bytes;
@@ -38,7 +46,7 @@ static size_t checked_product(size_t count, size_t size)
 
 void *memory_new(size_t bytes)
 {
-    void *p = calloc(1, bytes ? bytes : 1);
+    void *p = is_refused() ? NULL : calloc(1, bytes ? bytes : 1);
     if (!p)
         out_of_memory();
     return p;
@@ -52,7 +60,7 @@ void *memory_array(size_t count, size_t size)
 void *memory_resize(void *old, size_t count, size_t size)
 {
     size_t bytes = checked_product(count, size);
-    void *p = realloc(old, bytes ? bytes : 1);
+    void *p = is_refused() ? NULL : realloc(old, bytes ? bytes : 1);
     if (!p)
         out_of_memory();
     return p;
@@ -87,7 +95,7 @@ static struct block *block_add(struct arena *arena, size_t bytes)
     size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES, total;
     if (__builtin_add_overflow(size, sizeof(struct block), &total))
         out_of_memory();
-    struct block *b = malloc(total);
+    struct block *b = is_refused() ? NULL : malloc(total);
     if (!b)
         out_of_memory();
     b->used = 0;

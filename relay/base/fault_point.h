@@ -9,6 +9,7 @@
  *     stop    SIGSTOP; whoever watches continues it
  *     drop    every connection of the process is shut down, to the database and to sinks
  *     error   the step fails; only where the point is asked, FAULT_ERROR
+ *     errors  so does it each time from then on
  *
  * What was done is appended, one JSON line a fault, to the file PGCOURIER_FAULT_LOG before it is done; `at` is
  * clock_now(). All of this exists in builds with the option PGCOURIER_FAULT_POINTS only; in others a point is nothing

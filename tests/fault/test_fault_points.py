@@ -155,13 +155,25 @@ def trouble_for(point, db, target, victim, taken):
             at = time.monotonic()
             taken += [Fault("a lease was taken away", PER_KEY, at=at, until=at + LEFT_BEHIND_S) for _ in db.query(TAKE)]
         if point in AWAY:
-            target.receiver.stop()
-        try:
-            yield from itertools.repeat(None, 50)
-        finally:
-            if point in AWAY:
-                target.receiver.start()
-        yield from itertools.repeat(None, 20)
+            yield from outage(target.receiver, victim)
+        else:
+            yield from itertools.repeat(None, 70)
+
+
+def outage(receiver, victim):
+    """One that the victim, or its successor meanwhile, notices and sees the end of."""
+    def told(what):
+        return [len(one.logged(what)) for one in victim.relays]
+
+    downs, ups = told("sink.down"), told("sink.up")
+    receiver.stop()
+    try:
+        while told("sink.down") == downs:
+            yield
+    finally:
+        receiver.start()
+    while told("sink.up") == ups:
+        yield
 
 
 def explains(done):
@@ -178,7 +190,7 @@ def explains(done):
 @pytest.mark.parametrize("fault, log, line", [
     ("claim.snet:1:kill", None, "PGCOURIER_FAULT: no point is called `claim.snet`\n"),
     ("claim.sent:1:error", None, "PGCOURIER_FAULT: the step at `claim.sent` cannot be told to fail\n"),
-    ("claim.sent:1:kil", None, "PGCOURIER_FAULT: no action is called `kil`; write kill, stop, drop or error\n"),
+    ("claim.sent:1:kil", None, "PGCOURIER_FAULT: no action is called `kil`; write kill, stop, drop, error or errors\n"),
     ("claim.sent:1:kill", "/nonexistent/log", "PGCOURIER_FAULT_LOG: /nonexistent/log: No such file or directory\n")])
 def test_a_fault_that_could_never_happen_is_refused_at_the_start(fault, log, line):
     env = {"PGCOURIER_FAULT": fault, **({"PGCOURIER_FAULT_LOG": log} if log else {})}

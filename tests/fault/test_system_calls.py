@@ -10,25 +10,20 @@ import os
 import queue
 import re
 import zlib
-from collections import Counter, namedtuple
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support import targets
-from tests.support.history import Fault
-from tests.support.relay import Relay, binary
+from tests.support.course import NOT_AGAIN, Course
+from tests.support.relay import binary
 from tests.support.servers import HttpReceiver, free_port
-from tests.support.shop import Shop
 from tests.support.traced import TracedRelay, build_gate, injection
 
-EVENTS, ORDERS, KEYS, PER_KEY = 16, 4, 2, 2
-IN_FLIGHT = KEYS * PER_KEY
-DEADLINE_S = 100
 PROBLEMS_MAX = 50
 DEEP = os.environ.get("PGCOURIER_DEEP") == "1"
 SAMPLE = 3  # a default run takes every third of the calls, others with each sink
-DOCUMENTED = {64, 69, 70, 75, 77, 78}
 
 # What the kernel may answer. What a caller has to repeat (EINTR, EAGAIN) is among it wherever the call may block.
 FILE = ["EIO", "ENOENT", "EACCES"]
@@ -54,7 +49,8 @@ ERRORS = {
 
 # What has nothing to do with sockets and files, or cannot fail.
 LEFT_OUT = {
-    **dict.fromkeys(["brk", "mmap", "munmap", "mprotect", "mremap", "madvise"], "memory: tests/unit/allocation_test.c fails it"),
+    **dict.fromkeys(["brk", "mmap", "munmap", "mprotect", "mremap", "madvise"],
+                    "memory: test_allocations.py and tests/unit/allocation_test.c refuse it"),
     **dict.fromkeys(["futex", "set_robust_list", "rseq", "exit", "set_tid_address"], "what glibc makes threads of"),
     **dict.fromkeys(["rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack"], "fails for wrong arguments only"),
     **dict.fromkeys(["getuid", "geteuid", "getgid", "getegid", "getpid", "gettid", "getppid", "exit_group", "sched_yield",
@@ -66,56 +62,23 @@ LEFT_OUT = {
 COUNT = ["-c"]
 # Want of something, which may be over in a moment: no reason for a supervisor never to start the relay again.
 SCARCE = {"EMFILE", "ENOBUFS", "ENOMEM", "EAGAIN"}
-NOT_AGAIN = {64, 77, 78}
-
-Outcome = namedtuple("Outcome", "calls code reason")  # calls: those that failed; with COUNT, {name: times}
 
 
-class Course:
-    """One database, and one run after the other on it, each with events of its own."""
+class TracedCourse(Course):
+    """how: strace's arguments."""
 
     def __init__(self, db, new_target, gate):
-        self.shop = Shop(db, orders=ORDERS)
-        self.new_target, self.gate = new_target, gate
-        self.runs = 0
+        super().__init__(db, new_target)
+        self.program, self.gate, self.counts = binary(["release"]), gate, None
 
-    def run(self, arguments):
-        """The Outcome; or an AssertionError."""
-        self.runs += 1
-        self.shop.journal.clear()
-        first = self.shop.add(EVENTS, ORDERS)[0].id
-        target = self.new_target(self.runs)
-        one = TracedRelay(self.config(target, "first"), self.gate, arguments, until_empty=True, program=binary(["release"]))
-        try:
-            code = one.start().wait(DEADLINE_S)
-            outcome = Outcome(one.calls() if arguments == COUNT else one.injected(), code, reason_of(one, code))
-        finally:
-            one.kill()
-            one.close()
-        if code != 0:
-            self.finish(self.config(target, "second"))
-        assert self.shop.left() == 0, "it ended with work left and said that there was none"
-        receipts = [receipt for receipt in target.receipts() if receipt.id >= first]
-        self.shop.check(receipts, [Fault(call.what, IN_FLIGHT, "first", at=call.at) for call in outcome.calls if arguments != COUNT])
-        return outcome
+    def hurt(self, config, how):
+        return TracedRelay(config, self.gate, how, until_empty=True, program=self.program)
 
-    def config(self, target, relay):
-        return self.shop.config(target.sink(relay=relay), connections=1, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
-                                top="statement_timeout: 2s", retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)
-
-    def finish(self, config):
-        with Relay(config, until_empty=True, program=binary(["release"])).start() as successor:
-            assert successor.wait(DEADLINE_S) == 0, f"the next relay ended with {successor.exit_code}: {successor.log[-5:]}"
-
-
-def reason_of(relay, code):
-    """The line in which it says why it ended."""
-    if code == 0:
-        return None
-    assert code in DOCUMENTED, f"exit code {code}: {relay.log[-5:]}"
-    reasons = [line for line in relay.log if line.startswith("pgcourier: ")]
-    assert len(reasons) == 1 and len(reasons[0]) > 30, f"exit code {code} and no clear line: {relay.log[-5:]}"
-    return reasons[0]
+    def failed(self, relay):
+        if relay.strace_arguments != COUNT:
+            return relay.injected()
+        self.counts = relay.calls()
+        return []
 
 
 class Sweep:
@@ -134,7 +97,7 @@ class Sweep:
         outcome = course.run(COUNT)
         assert outcome.code == 0
         self.courses.put(course)
-        return outcome.calls
+        return course.counts
 
     def fail(self, call, error, number):
         """One run; False when it made no such call."""
@@ -143,10 +106,10 @@ class Sweep:
             outcome = course.run(injection(call, error, number))
             assert error not in SCARCE or outcome.code not in NOT_AGAIN, f"exit code {outcome.code}: {outcome.reason}"
             self.outcomes.append((call, error, outcome))
-            return bool(outcome.calls)
+            return bool(outcome.failed)
         except Exception as problem:
             self.problems.append(f"{call} {number}: {error}: {problem}")
-            course.shop.db.query("truncate public.events, outbox.parked, outbox.dead")
+            course.start_anew()
             assert len(self.problems) < PROBLEMS_MAX, "\n".join(self.problems)
             return True
         finally:
@@ -168,13 +131,13 @@ class Sweep:
     def missed_kinds(self):
         """The share of the kinds of calls that were to fail of which none did; a run more or less makes a call of some kinds."""
         kinds = {call for call, *_ in self.outcomes}
-        return 1 - len({call for call, _, outcome in self.outcomes if outcome.calls}) / len(kinds)
+        return 1 - len({call for call, _, outcome in self.outcomes if outcome.failed}) / len(kinds)
 
     def told(self):
-        reached = [(call, error, outcome) for call, error, outcome in self.outcomes if outcome.calls]
+        reached = [(call, error, outcome) for call, error, outcome in self.outcomes if outcome.failed]
         ends = Counter(outcome.code for *_, outcome in reached)
         yield (f"{len(self.outcomes)} runs, {len({call for call, *_ in reached})} kinds of system calls,"
-               f" {sum(len(outcome.calls) for *_, outcome in reached)} failed; exit codes {dict(sorted(ends.items()))}")
+               f" {sum(len(outcome.failed) for *_, outcome in reached)} failed; exit codes {dict(sorted(ends.items()))}")
         yield from sorted({f"{call} {error}: {outcome.code} {re.sub(r'[0-9]{3,}', 'N', outcome.reason)}"
                            for call, error, outcome in reached if outcome.code})
 
@@ -235,7 +198,7 @@ def _stream(target, name):
 def test_the_history_is_right_whichever_system_call_fails(pg, migrated_template, tmp_path, new_targets, sink):
     gate = build_gate(tmp_path)
     databases = [pg.create_database(migrated_template) for _ in range(4 if DEEP else 2)]
-    sweep = Sweep([Course(db, new_targets(sink), gate) for db in databases])
+    sweep = Sweep([TracedCourse(db, new_targets(sink), gate) for db in databases])
     counts = {call: times for call, times in sweep.count().items() if call not in LEFT_OUT}
     assert counts.keys() <= ERRORS.keys(), f"say in ERRORS how these may fail: {counts.keys() - ERRORS.keys()}"
     if DEEP:

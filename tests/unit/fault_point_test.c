@@ -49,6 +49,16 @@ START_TEST(step_fails_at_its_hit_and_at_no_other)
 }
 END_TEST
 
+START_TEST(step_fails_from_its_hit_on)
+{
+    plan("a:2:errors");
+    ck_assert(!come_to_a());
+    ck_assert(come_to_a());
+    ck_assert(come_to_a());
+    ck_assert(!come_to_b());
+}
+END_TEST
+
 START_TEST(fault_is_written_down_before_it_is_done)
 {
     char path[256], line[256] = "";
@@ -118,7 +128,7 @@ static const struct {
     {"a:0:kill", NULL, "PGCOURIER_FAULT: cannot read `a:0:kill`; write POINT:HIT:ACTION, the first hit is 1\n"},
     {"a:1:kill:b", NULL, "PGCOURIER_FAULT: cannot read `a:1:kill:b`; write POINT:HIT:ACTION, the first hit is 1\n"},
     {"b:1:kill,aa:1:kill", NULL, "PGCOURIER_FAULT: no point is called `aa`\n"},
-    {"a:1:dance", NULL, "PGCOURIER_FAULT: no action is called `dance`; write kill, stop, drop or error\n"},
+    {"a:1:dance", NULL, "PGCOURIER_FAULT: no action is called `dance`; write kill, stop, drop, error or errors\n"},
     {"c:1:error", NULL, "PGCOURIER_FAULT: the step at `c` cannot be told to fail\n"},
     {FOUR FOUR FOUR FOUR "a:1:kill", NULL, "PGCOURIER_FAULT: there may be 16 faults, and `a:1:kill` is one more\n"},
     {"a:1:kill", "/nonexistent/log", "PGCOURIER_FAULT_LOG: /nonexistent/log: No such file or directory\n"},
@@ -161,6 +171,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, point_without_a_plan_does_nothing);
     tcase_add_test(tcase, step_fails_at_its_hit_and_at_no_other);
+    tcase_add_test(tcase, step_fails_from_its_hit_on);
     tcase_add_test(tcase, fault_is_written_down_before_it_is_done);
     tcase_add_test(tcase, log_is_no_concern_of_a_process_without_faults);
     tcase_add_test(tcase, connections_are_dropped);
