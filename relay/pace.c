@@ -4,10 +4,16 @@
 #define SPAN_US (100 * MS_US)
 #define BURST 64 /* what comes at once counts as no more than comes already, and this */
 
-/* From 1,500 events/s, in the order of the span, the next claim comes later: by poll.min for each 40 more. */
+/* From 1,500 events/s, in the order of the span, the next claim comes later: by poll.min for each 8 more. */
 #define FEW 150
-#define EVENTS_A_WAIT 40
+#define EVENTS_A_WAIT 8
 #define WAITS_MAX 25
+#define COMING_MAX 4000
+
+static int64_t lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static void plan_poll(struct queue *queue, bool found, instant_us now)
 {
@@ -47,17 +53,21 @@ static void count_found(struct queue *queue, int64_t events, instant_us now)
 {
     int64_t lately = queue->coming * SPAN_US / (SPAN_US + now - queue->coming_at);
     lately += events < lately + BURST ? events : lately + BURST;
-    queue->coming = lately < FEW + EVENTS_A_WAIT * WAITS_MAX ? lately : FEW + EVENTS_A_WAIT * WAITS_MAX;
+    queue->coming = lesser(lately, COMING_MAX);
     queue->coming_at = now;
 }
 
 /* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more
- * come, the more the next one brings if it waits. */
+ * come, the more the next one brings if it waits: until as many have come as it may take. */
 static int64_t worth_waiting_us(const struct queue *queue)
 {
     const struct queue_config *config = queue->config;
-    int64_t over = queue->coming > FEW ? queue->coming - FEW : 0, wait_us = config->poll_min_us * over / EVENTS_A_WAIT;
-    return wait_us < config->poll_max_us ? wait_us : config->poll_max_us;
+    int64_t over = queue->coming - FEW;
+    if (over <= 0)
+        return 0;
+    int64_t most_us = lesser(config->poll_min_us * WAITS_MAX, config->poll_max_us);
+    int64_t full_us = SPAN_US * queue->key_limit / queue->coming;
+    return lesser(config->poll_min_us * over / EVENTS_A_WAIT, lesser(most_us, full_us));
 }
 
 void pace_sent(const struct claim *claim, instant_us now)

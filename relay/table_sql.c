@@ -68,10 +68,27 @@ static const char *undone(const struct table *table, const struct queue_config *
         queue->state ? queue->state : "outbox", literal(arena, queue->name));
 }
 
+/* JSON is turned into text each time that the text is asked for. */
+static bool makes_text_once(const struct table *table, const struct queue_config *queue)
+{
+    return queue->max_event_bytes > 0 && table->payload_kind == PAYLOAD_JSON;
+}
+
+/* Joined with e. No column of the table is likely to have that name, and the queue's condition may name any of them. */
+static const char *text_once(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    return makes_text_once(table, queue)
+               ? arena_printf(arena, " cross join lateral (select %s as courier_payload offset 0) as courier",
+                              payload(table, arena))
+               : "";
+}
+
 /* The columns of per_key_read.sql from id on. */
 static const char *event_columns(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
     const char *body = payload(table, arena), *oversize = "null::bigint";
+    if (makes_text_once(table, queue))
+        body = "courier.courier_payload";
     if (queue->max_event_bytes > 0) {
         oversize = arena_printf(
             arena, "case when pg_catalog.octet_length(%s) > %" PRId64 " then pg_catalog.octet_length(%s)::bigint end",
@@ -255,6 +272,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"parked_key", parked_key(table, arena, &err)},
         {"lock_hash", lock_hash(table, arena, &err)},
         {"columns", event_columns(table, queue, arena)},
+        {"text_once", text_once(table, queue, arena)},
         {"key_range", range},
         {"key_order", order},
         {"sequence", feeds},

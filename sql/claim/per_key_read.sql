@@ -3,6 +3,7 @@
 --
 -- :table :where :state :id :key   as in per_key_lock.sql
 -- :columns     the event's columns, as in the list below from created_at on
+-- :text_once   a join of e with its payload's text, or empty where :columns asks for that but once
 -- :key_range   the condition that picks the events of key k.name with an id of at least least($2, p.event_id)
 -- :key_order   the id order of those events, spelled so that the index on the key serves it
 --
@@ -12,7 +13,8 @@
 -- $4 bigint    events at most
 --
 -- One row an event, events of one key together and in id order:
--- attempts int      failures so far, of event `head`; a worker's lease that ran out is one
+-- attempts int      failures so far, of event `head`; a lease of it that ran out is one (and of another event that was put
+--                   back in front of the one that was leased, it is none)
 -- head bigint       the event the key waited for; null: it did not wait
 -- gone text         the key, when it waited and has no event any more; everything below is null then
 -- id bigint         null as well: an event without a key that waited and is gone
@@ -25,12 +27,14 @@
 select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.claim')::text[]) as k (name)
 left join lateral (
-    select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
+    select (w.attempts + (w.token is not null)::integer) * (w.token is null or w.event_id = w.taken_id)::integer as attempts,
+           w.event_id, w.next_at
+    from :state.parked w
     where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
     order by w.key offset 0
 ) as p on true
 left join lateral (
-    select :columns from :table e
+    select :columns from :table e:text_once
     where :key_range and (:where)
     order by :key_order limit $3::bigint
 ) as e on true
@@ -44,7 +48,7 @@ left join lateral (
     order by w.event_id offset 0
 ) as p on true
 left join lateral (
-    select :columns from :table e
+    select :columns from :table e:text_once
     where :id = k.id and :key is null and (:where)
 ) as e on true
 where case when p.event_id is null then e.id is not null else p.next_at <= pg_catalog.statement_timestamp() end

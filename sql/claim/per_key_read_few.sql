@@ -4,20 +4,22 @@
 -- everything can.
 --
 -- :table :where :state :id :key :key_type   as in per_key_lock.sql
--- :columns :key_range :key_order            as in per_key_read.sql
+-- :columns :text_once :key_range :key_order as in per_key_read.sql
 with waits as materialized (
     select k.name, w.attempts, w.event_id, w.next_at
     from pg_catalog.unnest(case when (select exists (
              select from :state.parked p where p.queue = $1::text order by p.next_at offset 0))
          then pg_catalog.current_setting('courier.claim')::text[] end) as k (name)
     cross join lateral (
-        select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
+        select (w.attempts + (w.token is not null)::integer) * (w.token is null or w.event_id = w.taken_id)::integer as attempts,
+               w.event_id, w.next_at
+        from :state.parked w
         where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
         order by w.key offset 0
     ) as w
 )
 (select null::integer as attempts, null::bigint as head, null::text as gone, :columns
- from :table e
+ from :table e:text_once
  where :key = any (pg_catalog.current_setting('courier.claim'):::key_type[]) and :id >= $2::bigint and (:where)
    and not (:key)::text = any (select w.name from waits w)
  order by :key, :id limit $4::bigint)
@@ -26,7 +28,7 @@ select p.attempts, p.event_id, case when e.id is null then p.name end, e.*
 from waits p
 cross join lateral (select p.name) as k (name)
 left join lateral (
-    select :columns from :table e
+    select :columns from :table e:text_once
     where :key_range and (:where)
     order by :key_order limit $3::bigint
 ) as e on true
@@ -40,7 +42,7 @@ left join lateral (
     order by w.event_id offset 0
 ) as p on true
 left join lateral (
-    select :columns from :table e
+    select :columns from :table e:text_once
     where :id = k.id and :key is null and (:where)
 ) as e on true
 where case when p.event_id is null then e.id is not null else p.next_at <= pg_catalog.statement_timestamp() end

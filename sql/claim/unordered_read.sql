@@ -1,7 +1,7 @@
 -- The second half of a claim: the events that unordered_lock.sql has locked, with what was noted of those that waited. A
 -- snapshot younger than the locks sees what earlier holders have committed.
 --
--- :table :where :state :id :columns   as in per_key_read.sql
+-- :table :where :state :id :columns :text_once   as in per_key_read.sql
 --
 -- $1 text      queue
 -- $2 bigint    events at most
@@ -15,7 +15,7 @@ left join lateral (
     order by w.event_id offset 0
 ) as p on true
 left join lateral (
-    select :columns from :table e
+    select :columns from :table e:text_once
     where :id between k.id and k.id and (:where)
     order by :id offset 0
 ) as e on true

@@ -182,7 +182,7 @@ def test_a_relay_that_stops_gives_its_tasks_back(db, relay, http, tasks):
 
 @pytest.mark.parametrize("locks", LOCKS)
 def test_workers_that_lease_and_relays_that_lock_rows_are_not_let_in_together(db, http, tasks, tmp_path, locks):
-    db.query(f"grant select, delete on public.tasks to {OWNER_ROLE}; select outbox.queue_set('tasks', 'public.tasks')")
+    db.query(f"grant select, delete on public.tasks to {OWNER_ROLE}; select outbox.queue_set('tasks', 'public.tasks', priority_column => 'priority')")
     path = tmp_path / "pgcourier.yaml"
     path.write_text(tasks.config(web(http), locks=locks))
     done = run_command("check-config", "--database", "-c", str(path))

@@ -36,6 +36,7 @@ static void set_up(void)
     queue->poll_at = INSTANT_NEVER; /* a claim is under way */
     claim = &stage.claim;
     claim->round.keys = KEYS;
+    queue->key_limit = KEYS;
     queue->coming_at = NOW;
 }
 
@@ -65,8 +66,8 @@ END_TEST
 
 START_TEST(next_claim_waits_longer_the_more_the_last_ones_have_found)
 {
-    queue->coming = 190;
-    find(40);
+    queue->coming = 150;
+    find(16);
     ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
     ck_assert_int_eq(queue->poll_at, queue->pace_at);
 }
@@ -74,7 +75,7 @@ END_TEST
 
 START_TEST(what_was_found_counts_less_the_longer_ago_it_was)
 {
-    queue->coming = 458;
+    queue->coming = 330;
     queue->coming_at = NOW - 100 * MS_US;
     find(1);
     ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
@@ -94,12 +95,24 @@ END_TEST
 
 START_TEST(wait_has_its_limit)
 {
-    queue->coming = 1000;
-    find(1000);
+    queue->coming = 350;
+    find(50);
     ck_assert_int_eq(queue->pace_at, NOW + 25 * MIN_US);
     stage.config.poll_max_us = 3 * MIN_US;
-    find(1000);
+    find(1);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+}
+END_TEST
+
+START_TEST(no_claim_waits_for_more_than_it_may_take)
+{
+    queue->coming = 1000;
+    find(24);
+    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US); /* 256 of 1,024 in 100 ms */
+    queue->key_limit = KEYS / 2;
+    queue->coming = 1000;
+    find(24);
+    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US / 2);
 }
 END_TEST
 
@@ -139,13 +152,13 @@ START_TEST(claim_that_left_something_is_followed_at_once)
     claim->plan.locked = _i == LOCKS_FOR_NO_MORE ? KEYS : KEYS - 1;
     claim->plan.thin = _i == FEWER_KEYS_THAN_ROWS;
     claim->plan.truncated = _i == EVENTS_OF_A_LOCKED_KEY;
-    queue->coming = 258;
+    queue->coming = 162;
     batch = stage_batch(&stage);
     for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
     pace_claimed(claim, batch, NOW);
     ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
-    queue->coming = 270;
+    queue->coming = 174;
     queue->pace_at = NOW;
     pace_sent(claim, NOW);
     ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW); /* nor is there another beside it */
@@ -184,12 +197,12 @@ START_TEST(stretch_of_ids_says_nothing_of_the_next_one)
     claim->plan.scan = (struct scan_plan){.newest = _i == NEWEST ? some : none,
                                           .oldest = _i == OLDEST || _i == SWEPT ? some : none,
                                           .sweeping = _i == SWEPT};
-    queue->coming = 260;
+    queue->coming = 164;
     pending = true;
     find(10);
     bool more = _i == NEWEST || _i == OLDEST;
     ck_assert_int_eq(queue->pace_at, more ? NOW : NOW + 3 * MIN_US);
-    queue->coming = 260;
+    queue->coming = 164;
     pending = false;
     find(10);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US); /* it was the last */
@@ -204,6 +217,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, what_was_found_counts_less_the_longer_ago_it_was);
     tcase_add_test(tcase, what_follows_many_events_that_came_at_once_does_not_wait_for_as_many);
     tcase_add_test(tcase, wait_has_its_limit);
+    tcase_add_test(tcase, no_claim_waits_for_more_than_it_may_take);
     tcase_add_test(tcase, where_nothing_has_come_nothing_is_expected);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);

@@ -156,11 +156,26 @@ END_TEST
 START_TEST(oversize_payload_is_measured_and_not_read)
 {
     table.payload_sql = payload_sql;
+    table.payload_kind = PAYLOAD_TEXT;
     assert_has(value("columns"), "null::bigint as oversize");
     config.max_event_bytes = 1000;
     assert_has(value("columns"), "case when pg_catalog.octet_length(e.\"body\"::text) > 1000");
     assert_has(value("columns"),
                "case when pg_catalog.octet_length(e.\"body\"::text) <= 1000 then e.\"body\"::text end as payload");
+    ck_assert_str_eq(value("text_once"), "");
+}
+END_TEST
+
+START_TEST(text_of_json_is_made_once_to_be_measured_and_read)
+{
+    table.payload_sql = payload_sql;
+    table.payload_kind = PAYLOAD_JSON;
+    ck_assert_str_eq(value("text_once"), "");
+    config.max_event_bytes = 1000;
+    assert_has(value("text_once"), "(select e.\"body\"::text as courier_payload offset 0)");
+    assert_has_not(value("columns"), "e.\"body\"");
+    assert_has(value("columns"), "case when pg_catalog.octet_length(courier.courier_payload) > 1000");
+    assert_has(value("columns"), "<= 1000 then courier.courier_payload end as payload");
 }
 END_TEST
 
@@ -273,6 +288,7 @@ int main(void)
     tcase_add_test(tcase, what_is_not_due_is_read_with_its_delay_or_left_out);
     tcase_add_test(tcase, what_comes_after_others_is_read_with_one_that_is_not_done);
     tcase_add_test(tcase, oversize_payload_is_measured_and_not_read);
+    tcase_add_test(tcase, text_of_json_is_made_once_to_be_measured_and_read);
     tcase_add_test(tcase, extra_columns_come_last_in_order);
     tcase_add_test(tcase, filter_is_true_when_there_is_none);
     tcase_add_test(tcase, lock_is_over_the_chosen_key_and_not_the_tables_column);
