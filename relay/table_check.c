@@ -393,8 +393,9 @@ static bool check_workers(struct check *check, struct error *err)
                             locks_rows(check->queue) ? "true" : "false",
                             check->queue->then,
                             check->queue->then_payload == THEN_RESPONSE ? "response" : "event",
-                            after};
-    PGresult *result = ask(check, sql_table_queue, 12, params, err);
+                            after,
+                            check->priority_attnum};
+    PGresult *result = ask(check, sql_table_queue, 13, params, err);
     if (!result)
         return false;
     for (int row = 0; row < PQntuples(result); row++)

@@ -18,6 +18,7 @@ create table outbox.queue (
     not_before_column  name,
     delayed            text not null check (delayed in ('hold', 'pass')),
     after_column       name,                 -- ids of events that must be done first
+    priority_column    name,                 -- larger goes first
     condition          text,
     lock_class         int not null,
     max_attempts       int not null check (max_attempts > 0),
@@ -71,6 +72,19 @@ as $$
         select min(case when b.oid in ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype) then 'bigint'
                         when b.oid in ('text'::regtype, 'varchar'::regtype) then 'text'
                         when b.oid = 'uuid'::regtype then 'uuid' end) from base b) end
+$$;
+
+-- As in sql/table/table_indexes.sql: on (priority desc, id), or backwards.
+create function outbox.has_priority_index(tbl regclass, id_column name, priority_column name) returns boolean
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select exists (
+        select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
+         where i.indrelid = tbl and i.indisvalid and i.indpred is null and m.amname = 'btree'
+           and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = priority_column)
+           and i.indkey[1] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = id_column)
+           and (i.indoption[0] = 3 and i.indoption[1] = 0 or i.indoption[0] = 0 and i.indoption[1] = 3))
 $$;
 
 -- Refuses what cannot be a queue. `pgcourier check-config --database` looks at a table more closely.
@@ -213,7 +227,8 @@ create function outbox.queue_set(
     traceparent_column name default null, created_at_column name default null, condition text default null,
     lock_class int default null, max_attempts int default 12, retry_base interval default '1 s', retry_max interval default '5 min',
     on_exhausted text default 'dead_letter', after text default 'delete', not_before_column name default null,
-    delayed text default 'hold', then_queue text default null, then_payload text default 'event', after_column name default null)
+    delayed text default 'hold', then_queue text default null, then_payload text default 'event', after_column name default null,
+    priority_column name default null)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -230,7 +245,7 @@ begin
     end if;
     perform outbox.check_queue_table(queue_set.name, tbl, id_column, key_column,
         array[type_column, payload_column, headers_column, traceparent_column, created_at_column, not_before_column,
-              after_column], condition);
+              after_column, priority_column], condition);
     if not_before_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = not_before_column)
                                          <> 'timestamptz'::regtype then
         raise exception 'queue_set: % of % is no timestamp with time zone', quote_ident(not_before_column), tbl
@@ -241,8 +256,12 @@ begin
         raise exception 'queue_set: % of % holds no ids', quote_ident(after_column), tbl
             using errcode = 'datatype_mismatch', hint = 'Give a column of type bigint[], bigint, integer[] or integer.';
     end if;
+    if outbox.key_type_of(tbl, priority_column) not in ('none', 'bigint') is not false then
+        raise exception 'queue_set: % of % is no priority', quote_ident(priority_column), tbl
+            using errcode = 'datatype_mismatch', hint = 'Give a column of type bigint, integer or smallint.';
+    end if;
     q := (queue_set.name, tbl, id_column, key_column, type_column, payload_column, headers_column, traceparent_column,
-          created_at_column, not_before_column, delayed, after_column, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
+          created_at_column, not_before_column, delayed, after_column, priority_column, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
           retry_max, on_exhausted, after, then_queue, then_payload, outbox.key_type_of(tbl, key_column), false, null);
     q.key_index := exists (
         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
@@ -252,6 +271,11 @@ begin
     if key_column is not null and not q.key_index then
         raise notice 'queue_set: % has no index on (%, %): a key with many events is slow', tbl, quote_ident(key_column), quote_ident(id_column)
             using hint = format('create index concurrently on %s (%I, %I); then queue_set() again', tbl, key_column, id_column);
+    end if;
+    if priority_column is not null and not outbox.has_priority_index(tbl, id_column, priority_column) then
+        raise notice 'queue_set: % has no index on (% desc, %): each take() reads and sorts the table', tbl, quote_ident(priority_column),
+                     quote_ident(id_column)
+            using hint = format('create index concurrently on %s (%I desc, %I);', tbl, priority_column, id_column);
     end if;
     lock table outbox.queue in share row exclusive mode;
     select x.* into other from outbox.queue x

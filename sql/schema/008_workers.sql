@@ -25,6 +25,12 @@ create table outbox.take_mark (
     waits_from timestamptz not null, -- what waits, waits for a later time
     due_to     timestamptz,          -- what became due until then has been found
     asked_to   bigint,               -- of the events that others wait for, those up to this one were looked for
+    -- Where there is a priority, places in the order of it: what is before `top` waits or is somebody's, and what is not is
+    -- found by another slow sweep, which goes on after `topped`.
+    top_priority    bigint not null,
+    top_id          bigint not null,
+    topped_priority bigint not null,
+    topped_id       bigint not null,
     due_at     timestamptz not null, -- when to move all this again
     primary key (queue, moved_at)
 ) with (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
@@ -180,6 +186,169 @@ $$$function$, q.number, format('e.%I::bigint', q.id_column), outbox.column_sql(q
 end
 $build$;
 
+-- Events as SQL in the order of their priority, after the place (`priority`, `id`), numbered, at most `most`. What is not due is
+-- marked as such, and counts: a queue with 100,000 of them at its top must not read them all for each call.
+create function outbox.urgent_sql(q outbox.queue, condition text, priority text, id text, most text) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('(select u.*, row_number() over () as n from ('
+                  'select a.* from (%1$s and e.%2$I between %3$s and %3$s and e.%4$I > %5$s order by e.%2$I desc, e.%4$I limit %6$s) a'
+                  ' union all select b.* from (%1$s and e.%2$I < %3$s order by e.%2$I desc, e.%4$I limit %6$s) b limit %6$s) u)',
+                  format('select e.%1$I::bigint as id, %2$s as key, %3$s as name, e.%4$I::bigint as priority, %5$s as due from %6$s e where (%7$s)',
+                         q.id_column, outbox.column_sql(q.key_column, 'text'),
+                         case when q.key_column is null then 'null' else 'e.' || quote_ident(q.key_column) end, q.priority_column,
+                         case when q.not_before_column is null then 'true'
+                              else format('(e.%1$I is null or e.%1$I <= clock_timestamp())', q.not_before_column) end, q.tbl, condition),
+                  q.priority_column, priority, q.id_column, id, most)
+$$;
+
+-- Of such events those that may be taken (`free`) and the `last` one, if it is come to: at most so many, in their order. Only the
+-- oldest event of a key counts; also when its wait is over, as it may have come to be the oldest just now.
+create function outbox.free_sql(q outbox.queue, condition text, events text, most text, last text) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $function$
+    select format($$(select w.key, w.id, w.priority, coalesce(p.expired, false) as expired, f.free, w.n from %2$s w
+        left join lateral (
+            (select p.next_at, p.token is not null as expired from outbox.parked p where w.key is not null and p.queue = %1$L
+             and not p.keyless and p.key between (w.key collate "default") and (w.key collate "default") order by p.key offset 0)
+            union all
+            (select p.next_at, p.token is not null from outbox.parked p where w.key is null and p.queue = %1$L
+             and p.keyless and p.event_id between w.id and w.id order by p.event_id offset 0)) p on true
+        cross join lateral (select w.due and (p.next_at is null or p.next_at <= look.until)
+             and case when w.key is null then w.id <> all ($10) else w.key <> all ($9) and %3$s end as free offset 0) f
+        where f.free or w.n = %5$s
+        limit %4$s)$$, q.name, events,
+        case when q.key_column is null then 'true'
+             when q.key_index then
+                 format('not exists (select from %1$s e where (e.%2$I, e.%3$I) >= (w.name, -9223372036854775808) and (e.%2$I, e.%3$I) < (w.name, w.id)'
+                        ' and (%4$s) order by e.%2$I desc, e.%3$I desc offset 0)', q.tbl, q.key_column, q.id_column, condition)
+             else format('not exists (select from %1$s e where e.%2$I = w.name and e.%3$I < w.id and (%4$s))', q.tbl, q.key_column, q.id_column, condition) end,
+        most, last)
+$function$;
+
+-- Makes queue_N_lock() where there is a priority; see queue_build(). Of `most` keys a tenth are those of the oldest events, up to a
+-- quarter such whose wait is over, by time, and the others the most urgent. chance decides who gets a part of a place.
+--
+-- The most urgent of what? Of the oldest events, if that is all there are; else of `most` and some that are free after the
+-- place (top_priority, top_id), too, among the next 2,000 by priority; and when it sweeps, of the 4,000 after (topped_priority,
+-- topped_id). Both come back as the place to go on from.
+create function outbox.queue_build_urgent(q outbox.queue, is_key text, condition text, filter text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $build$
+declare
+    top text := outbox.urgent_sql(q, filter, '$12', '$13', '2000');
+begin
+    execute format($function$
+create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
+    sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[], sweeps boolean,
+    inout top_priority bigint, inout top_id bigint, inout topped_priority bigint, inout topped_id bigint,
+    out found_keys text[], out found_solos bigint[], out expired boolean, out oldest_wait timestamptz,
+    out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out left_from bigint)
+    language plpgsql
+as $$
+#variable_conflict use_column
+<<look>>
+declare
+    until    constant timestamptz := clock_timestamp();
+    chance   constant float8 := random();
+    quarter  constant int := floor($1 / 4.0 + random());
+begin
+    with due as materialized (
+        select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at,
+               row_number() over (order by p.next_at) as n
+        from (select * from outbox.parked p
+              where p.queue = %7$L and p.next_at between $3 and look.until and (p.keyless or %5$s)
+              order by p.next_at limit $2) p
+    ), page as materialized (
+        select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
+    ), sweep as materialized (
+        select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I between $7 and $8 and (%4$s) order by e.%10$I limit $6
+    ), ready as materialized (
+        select f.key, min(f.id) as id, (array_agg(f.priority order by f.id))[1] as priority
+        from (select * from page union all select * from sweep) f
+        where case when f.key is null then f.id <> all ($10) and not exists (
+                       select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between f.id and f.id
+                       order by p.event_id offset 0)
+                   else f.key <> all ($9) and not exists (
+                       select from outbox.parked p where p.queue = %7$L and not p.keyless
+                       and p.key between (f.key collate "default") and (f.key collate "default")
+                       order by p.key offset 0) end
+        group by f.key, case when f.key is null then f.id end
+    ), backlog as materialized (
+        select (select count(*) from page) >= $4 as any
+    ), top as materialized (
+        select * from %12$s t where (select b.any from backlog b)
+    ), again as materialized (
+        select * from %13$s w where $11 and (select b.any from backlog b)
+    ), again_free as materialized (
+        select * from %14$s w
+    ), found as materialized (
+        select f.key, min(f.id) as id, bool_or(f.expired) as expired, bool_or(f.by_id) as by_id,
+               (array_agg(f.priority order by f.id))[1] as priority
+        from (select key, id, priority, false as expired, true as by_id from ready
+              union all select key, id, priority, expired, false from top where free
+              union all select key, id, priority, expired, false from again_free) f
+        group by f.key, case when f.key is null then f.id end
+    ), place as (
+        select f.key, f.id, f.expired, f.by_id, f.priority,
+               least((row_number() over (order by f.id) - look.chance) * 10,
+                     row_number() over (order by f.priority desc nulls last, f.id) / 0.9::float8) as place
+        from found f
+        union all
+        select d.key, d.id, d.expired, false, null, case when d.n <= look.quarter then -1 else 2e9 + d.n end
+        from due d where not exists (select from found f where f.key = d.key or d.key is null and f.key is null and f.id = d.id)
+    ), candidate as materialized (
+        select c.*, row_number() over (order by c.place, c.id) as n from place c order by n
+    ), locked as materialized (
+        select c.key, c.id, c.expired, c.n from candidate c
+        where pg_try_advisory_xact_lock(%9$s, outbox.lock_hash(%6$L, c.key, c.id)) limit $1
+    ), left_over as materialized (
+        select c.* from candidate c where (select count(*) from locked) = $1 and c.n > (select max(l.n) from locked l)
+    ), next as materialized (
+        -- What was not tried; else, behind what was or, where too few were free, behind what was looked at, or the end.
+        (select c.priority, greatest(c.id, -9223372036854775807) - 1 as id, 1 as n from left_over c
+         where c.id in (select t.id from top t where t.free union all select g.id from again_free g)
+         order by c.priority desc, c.id limit 1)
+        union all
+        (select t.priority, t.id, 2 from top t where (select count(*) from top) = $1 + 16 or t.n = 2000 order by t.n desc limit 1)
+        union all
+        (select $12, $13, 3 where not (select b.any from backlog b))
+        union all
+        (select -9223372036854775808, 9223372036854775807, 4)
+        order by n limit 1
+    ), over as (
+        -- To the end or beyond the place where the top begins: from the beginning.
+        select a.priority, a.id from again a cross join next n
+        where (select count(*) from again) = 4000 and (a.priority > n.priority or a.priority = n.priority and a.id < n.id)
+          and a.id = (select l.id from again l order by l.priority, l.id desc limit 1)
+    ), again_next as (
+        (select $14 as priority, $15 as id, 1 as n where not $11 or (select count(*) from again_free) >= $1 + 16)
+        union all
+        (select o.priority, o.id, 2 from over o)
+        union all
+        (select 9223372036854775807, -9223372036854775808, 3)
+        order by n limit 1
+    )
+    select n.priority, n.id, a.priority, a.id,
+           coalesce((select array_agg(l.key order by l.n) from locked l where l.key is not null), '{}'),
+           coalesce((select array_agg(l.id order by l.n) from locked l where l.key is null), '{}'),
+           coalesce((select bool_or(l.expired) from locked l), false),
+           (select min(d.next_at) from due d),
+           (select count(*) from page), (select max(p.id) from page p),
+           (select count(*) from sweep), (select max(s.id) from sweep s),
+           (select min(c.id) from left_over c where c.by_id)
+    into top_priority, top_id, topped_priority, topped_id, found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, left_from
+    from next n cross join again_next a;
+end
+$$$function$, q.tbl, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), condition, is_key, q.key_type, q.name, q.number,
+        q.lock_class, q.id_column, format('e.%I::bigint', q.priority_column), outbox.free_sql(q, condition, top, '$1 + 16', '2000'),
+        outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.free_sql(q, condition, 'again', '$1 + 16', 'null'));
+end
+$build$;
+
 -- Makes the functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
 -- kept, and chosen when the queue may be empty: so each look-up says by its range and its order which index it is to use, as
 -- in sql/claim/per_key_lock.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
@@ -192,7 +361,8 @@ declare
     key        text := outbox.column_sql(q.key_column, 'text');
     type       text := outbox.column_sql(q.type_column, 'text');
     created_at text := outbox.column_sql(q.created_at_column, 'timestamptz');
-    condition  text := coalesce(q.condition, 'true');
+    filter     text := coalesce(q.condition, 'true');
+    condition  text := filter;
     holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
     waits      boolean := holds or q.after_column is not null; -- there are heads that are put aside
     due_at     text := 'null::timestamptz';
@@ -221,9 +391,15 @@ begin
     if waits then
         event := event || format(', %1$s as due_at, case when (%1$s) is null then %2$s end as after_id', due_at, after_id);
     end if;
+    if q.priority_column is not null then
+        event := event || format(', e.%I as priority', q.priority_column);
+    end if;
     -- One look at what may be taken, oldest event first, and the locks of its keys: at most `most`, among `waits` waits that
     -- are over, `rows` events from from_id on, and `sweep_rows` from sweep_from to sweep_to. Keys in `keys` and `solos` are
     -- left out. left_from: from this id on there was no need to try a lock; null: all were tried.
+    if q.priority_column is not null then
+        perform outbox.queue_build_urgent(q, is_key, condition, filter);
+    else
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
     sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[],
@@ -231,6 +407,7 @@ create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamp
     out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out left_from bigint)
     language plpgsql
 as $$
+#variable_conflict use_column
 declare
     until constant timestamptz := clock_timestamp(); -- by which the index is read; a volatile function would read all that wait
 begin
@@ -241,9 +418,9 @@ begin
         where p.queue = %7$L and p.next_at between waits_from and until and (p.keyless or %5$s)
         order by p.next_at limit waits
     ), page as materialized (
-        select %2$s as id, %3$s as key from %1$s e where e.%10$I >= from_id and (%4$s) order by e.%10$I limit rows
+        select %2$s as id, %3$s as key from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
     ), sweep as materialized (
-        select %2$s as id, %3$s as key from %1$s e where e.%10$I between sweep_from and sweep_to and (%4$s) order by e.%10$I limit sweep_rows
+        select %2$s as id, %3$s as key from %1$s e where e.%10$I between $7 and $8 and (%4$s) order by e.%10$I limit $6
     ), ready as materialized (
         select f.key, min(f.id) as id
         from (select * from page union all select * from sweep) f
@@ -271,6 +448,7 @@ begin
     into found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, left_from;
 end
 $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column);
+    end if;
 
     -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`.
     execute format($function$
@@ -301,7 +479,7 @@ begin
             select %4$s from %5$s e where e.%6$I between k.id and k.id and %7$s is null and (%8$s) order by e.%6$I offset 0) h on true
         where p.place is null or p.next_at <= clock_timestamp()
     ), ready as materialized (
-        select h.* from head h where h.id is not null%9$s order by h.id limit $5
+        select h.* from head h where h.id is not null%9$s order by %11$sh.id limit $5
     ), leased as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, h.key, h.id, false, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
@@ -326,11 +504,11 @@ begin
         delete from outbox.parked p using head h where p.ctid = h.place and h.id is null
     )
     select h.token, h.id, h.key, h.type, h.payload, h.headers, h.traceparent, h.created_at, coalesce(h.failures, 0) + 1, h.expires_at
-    from ready h order by h.id;
+    from ready h order by %11$sh.id;
 end
 $$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', 'coalesce(p.event_id, -9223372036854775808)'), event, q.tbl,
         q.id_column, key, condition, case when waits then ' and h.due_at is null and h.after_id is null' else '' end,
-        case when waits then outbox.delayed_sql(q) else '' end);
+        case when waits then outbox.delayed_sql(q) else '' end, case when q.priority_column is not null then 'h.priority desc nulls last, ' else '' end);
 
     -- Takes leased events out of the table, into the archive and the next queue, or, with a reason, to the dead letters; their
     -- entries go on to the next events of their keys, or go. Returns how many events were there.
@@ -407,10 +585,10 @@ declare
 begin
     select * into m from outbox.take_mark t where t.queue = q.name order by t.moved_at desc limit 1;
     if not found then
-        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, null, '-infinity');
+        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, null, -id_min, id_min - 1, -id_min, id_min - 1, '-infinity');
     end if;
     moves := m.due_at <= began -- not all at once, unless somebody may wait for what it finds
-             and (q.after_column is not null or random() < 0.25 or m.due_at < began - interval '1 s');
+             and (coalesce(q.after_column, q.priority_column) is not null or random() < 0.25 or m.due_at < began - interval '1 s');
     if not moves then
         return;
     end if;
@@ -446,10 +624,18 @@ begin
         sweep_to := least(coalesce(m.swept, 0) + m.sweep_span, m.low - 1);
     end if;
     for pass in 1..6 loop
-        execute format('select * from outbox.queue_%s_lock($1, $2, $3, $4, $5, 1000, $6, $7, $8, $9)', q.number)
+        execute format('select * from outbox.queue_%s_lock($1, $2, $3, $4, $5, 1000, $6, $7, $8, $9%s)', q.number,
+                       case when q.priority_column is not null then ', $10, $11, $12, $13, $14' end)
             using n - cardinality(keys) - cardinality(solos), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, next_id,
-                  case when moves and pass = 1 then coalesce(m.swept, -9223372036854775807) + 1 end, sweep_to, keys, solos
+                  case when moves and pass = 1 then coalesce(m.swept, -9223372036854775807) + 1 end, sweep_to, keys, solos,
+                  moves and pass = 1, m.top_priority, m.top_id, m.topped_priority, m.topped_id
             into look;
+        if q.priority_column is not null then
+            m.top_priority := look.top_priority;
+            m.top_id := look.top_id;
+            m.topped_priority := look.topped_priority;
+            m.topped_id := look.topped_id;
+        end if;
         keys := keys || look.found_keys;
         solos := solos || look.found_solos;
         expired := expired or look.expired;
@@ -479,9 +665,10 @@ create function outbox.mark_end(m outbox.take_mark, left_from bigint, took inter
     language sql
     set search_path = pg_catalog, pg_temp
 as $$
-    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, asked_to, due_at)
+    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, asked_to,
+                                  top_priority, top_id, topped_priority, topped_id, due_at)
     values (m.queue, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept, m.sweep_span, m.waits_from, m.due_to, m.asked_to,
-            clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
+            m.top_priority, m.top_id, m.topped_priority, m.topped_id, clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
     on conflict do nothing;
     delete from outbox.take_mark t
      where t.queue = m.queue and t.moved_at between m.moved_at - interval '1 min' and clock_timestamp() - interval '10 s';

@@ -2,7 +2,8 @@
 -- keep out of each other's way.
 -- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int,
 -- $7 attnum of not_before int (-1: none), $8 delayed text, $9 the relay locks rows, which no lease keeps it from: boolean,
--- $10 then text or null, $11 then_payload text, $12 attnum of after int (-1: none)
+-- $10 then text or null, $11 then_payload text, $12 attnum of after int (-1: none),
+-- $13 attnum of priority int (-1: none)
 -- -> text, remedy text
 with known as (
     select q.name, q.tbl, q.condition, q.lock_class,
@@ -13,6 +14,8 @@ with known as (
                 else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.not_before_column), 0) end as not_before,
            case when q.after_column is null then -1
                 else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.after_column), 0) end as after,
+           case when q.priority_column is null then -1
+                else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.priority_column), 0) end as priority,
            q.delayed, q.then_queue, q.then_payload,
            q.condition is not distinct from nullif(pg_catalog.btrim($5::text), '') as same
       from outbox.queue q
@@ -37,6 +40,12 @@ select pg_catalog.format('workers take events of queue %I with another after (ou
                          (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $12::int and a.attnum > 0))
   from known k
  where k.name = $1::text and not $9::boolean and k.tbl = $2::oid and k.after <> $12::int
+union all
+select pg_catalog.format('workers take events of queue %I with another priority (outbox.queue): what is urgent to them would not be to relays', k.name),
+       pg_catalog.format('select outbox.queue_set(%L, ..., priority_column => %L);', k.name,
+                         (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $13::int and a.attnum > 0))
+  from known k
+ where k.name = $1::text and not $9::boolean and k.tbl = $2::oid and k.priority <> $13::int
 union all
 select pg_catalog.format('workers end events of queue %I with another %s (outbox.queue) than relays: what they end would go on to %s', k.name,
                          case when k.then_queue is not distinct from $10::text then 'then_payload' else 'then' end,

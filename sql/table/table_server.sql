@@ -6,7 +6,7 @@ with used (rel, names) as (
                       'taken_id,taken_at,lease,backend_pid,backend_start}'::text[]),
            ('dead', '{dead_id,queue,event_id,key,type,reason,attempts,source_table,original,created_at,died_at}'),
            ('paused', '{queue,key,since,by,reason}'), ('schedule', '{queue,next_at,retry_at}'), ('archive', '{queue,event_id,key,created_at,original}'),
-           ('queue', '{name,tbl,id_column,key_column,not_before_column,delayed,condition,lock_class,then_queue,then_payload,after_column}')
+           ('queue', '{name,tbl,id_column,key_column,not_before_column,delayed,condition,lock_class,then_queue,then_payload,after_column,priority_column}')
 )
 select pg_catalog.current_setting('max_locks_per_transaction')::bigint
            * (pg_catalog.current_setting('max_connections')::bigint + pg_catalog.current_setting('max_prepared_transactions')::bigint),

@@ -145,6 +145,20 @@ def test_t8_a_task_whose_workers_die_comes_back_and_not_for_ever(db, tasks, work
     assert db.query("select attempts, reason from outbox.dead") == [(3, "the lease of victim-3 ran out")]
 
 
+def test_t3_workers_take_the_most_urgent_tasks_first_and_their_priority_may_change(db, tasks, worker):
+    db.psql("alter table outbox.events add priority int default 0; create index on outbox.events (priority desc, id)")
+    db.query("insert into outbox.events (aggregateid) select n from generate_series(1, 5000) n")
+    urgent = tasks("urgent", "more urgent")
+    db.query("update outbox.events set priority = case when id = any (%s) then id else 0 end", (urgent,))
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', priority_column => 'priority')")
+    one = worker()
+    assert [event.id for event in one.take(10)][:2] == urgent[::-1]
+    raised = db.value("update outbox.events set priority = 1 where aggregateid = '4990' returning id")
+    taken = []
+    wait_until(lambda: taken.extend(one.take(1)) or raised in [event.id for event in taken], what="the one that became urgent")
+    assert len(taken) < 4000
+
+
 def test_l1_a_worker_takes_as_many_as_it_has_room_for_oldest_first(db, tasks, worker):
     ids = tasks(*[key for _ in range(3) for key in range(30)])
     one = worker()

@@ -181,6 +181,21 @@ def test_each_role_may_do_its_work_and_no_more(db, statement, allowed):
     assert found == allowed
 
 
+FUNCTIONS = """
+    select oid::regprocedure::text, prosecdef, coalesce(proconfig, '{}'), has_function_privilege('public', oid, 'execute')
+      from pg_proc where pronamespace = 'outbox'::regnamespace"""
+
+
+def test_functions_are_granted_by_name_and_those_with_their_owners_rights_have_a_path_of_their_own(db):
+    """Made by migrating, and made for a table."""
+    db.query("select outbox.install_ordering('outbox.events', 'aggregateid'), outbox.install_notify('outbox.events', 'c')")
+    functions = db.query(FUNCTIONS)
+    assert [name for name, _, _, public in functions if public] == []
+    with_rights = [(name, settings) for name, owners, settings, _ in functions if owners]
+    assert len(with_rights) > 5 and len(functions) > 30
+    assert [name for name, settings in with_rights if "search_path=pg_catalog, pg_temp" not in settings] == []
+
+
 def test_a_writer_may_insert_where_the_ordering_trigger_is(db):
     db.query("select outbox.install_ordering('outbox.events', 'aggregateid')")
     assert db.query(f"set role outbox_writer; {INSERT} returning id")

@@ -81,3 +81,26 @@ def test_both_ways_to_read_a_claim_read_what_waits_alike():
     assert "courier.solo" in alone and other.endswith(alone)
     wait = re.compile(r"select (w\.attempts.*) from :state\.parked w$", re.M)
     assert len(set(wait.findall(one) + wait.findall(other))) == 1
+
+
+# Commands fill these in, with the same quoted names in other places.
+OF_COMMANDS = {"closed_drop", "closed_retry", "dead_drop", "dead_lock", "dead_retry", "pause_key", "replay_left"}
+
+
+def test_every_statement_of_a_table_is_fuzzed_with_hostile_names():
+    fuzzer = read("tests", "fuzz", "identifier_fuzz.c")
+    named = set()
+    for folder, _, names in os.walk(os.path.join(REPO, "sql")):
+        if os.path.basename(folder) not in ("schema", "bench"):
+            named |= {name.removesuffix(".sql") for name in names if re.search(r"[^:]:[a-z]", without_comments(read(folder, name)))}
+    assert len(named) > 40
+    assert {name for name in named if f"sql_{name}," not in fuzzer} == OF_COMMANDS
+
+
+def without_comments(text):
+    return re.sub(r"--.*|'[^']*'", "", text)
+
+
+def read(*parts):
+    with open(os.path.join(REPO, *parts), encoding="utf-8") as file:
+        return file.read()

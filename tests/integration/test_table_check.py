@@ -210,6 +210,7 @@ def test_a_missing_schema_says_what_to_run(check):
     ("alter table outbox.parked drop column after_id cascade", "outbox.parked has no column after_id"),
     ("alter table outbox.parked drop column lease cascade, drop column backend_pid cascade", "outbox.parked has no column lease"),
     ("drop table outbox.schedule cascade", "outbox.schedule is not there"),
+    ("alter table outbox.queue drop column priority_column cascade", "outbox.queue has no column priority_column"),
 ])
 def test_the_schema_of_an_earlier_version_says_what_to_run(check, older, lacking):
     check(GOOD)

@@ -43,6 +43,11 @@ def worker(db):
 
 # ---- tables ----
 
+# Columns that are called as parameters and results of the functions that read them.
+OURS = ("id bigserial primary key, k text, expired boolean not null default false, rows int, from_id int, sweep_to int,"
+        " keys text, until int, seen int default 1, token text")
+OURS_FREE = "not expired and from_id is null and rows is null and keys is null and until is null and token is null and seen = 1"
+
 SHAPES = {
     "bigint": ("id bigserial primary key, order_id bigint, status text", "7", "'9223372036854775807'",
                "key_column => 'order_id', type_column => 'status'"),
@@ -52,6 +57,8 @@ SHAPES = {
              "'FFFFFFFF-0000-0000-0000-00000000000b'", "key_column => 'k', payload_column => 'e'"),
     "text": ("id bigint generated always as identity primary key, k varchar(20), at timestamp default now()", "'a''%s'", "''",
              "key_column => 'k', created_at_column => 'at'"),
+    "names of ours": (OURS, "'a'", "'b'", f"key_column => 'k', condition => '{OURS_FREE}'"),
+    "names of ours, priorities": (OURS, "'a'", "'b'", f"key_column => 'k', priority_column => 'seen', condition => '{OURS_FREE}'"),
 }
 
 

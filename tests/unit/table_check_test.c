@@ -117,6 +117,19 @@ START_TEST(what_workers_are_told_is_asked_last_and_only_when_nothing_is_wrong)
 }
 END_TEST
 
+START_TEST(index_of_what_is_delayed_is_asked_for_after_the_condition)
+{
+    static char due[] = "due";
+    struct error err;
+    table.not_before_sql = due;
+    queue.delayed = DELAYED_PASS;
+    unanswered = FILTER + 1;
+    ck_assert(!table_check(NULL, &queue, &table, &findings, &err));
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+    ck_assert_int_eq(asked, FILTER + 2);
+}
+END_TEST
+
 START_TEST(queues_that_share_rows_need_the_same_locks)
 {
     struct error err;
@@ -146,6 +159,7 @@ int main(void)
     tcase_add_loop_test(tcase, question_without_an_answer_ends_the_check, SERVER, FILTER);
     tcase_add_test(tcase, condition_that_is_not_understood_is_a_finding_unless_the_connection_is_gone);
     tcase_add_test(tcase, what_workers_are_told_is_asked_last_and_only_when_nothing_is_wrong);
+    tcase_add_test(tcase, index_of_what_is_delayed_is_asked_for_after_the_condition);
     tcase_add_test(tcase, queues_that_share_rows_need_the_same_locks);
     return run_suite(suite);
 }
