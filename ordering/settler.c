@@ -114,11 +114,13 @@ static struct statement settle_statement(const struct settler *settler, const st
     case SETTLE_PARK:
         statement_add_text(&st, settler->queue);
         add_failures(&st, arena, s->parked, s->parked_count, true);
+        statement_add_texts(&st, arena, s->tokens, s->token_count);
         break;
     case SETTLE_UNPARK:
         statement_add_text(&st, settler->queue);
         statement_add_texts(&st, arena, s->resumed_keys, s->resumed_key_count);
         statement_add_ids(&st, arena, s->resumed_solos, s->resumed_solo_count);
+        statement_add_texts(&st, arena, s->tokens, s->token_count);
         break;
     case SETTLE_MOVE:
         statement_add_texts(&st, arena, s->moved_tokens, s->moved_count);

@@ -179,7 +179,7 @@ static void take_commit(struct claim *claim, instant_us now)
         refusal_end_parts(batch);
     claim->in_parts = false;
     if (claim->queue->leases)
-        lease_begin(claim);
+        lease_begin(claim, now);
     keep_settled(claim);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);

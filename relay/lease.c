@@ -93,15 +93,6 @@ static struct batch *hand_over(struct claim *claim)
     return batch;
 }
 
-void lease_begin(struct claim *claim)
-{
-    while (claim->batches) {
-        struct batch *batch = hand_over(claim);
-        batch->arrived_next = claim->queue->arrived;
-        claim->queue->arrived = batch;
-    }
-}
-
 /* Whoever has it now says what becomes of it. */
 static void lose(struct lane *lane, instant_us now)
 {
@@ -125,6 +116,19 @@ void lease_abandon(struct claim *claim, instant_us now)
                 deliver_stop(lane, 0, now);
             else
                 lose(lane, now);
+    }
+}
+
+void lease_begin(struct claim *claim, instant_us now)
+{
+    if (claim->queue->owner_lost_at >= claim->sent_at) {
+        lease_abandon(claim, now);
+        return;
+    }
+    while (claim->batches) {
+        struct batch *batch = hand_over(claim);
+        batch->arrived_next = claim->queue->arrived;
+        claim->queue->arrived = batch;
     }
 }
 
@@ -218,6 +222,7 @@ void lease_backend_lost(struct queue *queue, instant_us now)
 {
     if (queue->config->lease_owner != LEASE_BACKEND)
         return;
+    queue->owner_lost_at = now;
     for (struct batch *batch = queue->leased; batch; batch = batch->next)
         batch->leased_at = now - term_us(queue);
     lease_hold(queue, now);

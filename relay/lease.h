@@ -25,8 +25,9 @@ int64_t lease_room(const struct queue *queue);
 bool lease_add(struct claim *claim, struct error *err) MUST_CHECK;
 bool lease_check(const struct claim *claim, const PGresult *res, struct error *err) MUST_CHECK; /* its result */
 
-/* That round has committed: what the claim has brought goes on its way. */
-void lease_begin(struct claim *claim);
+/* That round has committed: what the claim has brought goes on its way. Unless the backend that was to own the leases
+ * is lost since: then they may have ended with it, and are given back. */
+void lease_begin(struct claim *claim, instant_us now);
 
 /* It has not, or nobody knows: nothing is sent of it, and what may be leased is given back. */
 void lease_abandon(struct claim *claim, instant_us now);

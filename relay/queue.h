@@ -200,12 +200,13 @@ struct queue {
     instant_us pace_at;  /* nothing is claimed before, so that claims are worth what they cost */
     instant_us claim_by; /* and not only look whether there is something */
     int64_t idle_us;
-    bool work_known;     /* the last claim found something */
-    uint64_t trouble;    /* see report_unreachable() */
-    bool leases;         /* `ordering: lease` */
-    char *lease_owner;   /* who we are, in its leases */
-    bool lease_doubted;  /* some lease may not be ours any more */
-    instant_us renew_at; /* no lease is renewed before */
+    bool work_known;          /* the last claim found something */
+    uint64_t trouble;         /* see report_unreachable() */
+    bool leases;              /* `ordering: lease` */
+    char *lease_owner;        /* who we are, in its leases */
+    bool lease_doubted;       /* some lease may not be ours any more */
+    instant_us renew_at;      /* no lease is renewed before */
+    instant_us owner_lost_at; /* the backend with which leases end, for the last time */
     bool stopping;
     bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
     bool closed;        /* its window is, or nobody knows yet: nothing is claimed */

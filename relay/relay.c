@@ -197,6 +197,7 @@ static void move_events(struct relay *relay, instant_us now)
     for (size_t i = 0; i < config->queue_count; i++) {
         listener_ready(relay->listeners[i], relay->ps, now);
         claim_ready(relay->queues[i], relay->ps, now);
+        side_hear(relay->queues[i], relay->ps, now);
         queue_route_claimed(relay->queues[i]);
         upkeep_hold(relay->queues[i], now);
         lease_hold(relay->queues[i], now);

@@ -9,6 +9,7 @@
 #include "sinks/sink.h"
 #include "sql_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,8 +122,7 @@ bool replay_make(PGconn *conn, const struct config *config, const struct replay_
                  int64_t *ret_events, struct error *err)
 {
     const struct queue_config *queue = config_queue(config, request->queue, err);
-    if (!queue)
-        return false;
+    assert(queue && "who asks has looked for it");
     struct queue_config directed = *queue;
     struct table *table = direct(conn, config, &directed, request->sink, request->destination, err);
     PGresult *made = NULL;
@@ -255,8 +255,6 @@ struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id
 
 void replay_close(struct replay *replay)
 {
-    if (!replay)
-        return;
     struct error ignored; /* nothing was written */
     if (PQtransactionStatus(replay->conn) != PQTRANS_IDLE)
         (void)!query_script(replay->conn, "replay", "rollback", &ignored);

@@ -82,7 +82,7 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
     if (lane->key.data)
         lists->keys[s->resumed_key_count++] = lane->key;
     else
-        lists->solos[s->resumed_solo_count++] = lane->first ? lane->first->event.id : lane->gone_id;
+        lists->solos[s->resumed_solo_count++] = lane_solo_id(lane);
 }
 
 /* What became of the lane, besides its acked events, has to be written down. */

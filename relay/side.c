@@ -317,9 +317,15 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
     }
 }
 
+void side_hear(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    if (queue->leases)
+        take_events(queue, ps, now);
+}
+
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    take_events(queue, ps, now);
+    take_events(queue, queue->leases ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
 }
 

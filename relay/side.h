@@ -11,6 +11,9 @@ void side_open(struct queue *queue);
 void side_close(struct queue *queue);
 void side_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 
+/* Before anything is sent, what has arrived is heard: with leases, that the backend is lost with which they end. */
+void side_hear(struct queue *queue, const struct pollset *ps, instant_us now);
+
 /* One turn: takes results, starts the most urgent thing there is to do. */
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now);
 

@@ -1,4 +1,5 @@
 -- Leases are given back untouched: no attempt is counted, and the key may be claimed again at once. A paused key stays so.
+-- The failures are those of the event that was leased: one that was put back in front of it has none.
 --
 -- At once, though a relay that gives back because a destination is away wants to leave it alone for a while (release_us in
 -- relay/batch.h): it keeps these keys out of its own claims by name (keep_away() in relay/settle.c), as keys are whose
@@ -9,6 +10,7 @@
 update :state.parked p
 set next_at = case when p.resume_at is null then pg_catalog.clock_timestamp() else p.next_at end,
     resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end,
+    attempts = case when p.event_id = p.taken_id then p.attempts else 0 end,
     updated_at = pg_catalog.clock_timestamp(), token = null
 from (
     select w.place

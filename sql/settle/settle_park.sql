@@ -1,6 +1,9 @@
 -- Makes keys wait: their head was not delivered. One that somebody has paused meanwhile waits for both. A worker whose lease
 -- had run out has lost it now: its token is gone.
 --
+-- But a lease that still runs is left alone, unless it is ours: a settlement may come by another connection than that which had
+-- the locks (relay/side.c), and when those are gone meanwhile, the key is somebody else's.
+--
 -- :state       as in per_key_lock.sql
 -- $1 text      queue
 -- $2 bigint[]  the heads' ids
@@ -9,6 +12,7 @@
 -- $5 bigint[]  microseconds to wait; negative: closed until somebody resumes it
 -- $6 text[]    why
 -- $7 bigint[]  the event that it waits for, the least bigint for none
+-- $8 text[]    tokens of our leases; settle_leases.sql has locked their entries
 with head as (
     select id, key, attempts, why, nullif(after_id, -9223372036854775808) as after_id,
            case when delay_us < 0 then 'infinity'
@@ -24,9 +28,11 @@ with head as (
         next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
         resume_at = case when p.resume_at is not null then excluded.next_at end,
         last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id
+    where p.token is null or p.token = any ($8::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp()
 )
 insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
 select $1::text, '', id, true, attempts, next_at, why, after_id from head where key is null
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
     updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id
+where p.token is null or p.token = any ($8::text[]::uuid[]) or p.next_at <= pg_catalog.clock_timestamp()

@@ -1,12 +1,14 @@
 -- The head that a key waited for is delivered or dead. While the key has more events, its entry stays and points at
 -- the next one: an event that was put back with an old id may lie below the position marks of every relay.
 -- The entries are found as in per_key_lock.sql, and nobody but the holder of a key's lock replaces its entry, but for
--- whoever pauses or resumes the key. A paused key keeps its entry: to drop it would be to resume it.
+-- whoever pauses or resumes the key. A paused key keeps its entry: to drop it would be to resume it. What somebody else has
+-- leased is left alone as in settle_park.sql.
 --
 -- :table :where :state :id :key :key_type   as in per_key_lock.sql
 -- $1 text      queue
 -- $2 text[]    keys
 -- $3 bigint[]  heads of events without a key
+-- $4 text[]    tokens of our leases
 with next as materialized (
     select k.name, (select pg_catalog.min(:id) from :table e where :key = k.name:::key_type and (:where)) as id
     from pg_catalog.unnest($2::text[]) as k (name)
@@ -31,5 +33,7 @@ with next as materialized (
         resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end, token = null
     from entry n
     where p.ctid = n.place and (n.id is not null or p.resume_at is not null)
+      and (p.token is null or p.token = any ($4::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp())
 )
 delete from :state.parked p using entry n where p.ctid = n.place and n.id is null and p.resume_at is null
+  and (p.token is null or p.token = any ($4::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp())

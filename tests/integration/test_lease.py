@@ -119,6 +119,21 @@ def test_a_relay_that_stood_still_beyond_its_terms_settles_nothing_wrong(relay, 
     assert len(target.receipts()) <= 2 * len(lost) + len(more) + len(last)
 
 
+def test_an_event_put_back_in_front_of_one_whose_lease_runs_out_has_not_failed(relay, shop, target, http):
+    hang(http, "a")
+    one = relay(leased(shop, target, "1s", "name", relay="a", retry="{ attempts: 1 }"))
+    early = shop.db.value("select nextval(pg_get_serial_sequence('public.events', 'id'))")
+    (event,) = lease_all(shop, http, 1)
+    one.kill()
+    shop.db.query("insert into public.events select (json_populate_record(e, json_build_object('id', %s))).* from public.events e", [early])
+    shop.db.query("update outbox.parked set event_id = %s", [early])
+    heir = relay(leased(shop, target, "1s", "name", relay="b", retry="{ attempts: 1 }"))
+    wait_until(lambda: shop.left() == 0, 30, "the table to be empty")
+    assert heir.stop() == 0
+    assert shop.db.query("select event_id, reason from outbox.dead") == []
+    assert [receipt.id for receipt in target.receipts()][-2:] == [early, event.id]
+
+
 def test_a_relay_that_has_lost_its_connections_goes_on_with_what_is_leased(relay, shop, target, http):
     answer = hang(http, "a")
     one = relay(leased(shop, target, "1h", relay="a"))

@@ -88,18 +88,18 @@ def test_a_key_that_waited_goes_on_waiting_when_it_is_resumed(db, next_at):
 def test_a_paused_key_stays_so_whatever_becomes_of_its_events(db, sql):
     db.query("insert into outbox.events (id, aggregateid) overriding system value values (20, '7'), (21, '7')")
     db.query("select outbox.pause('orders', '7')")
-    sql("settle/settle_park.sql", "orders", "{20}", "{7}", "{1}", "{-1}", "{refused}", FOR_NONE)
+    sql("settle/settle_park.sql", "orders", "{20}", "{7}", "{1}", "{-1}", "{refused}", FOR_NONE, "{}")
     assert entry(db) == (20, 1, FOREVER, FOREVER)
-    sql("settle/settle_park.sql", "orders", "{20}", "{7}", "{2}", "{3600000000}", "{refused}", FOR_NONE)
+    sql("settle/settle_park.sql", "orders", "{20}", "{7}", "{2}", "{3600000000}", "{refused}", FOR_NONE, "{}")
     assert entry(db)[:3] == (20, 2, FOREVER) and entry(db)[3] not in (None, FOREVER)
     db.query("delete from outbox.events where id = 20")
-    sql("settle/settle_unpark.sql", "orders", "{7}", "{}")
+    sql("settle/settle_unpark.sql", "orders", "{7}", "{}", "{}")
     assert entry(db)[:3] == (21, 0, FOREVER)
     db.query("delete from outbox.events where id = 21")
-    sql("settle/settle_unpark.sql", "orders", "{7}", "{}")
+    sql("settle/settle_unpark.sql", "orders", "{7}", "{}", "{}")
     assert entry(db)[:3] == (21, 0, FOREVER) and entry(db)[3] not in (None, FOREVER)
     db.query("select outbox.resume('orders', '7')")
-    sql("settle/settle_unpark.sql", "orders", "{7}", "{}")
+    sql("settle/settle_unpark.sql", "orders", "{7}", "{}", "{}")
     assert entry(db) is None
 
 

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define TOKEN_BYTES 36
+
 enum state { STATE_OFF, STATE_CONNECTING, STATE_IDLE, STATE_BUSY };
 
 struct message {
@@ -26,6 +28,7 @@ struct message {
 struct db {
     enum state state;
     int process, backend; /* -1: none */
+    int pid;
     bool dropped, notified;
     size_t statements;
     unsigned failures;
@@ -90,8 +93,7 @@ bool db_is_shared(const struct db *db)
 
 int db_backend_pid(const struct db *db)
 {
-    (void)db;
-    return 0;
+    return db->state >= STATE_IDLE && !sim.plan.pooled ? db->pid : 0;
 }
 
 bool db_is_idle(const struct db *db)
@@ -111,7 +113,7 @@ static enum query query_of(const char *sql)
                  {sql_settle_undo, QUERY_UNDO},        {sql_settle_constraints, QUERY_NOTHING},
                  {sql_settle_release, QUERY_RELEASE},  {sql_paused_look, QUERY_PAUSED},
                  {sql_archive_expire, QUERY_UPKEEP},   {sql_dead_purge, QUERY_UPKEEP},
-                 {sql_settle_patience, QUERY_NOTHING}};
+                 {sql_settle_patience, QUERY_NOTHING}, {sql_lease_end_ownerless, QUERY_OWNERLESS}};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (sql == plain[i].sql)
             return plain[i].query;
@@ -133,8 +135,14 @@ static uint32_t get32(const char **p)
     return be32toh(big);
 }
 
-/* An array as array_recv() reads it; see relay/base/statement.c. Numbers, or names of keys; other texts come out as
- * anything. */
+/* Of a key; of a token, some number that no other has. */
+static int64_t number_of(struct span text)
+{
+    return text.size == TOKEN_BYTES ? (int64_t)(span_hash(text) | 1) : key_parse(text.data, text.size);
+}
+
+/* An array as array_recv() reads it; see relay/base/statement.c. Numbers, names of keys, or tokens; other texts come
+ * out as anything. */
 static struct list read_array(const char *p)
 {
     struct list list = {0};
@@ -145,6 +153,7 @@ static struct list read_array(const char *p)
     list.count = get32(&p);
     get32(&p);
     list.values = arena_array(sim.arena, list.count, sizeof *list.values);
+    list.texts = arena_array(sim.arena, texts ? list.count : 0, sizeof *list.texts);
     for (size_t i = 0; i < list.count; i++) {
         uint32_t size = get32(&p);
         uint64_t big = 0;
@@ -153,7 +162,8 @@ static struct list read_array(const char *p)
             continue;
         }
         if (texts) {
-            list.values[i] = key_parse(p, size);
+            list.texts[i] = arena_copy(sim.arena, (struct span){p, size});
+            list.values[i] = number_of(list.texts[i]);
         } else {
             memcpy(&big, p, sizeof big);
             list.values[i] = (int64_t)be64toh(big);
@@ -248,6 +258,7 @@ static enum db_event connect_on(struct db *db, instant_us now, struct error *err
     db->backend = db->refused ? -1 : server_connect(db, db->process);
     if (db->backend < 0)
         return lost(db, now, err);
+    db->pid = server_backend(db->backend)->pid;
     db->state = STATE_IDLE;
     db->failures = 0;
     return DB_UP;

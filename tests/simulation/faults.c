@@ -109,11 +109,13 @@ static void put_back(struct row *row)
     struct wait wait = {.key = row->key, .head = row->id, .next_at = sim.now};
     if (entry) {
         judge_opened(entry);
+        if (entry->token != 0)
+            wait = *entry; /* whoever has it keeps it */
         wait.head = entry->head < row->id ? entry->head : row->id;
         entry->version.ended_by = txn;
     }
     store_add_wait(&sim.store, &wait, txn);
-    row->version = (struct version){.made_by = txn, .ended_by = TXN_NONE};
+    row->version = version_of(txn);
     store_commit(&sim.store, txn);
     judge_put_back(row);
 }

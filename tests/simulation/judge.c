@@ -1,41 +1,15 @@
 #include "tests/simulation/judge.h"
 
-#include "tests/simulation/server.h"
+#include "tests/simulation/hold.h"
+#include "tests/simulation/judge_fate.h"
 #include "tests/simulation/sink.h"
-#include "tests/simulation/world.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#define ZOMBIES_MAX 1024
 #define JOURNAL_MAX 20000
 #define HISTORY_MAX 60 /* lines; the last ones */
-#define LATENCY_MAX_US (1500 * MS_US)
-#define EMPTY_CHECK_US (1500 * MS_US) /* from what --until-empty saw last to its end, at most */
-#define RESUME_HEARD_US (3 * SECOND_US)
-
-/* What has become of an event so far. */
-struct fate {
-    bool committed, acked, credit, put_back;
-    instant_us committed_at, arrived_at;
-    instant_us changed_at; /* by somebody else than a relay */
-    unsigned submits, arrivals;
-    unsigned acked_to;         /* a bit a process that has been told so, has to make use of it and lives */
-    unsigned open[RELAYS_MAX]; /* deliveries without a verdict */
-    instant_us submitted_at[RELAYS_MAX], failed_at[RELAYS_MAX]; /* last */
-    unsigned faults;                                            /* verdicts that may be blamed on the event itself */
-    bool rejected;
-    int buried_by;                     /* the transaction that made it a dead letter, or TXN_NONE */
-    instant_us suspect_at[RELAYS_MAX]; /* when it failed last in a way that may be the destination's fault */
-};
-
-/* A lock that a process has lost and does not know of. */
-struct zombie {
-    int process, backend;
-    int64_t lock;
-    instant_us told_at;
-};
 
 struct entry {
     instant_us at;
@@ -46,8 +20,6 @@ struct entry {
 
 static struct {
     struct fate fates[ROWS_MAX];
-    struct zombie zombies[ZOMBIES_MAX];
-    size_t zombie_count;
     instant_us last_ack_at[RELAYS_MAX];
     struct entry journal[JOURNAL_MAX];
     size_t journal_count;
@@ -55,21 +27,22 @@ static struct {
 
 void judge_clear(void)
 {
-    judge.zombie_count = judge.journal_count = 0;
+    judge.journal_count = 0;
+    hold_clear();
     memset(judge.fates, 0, sizeof judge.fates);
     memset(judge.last_ack_at, 0, sizeof judge.last_ack_at);
     for (size_t i = 0; i < ROWS_MAX; i++) {
         judge.fates[i].credit = true;
-        judge.fates[i].buried_by = TXN_NONE;
+        judge.fates[i].buried_by = judge.fates[i].taken_over_by = TXN_NONE;
     }
 }
 
-static struct fate *fate_of(const struct row *row)
+struct fate *fate_of(const struct row *row)
 {
     return &judge.fates[row - sim.store.rows];
 }
 
-static void note(const char *what, int process, int64_t id, int64_t detail)
+void judge_note(const char *what, int process, int64_t id, int64_t detail)
 {
     TRACE("  event %" PRId64 " %s relay=%d %" PRId64, id, what, process, detail);
     if (judge.journal_count < JOURNAL_MAX)
@@ -115,20 +88,20 @@ void judge_violation(const char *guarantee, const struct row *row, const char *f
     print_history(row);
 }
 
-static bool is_dead(const struct fate *fate)
+bool fate_is_dead(const struct fate *fate)
 {
     return fate->buried_by != TXN_NONE && store_state(&sim.store, fate->buried_by) == TXN_COMMITTED;
 }
 
 bool judge_is_dead(const struct row *row)
 {
-    return is_dead(fate_of(row));
+    return fate_is_dead(fate_of(row));
 }
 
 /* No destination can be made of it, or it is too large to be read. */
 static bool is_undeliverable(const struct row *row)
 {
-    bool nowhere = row->key == KEY_NONE_SIM && strchr(sim.plan.queue.destination, '{');
+    bool nowhere = row->sent == KEY_NONE_SIM && strchr(sim.plan.queue.destination, '{');
     return nowhere || (sim.plan.queue.max_event_bytes > 0 && row->bytes > sim.plan.queue.max_event_bytes);
 }
 
@@ -138,62 +111,12 @@ void judge_committed(const struct row *row)
     fate->committed = true;
     sim.totals.events++;
     fate->committed_at = fate->changed_at = sim.now;
-    note("committed", -1, row->id, 0);
-}
-
-/* ---- G5 ---- */
-
-static bool holds_lock(int process, const struct row *row)
-{
-    int holder = store_lock_holder(&sim.store, query_lock_name(row->key, row->id));
-    return holder >= 0 && server_backend(holder)->process == process && server_backend(holder)->client;
-}
-
-/* It has lost the lock and cannot know it yet. What it sends meanwhile is the fault's doing. */
-static bool is_zombie(int process, const struct row *row)
-{
-    int64_t lock = query_lock_name(row->key, row->id);
-    for (size_t i = 0; i < judge.zombie_count; i++) {
-        const struct zombie *zombie = &judge.zombies[i];
-        if (zombie->process == process && zombie->lock == lock && sim.now < zombie->told_at)
-            return true;
-    }
-    return false;
-}
-
-void judge_locks_lost(int backend, int process, bool session)
-{
-    for (size_t i = 0; i < sim.store.lock_count; i++) {
-        const struct lock *lock = &sim.store.locks[i];
-        if (lock->backend != backend || (!session && !lock->of_transaction))
-            continue;
-        /* The session may go on holding it for another key of the same hash. */
-        bool gone = session || lock->of_session == 0;
-        if (gone && judge.zombie_count < ZOMBIES_MAX)
-            judge.zombies[judge.zombie_count++] = (struct zombie){process, backend, lock->name, INSTANT_NEVER};
-        for (size_t r = 0; r < sim.store.row_count; r++) {
-            const struct row *row = &sim.store.rows[r];
-            if (query_lock_name(row->key, row->id) != lock->name)
-                continue;
-            if (!judge.fates[r].credit)
-                note("its lock was lost", process, row->id, 0);
-            judge.fates[r].credit = true;
-        }
-    }
-}
-
-void judge_client_told(int backend, instant_us at)
-{
-    for (size_t i = 0; i < judge.zombie_count; i++)
-        if (judge.zombies[i].backend == backend && judge.zombies[i].told_at == INSTANT_NEVER)
-            judge.zombies[i].told_at = at;
+    judge_note("committed, due at ms", -1, row->id, row->due_at > 0 ? (row->due_at - PLAN_START) / MS_US : 0);
 }
 
 void judge_process_gone(int process)
 {
-    for (size_t i = judge.zombie_count; i-- > 0;)
-        if (judge.zombies[i].process == process)
-            judge.zombies[i] = judge.zombies[--judge.zombie_count];
+    hold_forget(process);
     for (size_t i = 0; i < ROWS_MAX; i++) {
         judge.fates[i].acked_to &= ~(1U << process);
         judge.fates[i].open[process] = 0;
@@ -209,8 +132,10 @@ static const struct row *passed_over(const struct row *row, bool arrival)
         return NULL;
     for (const struct row *before = sim.store.rows; before < row; before++) {
         const struct fate *fate = fate_of(before);
-        bool done = fate->put_back || (arrival ? fate->arrivals > 0 : fate->acked);
-        if (before->key == row->key && fate->committed && !done && !is_dead(fate))
+        bool late =
+            sim.plan.passes && before->due_at > 0; /* it lets others pass until it is due, and a little longer */
+        bool done = late || fate->put_back || (arrival ? fate->arrivals > 0 : fate->acked);
+        if (before->key == row->key && fate->committed && !done && !fate_is_dead(fate))
             return before;
     }
     return NULL;
@@ -220,11 +145,15 @@ void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
 {
     const struct row *row = store_find_row(&sim.store, id);
     struct fate *fate = fate_of(row);
-    note("submitted, attempt", process, id, attempt);
+    judge_note("submitted, attempt", process, id, attempt);
     if (!fate->committed)
         judge_violation("G1", row, "event %" PRId64 " is delivered and was never committed", id);
-    bool zombie = is_zombie(process, row);
-    if (!zombie && !holds_lock(process, row))
+    bool zombie = hold_is_lost_unheard(process, row);
+    hold_excuse(row);
+    if (row->due_at > sim.now)
+        judge_violation("not_before", row, "event %" PRId64 " is sent %d ms before its time", id,
+                        (int)((row->due_at - sim.now) / MS_US));
+    if (!zombie && !hold_has(process, row))
         judge_violation("G5", row, "relay %d sends event %" PRId64 " without the lock of its key", process, id);
     if (!zombie && !fate->credit)
         judge_violation("G3", row, "event %" PRId64 " is sent again, and nothing excuses it", id);
@@ -249,7 +178,7 @@ void judge_arrived(int process, int64_t id)
 {
     const struct row *row = store_find_row(&sim.store, id);
     struct fate *fate = fate_of(row);
-    note("arrived", process, id, (int64_t)fate->arrivals);
+    judge_note("arrived", process, id, (int64_t)fate->arrivals);
     const struct row *before = fate->arrivals == 0 ? passed_over(row, true) : NULL;
     if (before)
         judge_violation("G2", row, "event %" PRId64 " arrives before event %" PRId64, id, before->id);
@@ -298,10 +227,10 @@ void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kin
     const struct row *row = store_find_row(&sim.store, id);
     struct fate *fate = fate_of(row);
     fate->open[process] -= fate->open[process] > 0;
-    note(verdict == VERDICT_ACKED ? "acked" : verdict_name(verdict), process, id, (int64_t)kind);
+    judge_note(verdict == VERDICT_ACKED ? "acked" : verdict_name(verdict), process, id, (int64_t)kind);
     if (verdict == VERDICT_ACKED) {
         fate->acked = true;
-        if (!is_behind_another(process, row))
+        if (!is_behind_another(process, row) && hold_may_settle(process, row))
             fate->acked_to |= 1U << process;
         judge.last_ack_at[process] = sim.now;
         return;
@@ -319,7 +248,7 @@ void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kin
 void judge_deleted(int process, const struct row *row, bool bury)
 {
     struct fate *fate = fate_of(row);
-    note(bury ? "made a dead letter" : "deleted", process, row->id, 0);
+    judge_note(bury ? "made a dead letter" : "deleted", process, row->id, 0);
     if (!bury && !fate->acked)
         judge_violation("G1", row, "event %" PRId64 " is deleted and was not acked", row->id);
     if (!bury)
@@ -338,7 +267,7 @@ void judge_deleted(int process, const struct row *row, bool bury)
 void judge_refused(const struct row *row, bool alone)
 {
     struct fate *fate = fate_of(row);
-    note("does not leave the table", -1, row->id, alone);
+    judge_note("does not leave the table", -1, row->id, alone);
     sim.totals.faults++;
     fate->credit = true;
     fate->acked_to = 0;
@@ -349,7 +278,7 @@ void judge_refused(const struct row *row, bool alone)
 void judge_put_back(const struct row *row)
 {
     struct fate *fate = fate_of(row);
-    note("put back", -1, row->id, 0);
+    judge_note("put back", -1, row->id, 0);
     fate->buried_by = TXN_NONE;
     fate->credit = fate->put_back = true;
     fate->acked_to = 0;
@@ -371,103 +300,8 @@ void judge_parked(int process, int64_t id, int64_t attempts, bool closed)
 {
     const struct row *row = store_find_row(&sim.store, id);
     const struct fate *fate = fate_of(row);
-    note(closed ? "key closed, attempts" : "key waits, attempts", process, id, attempts);
+    judge_note(closed ? "key closed, attempts" : "key waits, attempts", process, id, attempts);
     if (attempts > (int64_t)fate->faults && !is_undeliverable(row))
         judge_violation("attempts", row, "event %" PRId64 " is charged %" PRId64 " attempts for %u failures of its own",
                         id, attempts, fate->faults);
-}
-
-/* ---- G6 ---- */
-
-static const struct row *first_left(void)
-{
-    const struct store *store = &sim.store;
-    for (size_t i = 0; i < store->row_count; i++)
-        if (judge.fates[i].committed && store_is_live(store, &store->rows[i].version, TXN_NONE))
-            return &store->rows[i];
-    return NULL;
-}
-
-bool judge_is_drained(void)
-{
-    const struct store *store = &sim.store;
-    if (first_left())
-        return false;
-    for (size_t i = 0; i < store->wait_count; i++)
-        if (store_is_live(store, &store->waits[i].version, TXN_NONE))
-            return false;
-    return true;
-}
-
-/* Two things take their time by design: an event that appears late, behind ids that have leapt ahead, waits until the
- * transactions of that time have ended; and one without a key, locked by a claim that had no room for it, until that
- * claim's transaction ends. */
-static bool may_take_long(const struct row *row)
-{
-    const struct plan *plan = &sim.plan;
-    bool behind = plan->long_txn > 0 && plan->id_step_max > 2;
-    bool no_room = row->key == KEY_NONE_SIM && plan->slow_key >= 0;
-    return behind || no_room || row->key == plan->slow_key;
-}
-
-/* Somebody has to open its key first. */
-static bool is_closed(const struct row *row)
-{
-    const struct store *store = &sim.store;
-    for (size_t i = 0; i < store->wait_count; i++) {
-        const struct wait *wait = &store->waits[i];
-        bool same =
-            row->key == KEY_NONE_SIM ? wait->key == KEY_NONE_SIM && wait->head == row->id : wait->key == row->key;
-        if (same && wait->next_at == AT_INFINITY && store_is_live(store, &wait->version, TXN_NONE))
-            return true;
-    }
-    return false;
-}
-
-void judge_empty(int process)
-{
-    if (sim.now < sim.paused_until + RESUME_HEARD_US)
-        return; /* there is nothing to do in a queue that is paused */
-    for (size_t i = 0; i < sim.store.row_count; i++) {
-        const struct row *row = &sim.store.rows[i];
-        const struct fate *fate = &judge.fates[i];
-        if (fate->committed && sim.now - fate->changed_at > EMPTY_CHECK_US && !is_closed(row) &&
-            store_is_live(&sim.store, &row->version, TXN_NONE))
-            judge_violation("until empty", row, "relay %d has ended and event %" PRId64 " is left", process, row->id);
-    }
-}
-
-void judge_at_rest(int process)
-{
-    for (size_t i = 0; i < sim.store.lock_count; i++) {
-        const struct lock *lock = &sim.store.locks[i];
-        const struct backend *backend = server_backend(lock->backend);
-        if (lock->of_session > 0 && backend->process == process && backend->client)
-            judge_violation("locks", NULL, "relay %d has ended and its session keeps a lock", process);
-    }
-}
-
-static void check_latency(const struct row *row, const struct fate *fate)
-{
-    instant_us from = fate->committed_at > PLAN_START + SECOND_US / 2 ? fate->committed_at : PLAN_START + SECOND_US / 2;
-    if (!may_take_long(row) && fate->arrivals > 0 && fate->arrived_at - from > LATENCY_MAX_US)
-        judge_violation("G6", row, "event %" PRId64 " took %d ms to arrive and nothing ever failed", row->id,
-                        (int)((fate->arrived_at - fate->committed_at) / MS_US));
-}
-
-void judge_end(bool drained)
-{
-    if (!drained) {
-        const struct row *row = first_left();
-        judge_violation("G6", row, "event %" PRId64 " is still there %d s after the last fault", row ? row->id : 0,
-                        (int)((sim.now - sim.plan.calm_at) / SECOND_US));
-    }
-    for (size_t i = 0; i < sim.store.row_count; i++) {
-        const struct fate *fate = &judge.fates[i];
-        const struct row *row = &sim.store.rows[i];
-        if (drained && fate->committed && fate->arrivals == 0 && !is_dead(fate))
-            judge_violation("G1", row, "event %" PRId64 " is gone and never arrived", row->id);
-        if (sim.plan.faultless)
-            check_latency(row, fate);
-    }
 }

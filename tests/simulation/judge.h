@@ -1,8 +1,8 @@
 /* tests/simulation/judge.h -- the guarantees of DESIGN.md, checked at every step of a run.
  *
  * An event may be submitted again only after something has happened that excuses it: its delivery was not acked, or the
- * lock of its key was lost while it was in the table. So G3 and G4 are one rule: each excuse is worth one submission.
- */
+ * lock of its key was lost while it was in the table, or with leases, one ran out and was taken over. So G3 and G4 are
+ * one rule: each excuse is worth one submission. Where nothing is ordered, each event is a key of its own. */
 #ifndef TESTS_SIMULATION_JUDGE_H
 #define TESTS_SIMULATION_JUDGE_H
 
@@ -27,6 +27,7 @@ void judge_parked(int process, int64_t id, int64_t attempts, bool closed);
 
 /* The transaction of this backend ends without a commit, or its session does; before its locks are free. */
 void judge_locks_lost(int backend, int process, bool session);
+void judge_rows_lost(int backend, int process, int txn); /* the rows that it has locked */
 /* What it has lost by now, its client knows from `at` on. */
 void judge_client_told(int backend, instant_us at);
 void judge_process_gone(int process); /* nobody is left who would have to be told */

@@ -105,10 +105,52 @@ static void make_slow_key(struct plan *plan)
     plan->sink.max_in_flight = 64;
     if (plan->queue.keys_per_claim == 1)
         plan->queue.keys_per_claim = 2;
-    plan->queue.connections = 2; /* one claim alone, when it is full, does not look for more of the keys it holds */
+    if (plan->delayed > 0)
+        plan->queue.keys_per_claim =
+            16; /* waits that are over get a quarter, of which it takes one as long as it lasts */
+    if (plan->unordered)
+        plan->keeps_order = false; /* all of its events would wait behind the first one, each in a place of its own */
+    plan->queue.connections = 2;   /* one claim alone, when it is full, does not look for more of the keys it holds */
 }
 
-void plan_make(struct plan *plan, struct rng *rng)
+/* What `ordering:` says of the other kinds. Numbers of their own: a seed of `per_key` is drawn as if there were none.
+ */
+static void make_ordering(struct plan *plan, uint64_t seed)
+{
+    static char unordered[] = "unordered", lease[] = "lease";
+    struct rng rng = {seed ^ UINT64_C(0x6f72646572696e67)};
+    int64_t kind = draw(&rng, 0, 999);
+    plan->unordered = kind < 250;
+    plan->leases = kind >= 250 && kind < 500;
+    if (plan->leases) {
+        plan->queue.ordering = lease;
+        plan->queue.lease_us = draw(&rng, 150, chance(&rng, 500) ? 500 : 2000) * MS_US;
+        plan->queue.lease_owner = chance(&rng, 500) ? LEASE_BACKEND : LEASE_NAME;
+    }
+    if (!plan->unordered)
+        return;
+    plan->queue.ordering = unordered;
+    plan->lock_rows = chance(&rng, 500);
+    plan->priority = chance(&rng, 600);
+    plan->queue.locks = plan->lock_rows ? LOCKS_ROWS : LOCKS_ADVISORY;
+    if (chance(&rng, 500))
+        plan->queue.oldest_share = 10;
+}
+
+static void make_delays(struct plan *plan, uint64_t seed)
+{
+    static char column[] = "not_before";
+    struct rng rng = {seed ^ UINT64_C(0x6e6f745f62656672)};
+    if (!chance(&rng, 200))
+        return;
+    plan->passes = chance(&rng, 500);
+    plan->holds = !plan->passes;
+    plan->delayed = (unsigned)draw(&rng, 50, 500);
+    plan->queue.columns.not_before = column;
+    plan->queue.delayed = plan->passes ? DELAYED_PASS : DELAYED_HOLD;
+}
+
+void plan_make(struct plan *plan, struct rng *rng, uint64_t seed)
 {
     *plan = (struct plan){
         .relays = (int)draw(rng, 1, 3),
@@ -132,6 +174,8 @@ void plan_make(struct plan *plan, struct rng *rng)
         .slow_key = -1,
     };
     make_config(plan, rng);
+    make_ordering(plan, seed);
+    make_delays(plan, seed);
     plan->produce_until = PLAN_START + draw(rng, 20, 800) * MS_US;
     plan->calm_at = plan->produce_until + draw(rng, 0, 1000) * MS_US;
     if (!plan->faultless)
@@ -151,11 +195,17 @@ void plan_print(const struct plan *plan)
            plan->relays, q->connections, plan->keys, plan->events, q->keys_per_claim, q->max_events_per_key,
            q->max_batch_bytes, q->oldest_share, plan->sink.max_in_flight, q->retry_attempts,
            q->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter", q->destination, q->listen ? "yes" : "no");
-    printf("turns=%d keeps_order=%d takes_runs=%d probes=%d pooled=%d sequence=%d lock_names=%d id_step_max=%" PRId64
-           " backlog=%d until_empty=%d faultless=%d slow_key=%d calm_at=%d ms\n",
-           plan->take_turns, plan->keeps_order, plan->takes_runs, plan->probes, plan->pooled, plan->sequence,
-           plan->lock_names, plan->id_step_max, plan->backlog, plan->until_empty, plan->faultless, plan->slow_key,
-           (int)((plan->calm_at - PLAN_START) / MS_US));
+    printf(
+        "delayed=%s ordering=%s lease=%d ms by %s locks=%s priority=%d turns=%d keeps_order=%d takes_runs=%d probes=%d "
+        "pooled=%d sequence=%d "
+        "lock_names=%d id_step_max=%" PRId64 " backlog=%d until_empty=%d faultless=%d slow_key=%d calm_at=%d ms\n",
+        plan->holds    ? "hold"
+        : plan->passes ? "pass"
+                       : "no",
+        q->ordering, (int)(q->lease_us / MS_US), q->lease_owner == LEASE_BACKEND ? "backend" : "name",
+        plan->lock_rows ? "rows" : "advisory", plan->priority, plan->take_turns, plan->keeps_order, plan->takes_runs,
+        plan->probes, plan->pooled, plan->sequence, plan->lock_names, plan->id_step_max, plan->backlog,
+        plan->until_empty, plan->faultless, plan->slow_key, (int)((plan->calm_at - PLAN_START) / MS_US));
     printf(
         "of 1000: keyless=%u large=%u poison=%u stuck=%u stays=%u aborts=%u long_txn=%u sql_error=%u backend_killed=%u "
         "connection_cut=%u connect_fails=%u statement_slow=%u refused=%u rejected=%u unknown=%u late=%u overloaded=%u "

@@ -25,6 +25,10 @@ struct plan {
     bool take_turns; /* producers of one key */
     bool keeps_order, takes_runs, probes;
     bool pooled; /* the relays believe that a pooler shares their sessions */
+    bool unordered, lock_rows, priority;
+    bool leases;
+    bool holds, passes; /* events may be delayed, and the later ones of their key wait for them, or do not */
+    unsigned delayed;   /* per mille */
     bool sequence;
     int lock_names;                                    /* keys share this many locks; 0: each has its own */
     int64_t id_step_max;                               /* ids leap by up to this */
@@ -44,7 +48,7 @@ struct plan {
 
 #define PLAN_START (10 * SECOND_US)
 
-void plan_make(struct plan *plan, struct rng *rng);
+void plan_make(struct plan *plan, struct rng *rng, uint64_t seed);
 void plan_print(const struct plan *plan);
 
 #endif

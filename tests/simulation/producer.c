@@ -55,7 +55,7 @@ static bool is_taken(const struct producer *me, int key)
     for (int i = 0; sim.plan.take_turns && i < PRODUCERS; i++) {
         const struct producer *other = &producers.all[i];
         for (int n = 0; other != me && other->txn != TXN_NONE && n < other->row_count; n++)
-            if (other->rows[n]->key == key)
+            if (other->rows[n]->sent == key)
                 return true;
     }
     return false;
@@ -76,6 +76,12 @@ static void insert(struct producer *producer)
     struct row *row = store_add_row(&sim.store, draw_id(), key, producer->txn);
     row->bytes = sim_chance(sim.plan.large) ? 1500 : (int)sim_draw(1, 400);
     row->whim = sim_chance(sim.plan.stuck) ? WHIM_REFUSES : sim_chance(sim.plan.stays) ? WHIM_STAYS : WHIM_NONE;
+    if (sim.plan.unordered)
+        row->key = KEY_NONE_SIM;
+    if (sim.plan.priority && !sim_chance(200))
+        row->priority = sim_draw(-3, 3);
+    if (sim.plan.delayed > 0 && sim_chance(sim.plan.delayed))
+        row->due_at = sim.now + sim_draw(1, sim_chance(200) ? 3000 : 500) * MS_US;
     producer->rows[producer->row_count++] = row;
     producers.events_left--;
 }

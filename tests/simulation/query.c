@@ -1,4 +1,5 @@
 /* What the statements of sql/claim/ and sql/horizon/ read, and the locks of sessions. */
+#include "tests/simulation/hold.h"
 #include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
@@ -9,6 +10,11 @@
 bool query_sees(const struct backend *backend, const struct version *version)
 {
     return store_sees(&sim.store, &backend->snapshot, version);
+}
+
+bool query_sees_row(const struct backend *backend, const struct row *row)
+{
+    return query_sees(backend, &row->version) && !(sim.plan.passes && row->due_at > backend->started_at);
 }
 
 /* The entry of a key, or of an event without one. */
@@ -25,9 +31,10 @@ const struct wait *query_find_wait(const struct backend *backend, int64_t key, i
 
 static void reply_event(struct backend *backend, const struct wait *wait, const struct row *row)
 {
-    PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 12);
+    PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 13);
     if (wait) {
-        result_int(res, 0, 0, (int32_t)wait->attempts);
+        bool counts = wait->token == 0 || wait->head == wait->taken_id;
+        result_int(res, 0, 0, counts ? (int32_t)wait->attempts + (wait->token != 0) : 0);
         result_bigint(res, 0, 1, wait->head);
     }
     if (wait && !row && wait->key != KEY_NONE_SIM)
@@ -40,15 +47,21 @@ static void reply_event(struct backend *backend, const struct wait *wait, const 
             result_bigint(res, 0, 5, row->bytes);
         else
             result_text(res, 0, 8, payload, (size_t)row->bytes);
-        if (row->key != KEY_NONE_SIM)
-            result_key(res, 0, 6, row->key);
+        if (row->sent != KEY_NONE_SIM)
+            result_key(res, 0, 6, row->sent);
+        if (sim.plan.holds && row->due_at > backend->started_at)
+            result_bigint(res, 0, 12, row->due_at - backend->started_at);
     }
     server_reply(backend, res);
 }
 
+/* A lease that does not wait has run out, and whoever reads it takes it over. */
 static bool is_waiting(const struct backend *backend, const struct wait *wait)
 {
-    return wait && wait->next_at > backend->started_at;
+    bool waiting = wait && wait->next_at > backend->started_at;
+    if (wait && !waiting && wait->token != 0)
+        hold_taken_over(wait, backend->part);
+    return waiting;
 }
 
 /* Up to `most` events of a key. */
@@ -61,7 +74,7 @@ static void read_key(struct backend *backend, const struct call *call, int64_t k
     bool any = false;
     for (size_t i = 0; i < sim.store.row_count && most > 0 && *left > 0; i++) {
         const struct row *row = &sim.store.rows[i];
-        if (row->key != key || row->id < floor || !query_sees(backend, &row->version))
+        if (row->key != key || row->id < floor || !query_sees_row(backend, row))
             continue;
         reply_event(backend, wait, row);
         any = true;
@@ -78,7 +91,7 @@ static void read_solo(struct backend *backend, int64_t id, int64_t *left)
 {
     const struct wait *wait = query_find_wait(backend, QUERY_NO_ID, id);
     const struct row *row = store_find_row(&sim.store, id);
-    if (row && !query_sees(backend, &row->version))
+    if (row && !query_sees_row(backend, row))
         row = NULL;
     if (*left == 0 || is_waiting(backend, wait) || (!wait && !row))
         return;
@@ -98,6 +111,13 @@ static void run_read(struct backend *backend, const struct call *call)
     int64_t left = call->n[3];
     for (size_t i = 0; i < backend->claim_keys.count; i++)
         read_key(backend, call, backend->claim_keys.values[i], call->n[2], &left);
+    read_solos(backend, &left);
+}
+
+/* unordered_read.sql */
+static void run_read_events(struct backend *backend, const struct call *call)
+{
+    int64_t left = call->n[1];
     read_solos(backend, &left);
 }
 
@@ -167,7 +187,7 @@ static void run_peek(struct backend *backend, const struct call *call)
 {
     bool news = false;
     for (size_t i = 0; i < sim.store.row_count && !news; i++)
-        news = sim.store.rows[i].id > call->n[0] && query_sees(backend, &sim.store.rows[i].version);
+        news = sim.store.rows[i].id > call->n[0] && query_sees_row(backend, &sim.store.rows[i]);
     for (size_t i = 0; i < sim.store.wait_count && !news; i++)
         news = sim.store.waits[i].next_at <= backend->started_at && query_sees(backend, &sim.store.waits[i].version);
     server_reply(backend, result_new(PGRES_TUPLES_OK, news, 1));
@@ -178,7 +198,7 @@ static void run_empty(struct backend *backend)
     bool waiting = false;
     for (size_t i = 0; i < sim.store.row_count && !waiting; i++) {
         const struct row *row = &sim.store.rows[i];
-        if (!query_sees(backend, &row->version))
+        if (!query_sees_row(backend, row))
             continue;
         const struct wait *wait = row->key == KEY_NONE_SIM ? query_find_wait(backend, QUERY_NO_ID, row->id)
                                                            : query_find_wait(backend, row->key, QUERY_NO_ID);
@@ -234,8 +254,14 @@ bool query_run(struct backend *backend, const struct call *call)
     case QUERY_LOCK_ALL:
         query_lock_all(backend, call);
         return true;
+    case QUERY_LOCK_EVENTS:
+        query_lock_events(backend, call);
+        return true;
     case QUERY_READ:
         run_read(backend, call);
+        return true;
+    case QUERY_READ_EVENTS:
+        run_read_events(backend, call);
         return true;
     case QUERY_READ_FEW:
         run_read_few(backend, call);

@@ -101,7 +101,7 @@ static bool is_first(const struct row *row)
         return true;
     for (size_t i = 0; i < store->row_count && store->rows[i].id < row->id; i++)
         if (store->rows[i].key == row->key && store->rows[i].id >= choice.call->n[15] &&
-            query_sees(choice.backend, &store->rows[i].version))
+            query_sees_row(choice.backend, &store->rows[i]))
             return false;
     return true;
 }
@@ -119,14 +119,14 @@ static void look_at_the_newest(void)
     const struct store *store = &sim.store;
     for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.fresh_count < limit && !is_cut();) {
         const struct row *row = &store->rows[i];
-        if (row->id <= n[0] || !query_sees(choice.backend, &row->version))
+        if (row->id <= n[0] || !query_sees_row(choice.backend, row))
             continue;
         note_newest(row);
         choice.fresh_count++;
     }
     for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.newest_count < limit && !is_cut();) {
         const struct row *row = &store->rows[i];
-        if (row->id < n[1] || row->id > n[2] || !query_sees(choice.backend, &row->version))
+        if (row->id < n[1] || row->id > n[2] || !query_sees_row(choice.backend, row))
             continue;
         struct candidate *c = note_newest(row);
         choice.newest_count++;
@@ -141,7 +141,7 @@ static void look_at_the_oldest(void)
     const struct store *store = &sim.store;
     for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < n[14] && !is_cut(); i++) {
         const struct row *row = &store->rows[i];
-        if (row->id < n[3] || row->id > n[4] || !query_sees(choice.backend, &row->version))
+        if (row->id < n[3] || row->id > n[4] || !query_sees_row(choice.backend, row))
             continue;
         struct candidate *c = note_found(row, ++choice.oldest_count, n[7], false);
         c->oldest_id = c->oldest_id == QUERY_NO_ID ? row->id : c->oldest_id;

@@ -1,5 +1,6 @@
 /* What the statements of sql/settle/ do. A write meets the newest version of a row, and waits for whoever is changing
  * it; begun again after the wait, it finds its own changes made and goes on. */
+#include "tests/simulation/hold.h"
 #include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
@@ -58,6 +59,7 @@ static bool delete_rows(struct backend *backend, const struct list *ids, bool bu
         } else if (is_live(backend, &row->version) && is_refused(backend, row, ids->count == 1)) {
             return false;
         } else if (is_live(backend, &row->version) && !is_kept(row)) {
+            hold_settles(backend, row->key, row->id);
             row->version.ended_by = backend->part;
             judge_deleted(backend->process, row, bury);
             ++*ret_gone;
@@ -66,8 +68,7 @@ static bool delete_rows(struct backend *backend, const struct list *ids, bool bu
     return true;
 }
 
-/* The newest version of an entry, live or being changed; NULL: there is none. */
-static struct wait *newest_wait(const struct backend *backend, int key, int64_t head)
+struct wait *query_newest_wait(const struct backend *backend, int key, int64_t head)
 {
     for (size_t i = sim.store.wait_count; i-- > 0;) {
         struct wait *wait = &sim.store.waits[i];
@@ -79,8 +80,7 @@ static struct wait *newest_wait(const struct backend *backend, int key, int64_t 
     return NULL;
 }
 
-/* False: has to wait. */
-static bool end_version(struct backend *backend, struct wait *wait)
+bool query_end_wait(struct backend *backend, struct wait *wait)
 {
     if (must_wait(backend, &wait->version))
         return false;
@@ -95,8 +95,9 @@ static bool run_park(struct backend *backend, const struct call *call)
                       *delays = &call->lists[4];
     for (size_t i = 0; i < ids->count; i++) {
         int key = (int)keys->values[i];
-        struct wait *old = newest_wait(backend, key, ids->values[i]);
-        if (old && !end_version(backend, old))
+        hold_settles(backend, key, ids->values[i]);
+        struct wait *old = query_newest_wait(backend, key, ids->values[i]);
+        if (old && !query_end_wait(backend, old))
             return false;
         int64_t delay = delays->values[i];
         const struct wait wait = {.key = key,
@@ -114,7 +115,7 @@ static int64_t next_of_key(const struct backend *backend, int64_t key)
 {
     for (size_t i = 0; i < sim.store.row_count; i++) {
         const struct row *row = &sim.store.rows[i];
-        if (row->key == key && store_sees(&sim.store, &backend->snapshot, &row->version))
+        if (row->key == key && query_sees_row(backend, row))
             return row->id;
     }
     return 0;
@@ -127,10 +128,11 @@ static bool run_unpark(struct backend *backend, const struct call *call)
         int key = (int)keys->values[i];
         int64_t head = next_of_key(backend, key);
         /* By ctid: one that has been replaced meanwhile is left alone. */
+        hold_settles(backend, key, head);
         struct wait *old = (struct wait *)query_find_wait(backend, key, QUERY_NO_ID);
         if (!old)
             continue;
-        if (!end_version(backend, old))
+        if (!query_end_wait(backend, old))
             return false;
         if (head > 0 && is_mine(backend, old->version.ended_by)) {
             const struct wait wait = {.key = key, .head = head, .next_at = sim.now};
@@ -138,8 +140,9 @@ static bool run_unpark(struct backend *backend, const struct call *call)
         }
     }
     for (size_t i = 0; i < solos->count; i++) {
+        hold_settles(backend, KEY_NONE_SIM, solos->values[i]);
         struct wait *old = (struct wait *)query_find_wait(backend, KEY_NONE_SIM, solos->values[i]);
-        if (old && !end_version(backend, old))
+        if (old && !query_end_wait(backend, old))
             return false;
     }
     server_reply(backend, result_count(0));
@@ -172,6 +175,20 @@ static bool run_kept(struct backend *backend, const struct list *ids)
 bool query_settle(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
+    case QUERY_GRANT:
+        return query_grant(backend, call);
+    case QUERY_RENEW:
+        return query_renew(backend, call);
+    case QUERY_LEASES:
+        return query_leases(backend, call);
+    case QUERY_MOVE:
+        return query_move(backend, call);
+    case QUERY_GIVE_BACK:
+        return query_give_back(backend, call);
+    case QUERY_OWNERLESS:
+        return query_end_ownerless(backend);
+    case QUERY_DUE:
+        return query_due(backend, call);
     case QUERY_DONE:
         return run_delete(backend, call, &call->lists[0]);
     case QUERY_BURY:

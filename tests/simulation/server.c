@@ -8,18 +8,20 @@
 #include <assert.h>
 
 #define LOCK_TIMEOUT_US (5 * SECOND_US)
+#define VACUUM_WAITS 1024
 
 static struct {
     struct backend backends[BACKENDS_MAX];
-    int count;
+    int count, pids;
     struct backend *next; /* that has something to do */
     instant_us down_until;
 } server;
 
 static const char *const query_names[] = {
-    "begin",  "commit",   "rollback", "savepoint", "undo",  "release", "sync",  "eof",    "nothing", "listen",
-    "lock",   "lock_all", "read",     "read_few",  "keep",  "free",    "done",  "bury",   "kept",    "park",
-    "unpark", "drawn",    "seen",     "holders",   "floor", "peek",    "empty", "paused", "upkeep"};
+    "begin", "commit",   "rollback",    "savepoint", "undo",      "release",     "sync",  "eof",   "nothing", "listen",
+    "lock",  "lock_all", "lock_events", "read",      "read_few",  "read_events", "keep",  "free",  "done",    "bury",
+    "kept",  "park",     "unpark",      "drawn",     "seen",      "holders",     "floor", "peek",  "empty",   "paused",
+    "grant", "renew",    "leases",      "move",      "give_back", "ownerless",   "due",   "upkeep"};
 _Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "each has a name");
 
 /* What a statement may fail with; FATAL ones end the session as well. */
@@ -32,13 +34,29 @@ static const struct {
 
 void server_clear(void)
 {
-    server.count = 0;
+    server.count = server.pids = 0;
     server.down_until = 0;
 }
 
 struct backend *server_backend(int backend)
 {
     return &server.backends[backend];
+}
+
+bool server_has_backend(int pid)
+{
+    for (int i = 0; i < server.count; i++)
+        if (server.backends[i].alive && server.backends[i].pid == pid)
+            return true;
+    return false;
+}
+
+int server_backend_of(int txn)
+{
+    for (int i = 0; i < server.count; i++)
+        if (server.backends[i].alive && server.backends[i].txn == txn)
+            return i;
+    return -1;
 }
 
 static int free_backend(void)
@@ -57,6 +75,7 @@ int server_connect(struct db *client, int process)
     int index = free_backend();
     struct backend *backend = &server.backends[index];
     *backend = (struct backend){.alive = true,
+                                .pid = ++server.pids,
                                 .client = client,
                                 .process = process,
                                 .txn = TXN_NONE,
@@ -109,10 +128,12 @@ static void abort_txn(struct backend *backend)
 {
     if (backend->txn == TXN_NONE)
         return;
-    if (backend->releasing)
+    if (backend->releasing) {
         store_unlock_transaction(&sim.store, index_of(backend)); /* it has committed */
-    else
+    } else {
+        judge_rows_lost(index_of(backend), backend->process, backend->txn);
         store_abort(&sim.store, backend->txn);
+    }
     backend->releasing = false;
     backend->txn = TXN_NONE;
     forget_locks(backend, false);
@@ -273,7 +294,8 @@ static bool may_be_blamed(const struct call *call)
 {
     const struct list *ids = &call->lists[call->query == QUERY_BURY];
     if (call->query != QUERY_DONE && call->query != QUERY_BURY && call->query != QUERY_KEPT)
-        return call->query != QUERY_NOTHING && call->query != QUERY_PARK && call->query != QUERY_UNPARK;
+        return call->query != QUERY_NOTHING && call->query != QUERY_PARK && call->query != QUERY_UNPARK &&
+               (call->query < QUERY_LEASES || call->query > QUERY_GIVE_BACK);
     if (ids->count == 1)
         judge_refused(store_find_row(&sim.store, ids->values[0]), true);
     return true;
@@ -306,8 +328,21 @@ static void finish_query(struct backend *backend)
     finish_call(backend);
 }
 
+static void vacuum(void)
+{
+    int64_t oldest = sim.store.commits;
+    for (int i = 0; i < server.count; i++) {
+        const struct backend *backend = &server.backends[i];
+        if (backend->alive && backend->running && backend->snapshot.commits < oldest)
+            oldest = backend->snapshot.commits;
+    }
+    store_vacuum_waits(&sim.store, oldest);
+}
+
 static void start_call(struct backend *backend)
 {
+    if (sim.store.wait_count > VACUUM_WAITS)
+        vacuum();
     const struct call *call = backend->calls;
     backend->running = true;
     sim.totals.statements++;

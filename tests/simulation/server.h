@@ -27,8 +27,10 @@ enum query {
     QUERY_LISTEN,
     QUERY_LOCK,
     QUERY_LOCK_ALL,
+    QUERY_LOCK_EVENTS,
     QUERY_READ,
     QUERY_READ_FEW,
+    QUERY_READ_EVENTS,
     QUERY_KEEP, /* locks for the session */
     QUERY_FREE,
     QUERY_DONE,
@@ -43,11 +45,19 @@ enum query {
     QUERY_PEEK,
     QUERY_EMPTY,
     QUERY_PAUSED,
+    QUERY_GRANT,
+    QUERY_RENEW,
+    QUERY_LEASES,
+    QUERY_MOVE,
+    QUERY_GIVE_BACK,
+    QUERY_OWNERLESS,
+    QUERY_DUE,
     QUERY_UPKEEP /* that finds nothing to do */
 };
 
 struct list {
-    int64_t *values; /* ids, or the numbers of keys; KEY_NONE_SIM for null */
+    int64_t *values;    /* ids, or the numbers of keys and tokens; KEY_NONE_SIM for null */
+    struct span *texts; /* of texts */
     size_t count;
 };
 
@@ -65,6 +75,7 @@ struct db;
 
 struct backend {
     bool alive;
+    int pid;           /* no other has it, ever */
     struct db *client; /* NULL: gone */
     int process;
     bool explicit;  /* in a transaction block */
@@ -103,6 +114,8 @@ void server_restart(int64_t down_us);
 void server_notify(void);
 
 struct backend *server_backend(int backend);
+bool server_has_backend(int pid);
+int server_backend_of(int txn); /* whose transaction it is, while it is open; -1: nobody's */
 
 /* ---- for the queries ---- */
 
@@ -115,14 +128,29 @@ bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
 void query_lock(struct backend *backend, const struct call *call);
 void query_lock_all(struct backend *backend, const struct call *call);
+void query_lock_events(struct backend *backend, const struct call *call);
+
+bool query_grant(struct backend *backend, const struct call *call);
+bool query_renew(struct backend *backend, const struct call *call);
+bool query_leases(struct backend *backend, const struct call *call);
+bool query_move(struct backend *backend, const struct call *call);
+bool query_give_back(struct backend *backend, const struct call *call);
+bool query_end_ownerless(struct backend *backend);
+bool query_due(struct backend *backend, const struct call *call);
 
 #define QUERY_NO_ID INT64_MIN
 
 /* What the snapshot of the statement under way shows. */
 bool query_sees(const struct backend *backend, const struct version *version);
+/* And where what is not due is left out, is due. */
+bool query_sees_row(const struct backend *backend, const struct row *row);
 
 /* The entry of a key, or, with `solo` an id, that of an event without one. NULL: it does not wait. */
 const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo);
+
+/* The newest version of it, live or being changed; NULL: there is none. Ending one, false: has to wait. */
+struct wait *query_newest_wait(const struct backend *backend, int key, int64_t head);
+bool query_end_wait(struct backend *backend, struct wait *wait);
 
 /* The advisory lock of a key, or of an event without one. */
 int64_t query_lock_name(int key, int64_t id);

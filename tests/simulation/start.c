@@ -119,13 +119,15 @@ struct table *table_inspect(PGconn *conn, const struct queue_config *queue, stru
     (void)conn;
     (void)queue;
     (void)err;
-    static char sequence[] = "s";
+    static char sequence[] = "s", priority[] = "p", not_before[] = "n";
     struct table *table = memory_new(sizeof *table);
     table->payload_kind = PAYLOAD_TEXT;
     table->key_type = KEY_TEXT;
     table->lock_class = 7;
     table->index_key_id = true;
     table->sequence_sql = sim.plan.sequence ? sequence : NULL;
+    table->not_before_sql = sim.plan.holds || sim.plan.passes ? not_before : NULL;
+    table->priority_sql = sim.plan.priority ? priority : NULL;
     return table;
 }
 
@@ -181,15 +183,32 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         const char *template;
         enum query query;
     } known[] = {
-        {sql_per_key_lock, QUERY_LOCK},       {sql_per_key_lock_all, QUERY_LOCK_ALL},
-        {sql_per_key_read, QUERY_READ},       {sql_per_key_read_few, QUERY_READ_FEW},
-        {sql_settle_delete, QUERY_DONE},      {sql_settle_archive, QUERY_DONE},
-        {sql_settle_bury, QUERY_BURY},        {sql_settle_park, QUERY_PARK},
-        {sql_settle_unpark, QUERY_UNPARK},    {sql_horizon_drawn, QUERY_DRAWN},
-        {sql_horizon_seen, QUERY_SEEN},       {sql_settle_kept, QUERY_KEPT},
-        {sql_horizon_holders, QUERY_HOLDERS}, {sql_horizon_floor, QUERY_FLOOR},
-        {sql_queue_empty, QUERY_EMPTY},       {sql_claim_peek, QUERY_PEEK},
-        {sql_claim_keep, QUERY_KEEP},         {sql_claim_free, QUERY_FREE},
+        {sql_per_key_lock, QUERY_LOCK},
+        {sql_per_key_lock_all, QUERY_LOCK_ALL},
+        {sql_unordered_lock, QUERY_LOCK_EVENTS},
+        {sql_unordered_read, QUERY_READ_EVENTS},
+        {sql_per_key_read, QUERY_READ},
+        {sql_per_key_read_few, QUERY_READ_FEW},
+        {sql_settle_delete, QUERY_DONE},
+        {sql_settle_archive, QUERY_DONE},
+        {sql_settle_bury, QUERY_BURY},
+        {sql_settle_park, QUERY_PARK},
+        {sql_settle_unpark, QUERY_UNPARK},
+        {sql_horizon_drawn, QUERY_DRAWN},
+        {sql_horizon_seen, QUERY_SEEN},
+        {sql_settle_kept, QUERY_KEPT},
+        {sql_horizon_holders, QUERY_HOLDERS},
+        {sql_horizon_floor, QUERY_FLOOR},
+        {sql_queue_empty, QUERY_EMPTY},
+        {sql_claim_peek, QUERY_PEEK},
+        {sql_lease_grant, QUERY_GRANT},
+        {sql_lease_renew, QUERY_RENEW},
+        {sql_settle_leases, QUERY_LEASES},
+        {sql_settle_move, QUERY_MOVE},
+        {sql_settle_give_back, QUERY_GIVE_BACK},
+        {sql_claim_keep, QUERY_KEEP},
+        {sql_delayed_due, QUERY_DUE},
+        {sql_claim_free, QUERY_FREE},
     };
     (void)variables;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

@@ -62,9 +62,21 @@ bool store_sees(const struct store *store, const struct snapshot *snapshot, cons
     return has_happened(store, snapshot, version->made_by) && !has_happened(store, snapshot, version->ended_by);
 }
 
+void store_lock_version(struct version *version, int me)
+{
+    version->locked_by = me;
+}
+
+bool store_is_locked(const struct store *store, const struct version *version)
+{
+    return version->locked_by != TXN_NONE && store->txns[version->locked_by].state == TXN_OPEN;
+}
+
 int store_contested(const struct store *store, const struct version *version, int me)
 {
     int made = version->made_by, ended = version->ended_by;
+    if (store_is_locked(store, version) && version->locked_by != me)
+        return version->locked_by;
     if (store->txns[made].within != me && store_state(store, made) == TXN_OPEN)
         return store->txns[made].within;
     if (ended != TXN_NONE && store->txns[ended].within != me && store_state(store, ended) == TXN_OPEN)
@@ -96,7 +108,7 @@ struct row *store_add_row(struct store *store, int64_t id, int key, int txn)
     assert(store->row_count < ROWS_MAX);
     assert(store->row_count == 0 || store->rows[store->row_count - 1].id < id);
     struct row *row = &store->rows[store->row_count++];
-    *row = (struct row){.version = {.made_by = txn, .ended_by = TXN_NONE}, .id = id, .key = key};
+    *row = (struct row){.version = version_of(txn), .id = id, .key = key, .sent = key, .priority = PRIORITY_NONE};
     return row;
 }
 
@@ -105,8 +117,26 @@ struct wait *store_add_wait(struct store *store, const struct wait *wait, int tx
     assert(store->wait_count < WAITS_MAX);
     struct wait *added = &store->waits[store->wait_count++];
     *added = *wait;
-    added->version = (struct version){.made_by = txn, .ended_by = TXN_NONE};
+    added->version = version_of(txn);
     return added;
+}
+
+static bool is_over(const struct store *store, const struct version *version, int64_t oldest)
+{
+    if (store_state(store, version->made_by) == TXN_ABORTED)
+        return true;
+    int ended = version->ended_by;
+    return ended != TXN_NONE && store_state(store, ended) == TXN_COMMITTED &&
+           store->txns[store->txns[ended].within].committed_as <= oldest;
+}
+
+void store_vacuum_waits(struct store *store, int64_t oldest)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < store->wait_count; i++)
+        if (!is_over(store, &store->waits[i].version, oldest))
+            store->waits[kept++] = store->waits[i];
+    store->wait_count = kept;
 }
 
 static struct lock *find_lock(const struct store *store, int64_t name)

@@ -17,6 +17,7 @@
 #define LOCKS_MAX 512
 #define KEY_NONE_SIM (-1)
 #define AT_INFINITY INT64_MAX
+#define PRIORITY_NONE INT64_MIN
 
 enum txn_state { TXN_OPEN, TXN_COMMITTED, TXN_ABORTED };
 
@@ -27,10 +28,15 @@ struct txn {
     int within;           /* the transaction that it is a part of, from a savepoint on; else itself */
 };
 
-/* Of a row: which transaction made it and which one ended it. */
+/* Of a row: which transaction made it and which one ended it; and which has locked it last, until its end. */
 struct version {
-    int made_by, ended_by;
+    int made_by, ended_by, locked_by;
 };
+
+static inline struct version version_of(int txn)
+{
+    return (struct version){.made_by = txn, .ended_by = TXN_NONE, .locked_by = TXN_NONE};
+}
 
 /* What the table does when a row is to be deleted. */
 enum whim { WHIM_NONE, WHIM_REFUSES, WHIM_STAYS };
@@ -38,7 +44,10 @@ enum whim { WHIM_NONE, WHIM_REFUSES, WHIM_STAYS };
 struct row {
     struct version version;
     int64_t id;
-    int key; /* KEY_NONE_SIM: no order wanted */
+    int key;          /* KEY_NONE_SIM: no order wanted */
+    int sent;         /* the key that is sent with it; another one only where nothing is ordered */
+    int64_t priority; /* PRIORITY_NONE: null */
+    int64_t due_at;   /* not before; 0: at once */
     int bytes;
     enum whim whim;
 };
@@ -50,6 +59,10 @@ struct wait {
     int64_t head;
     int64_t attempts;
     int64_t next_at; /* AT_INFINITY: closed */
+    /* Of a lease, which lasts until next_at: */
+    int64_t token; /* 0: it is none */
+    int64_t taken_id, taken_at;
+    int owner, process; /* the backend it ends with, besides, or 0; whose it is */
 };
 
 /* An advisory lock: of the backend's transaction, of its session, or both. */
@@ -91,6 +104,10 @@ bool store_sees(const struct store *store, const struct snapshot *snapshot, cons
 enum txn_state store_state(const struct store *store, int txn);
 bool store_is_mine(const struct store *store, int txn, int me); /* `me` has done it, in some part, and not undone it */
 
+/* For update: others have to wait for the end of transaction `me`. */
+void store_lock_version(struct version *version, int me);
+bool store_is_locked(const struct store *store, const struct version *version);
+
 /* The transaction that `me` has to wait for before it may end this row, or TXN_NONE. */
 int store_contested(const struct store *store, const struct version *version, int me);
 /* There, and not ended by anybody, whatever snapshots say: what a write finds. */
@@ -99,6 +116,9 @@ bool store_is_live(const struct store *store, const struct version *version, int
 struct row *store_find_row(struct store *store, int64_t id); /* NULL: there never was one */
 struct row *store_add_row(struct store *store, int64_t id, int key, int txn);
 struct wait *store_add_wait(struct store *store, const struct wait *wait, int txn);
+
+/* Forgets versions of entries that nobody sees or waits for any more; `oldest` is the oldest snapshot. */
+void store_vacuum_waits(struct store *store, int64_t oldest);
 
 /* Until the end of the transaction, or until the session frees it as often. False when another backend has it. */
 bool store_try_lock(struct store *store, int64_t name, int backend, bool session);

@@ -162,7 +162,7 @@ static void set_up(uint64_t seed, bool trace)
     sim.steps = sim.turns = 0;
     sim.arena = arena_new();
     sim.log = (struct log){.level = trace ? LOG_DEBUG : LOG_ERROR, .fd = trace ? STDOUT_FILENO : -1};
-    plan_make(&sim.plan, &sim.rng);
+    plan_make(&sim.plan, &sim.rng, seed);
     store_clear(&sim.store);
     server_clear();
     network_clear();

@@ -31,6 +31,8 @@ START_TEST(first_wrong_byte_is_told)
     ck_assert_str_eq(err.text, "not JSON: byte 6 of 5");
     ck_assert(!json_check(span_of("<html>"), true, &err));
     ck_assert_str_eq(err.text, "not JSON that jsonb takes: byte 1 of 6");
+    ck_assert(!json_check(span_of("[1}"), true, &err));
+    ck_assert_str_eq(err.text, "not JSON that jsonb takes: byte 3 of 3");
     ck_assert(!json_check((struct span){"1\0", 2}, false, &err));
     ck_assert(!json_check((struct span){"\"\\u00\0", 6}, false, &err));
     ck_assert(!json_check(span_of("\"\xff\""), false, &err));

@@ -4,6 +4,7 @@
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/refusal.h"
+#include "relay/side.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
@@ -242,6 +243,38 @@ START_TEST(nothing_is_begun_when_the_backend_that_owns_the_leases_is_lost)
 }
 END_TEST
 
+/* The same, and the answer to the grant comes after that. */
+START_TEST(nothing_is_begun_when_that_backend_is_lost_while_they_are_granted)
+{
+    struct lane *lane = stage_lane_of_three(brought(), 1, "a");
+    stage.config.lease_owner = _i ? LEASE_NAME : LEASE_BACKEND;
+    claim->sent_at = NOW;
+    queue_settle_resolved(queue, NOW);
+    lease_backend_lost(queue, NOW);
+    script_brings_count(0, 1);
+    script_brings_result(1, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_ptr_eq(queue->leased, lane->batch);
+    ck_assert_ptr_eq(queue->arrived, _i ? lane->batch : NULL);
+    ck_assert_int_eq(lane->state, _i ? LANE_OPEN : LANE_FINISHED);
+    ck_assert(!lane->lost); /* it may be ours: it is given back */
+    queue->arrived = NULL;
+}
+END_TEST
+
+START_TEST(loss_of_that_backend_is_heard_of_before_anything_is_sent)
+{
+    struct lane *lane = leased_lane();
+    queue->leases = _i;
+    queue->side.state = SIDE_IDLE;
+    script_brings(DB_DOWN);
+    side_hear(queue, NULL, NOW);
+    ck_assert_int_eq(lane->state, _i ? LANE_FINISHED : LANE_OPEN);
+    ck_assert_int_eq(queue->side.state, _i ? SIDE_OFF : SIDE_IDLE);
+}
+END_TEST
+
 START_TEST(nothing_is_settled_while_a_lease_is_in_doubt)
 {
     struct lane *lane = leased_lane();
@@ -394,6 +427,8 @@ int main(void)
     tcase_add_test(tcase, lease_that_is_lost_before_anything_was_sent_is_not_counted);
     tcase_add_test(tcase, nothing_is_begun_from_two_thirds_of_the_term_on);
     tcase_add_loop_test(tcase, nothing_is_begun_when_the_backend_that_owns_the_leases_is_lost, 0, 2);
+    tcase_add_loop_test(tcase, nothing_is_begun_when_that_backend_is_lost_while_they_are_granted, 0, 2);
+    tcase_add_loop_test(tcase, loss_of_that_backend_is_heard_of_before_anything_is_sent, 0, 2);
     tcase_add_test(tcase, nothing_is_settled_while_a_lease_is_in_doubt);
     tcase_add_test(tcase, settlement_says_that_a_lease_is_over_by_its_first_statement);
     tcase_add_test(tcase, as_many_lanes_are_leased_as_the_sink_has_places_for);

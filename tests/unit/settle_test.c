@@ -208,6 +208,26 @@ START_TEST(event_without_a_key_waits_and_resumes_by_its_id)
 }
 END_TEST
 
+/* Its row, and then its wait. */
+START_TEST(event_without_a_key_that_is_settled_in_parts_resumes_by_its_id)
+{
+    struct lane *lane = stage_event(batch, 7, NULL)->lane;
+    lane->waited = true;
+    stage_finish(lane, 1, LANE_DELIVERED);
+    batch->settle_max = 1;
+    struct settle_job *job = collect(false);
+    assert_done(job, 1, 7);
+    ck_assert_uint_eq(job->settlement.resumed_solo_count, 0);
+    commit(job);
+    job = collect(false);
+    assert_done(job, 0, 0);
+    ck_assert_uint_eq(job->settlement.resumed_solo_count, 1);
+    ck_assert_int_eq(job->settlement.resumed_solos[0], 7);
+    commit(job);
+    ck_assert_int_eq(lane->state, LANE_SETTLED);
+}
+END_TEST
+
 START_TEST(wait_for_an_event_that_is_gone_is_over)
 {
     batch_add_gone(batch, span_of("a"), 5);
@@ -415,6 +435,7 @@ int main(void)
     tcase_add_test(tcase, wait_ends_when_the_head_is_gone);
     tcase_add_test(tcase, key_that_did_not_wait_is_not_resumed);
     tcase_add_test(tcase, event_without_a_key_waits_and_resumes_by_its_id);
+    tcase_add_test(tcase, event_without_a_key_that_is_settled_in_parts_resumes_by_its_id);
     tcase_add_test(tcase, wait_for_an_event_that_is_gone_is_over);
     tcase_add_test(tcase, prefix_is_settled_once_ahead_of_the_end);
     tcase_add_test(tcase, lane_that_ends_while_its_prefix_is_on_the_way_keeps_the_claim_open);

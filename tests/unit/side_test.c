@@ -1,6 +1,7 @@
 /* Rounds of a queue's other connection that cannot be sent, and when it has nothing to say. */
 #include "relay/side.h"
 
+#include "relay/lease.h"
 #include "relay/round.h"
 #include "relay/settle.h"
 #include "tests/support/run_suite.h"
@@ -40,8 +41,19 @@ static void one_peek(const struct ordering *o, struct arena *arena, struct state
     *ret = statement_of("peek");
 }
 
+static struct statement one_renew(struct ordering *o, const struct span *tokens, size_t count, int backend_pid,
+                                  struct arena *arena)
+{
+    (void)o;
+    (void)tokens;
+    (void)count;
+    (void)backend_pid;
+    (void)arena;
+    return statement_of("renew");
+}
+
 static const struct ordering_type one = {
-    .settle = one_settle, .probe = one_probe, .peek = one_peek, .released = note_released};
+    .settle = one_settle, .probe = one_probe, .peek = one_peek, .renew = one_renew, .released = note_released};
 
 static void set_up(void)
 {
@@ -160,6 +172,22 @@ START_TEST(peek_that_cannot_be_sent_drops_the_connection)
 }
 END_TEST
 
+START_TEST(renewal_that_fails_is_made_again_soon)
+{
+    stage.config.lease_us = 12 * SECOND_US;
+    batch->leased_at = NOW - 4 * SECOND_US;
+    stage.queue.leased = batch;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_RENEWING);
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(lease_due_at(&stage.queue), NOW + SECOND_US);
+    ck_assert_int_eq(batch->leased_at, NOW - 4 * SECOND_US);
+    stage.queue.leased = NULL;
+}
+END_TEST
+
 START_TEST(connection_that_is_given_up_is_sent_nothing)
 {
     struct lane *lane = orphaned_ack();
@@ -197,6 +225,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, idle_queue_is_told_whether_there_is_anything);
     tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
+    tcase_add_test(tcase, renewal_that_fails_is_made_again_soon);
     tcase_add_test(tcase, connection_that_is_given_up_is_sent_nothing);
     tcase_add_loop_test(tcase, relay_is_woken_for_what_comes_next, 0, (int)(sizeof wakes / sizeof wakes[0]));
 }
