@@ -42,10 +42,10 @@ struct exec_group *exec_guard_group(struct exec_guard *guard, size_t i)
 static _Noreturn void stand_guard(const struct exec_guard *guard, int line)
 {
     char byte;
-    prctl(PR_SET_NAME, "exec-guard");
     setsid();
     if (dup2(line, STDIN_FILENO) < 0 || chdir("/") != 0 || close_range(STDOUT_FILENO, ~0U, 0) != 0)
         _exit(EXIT_FAILURE);
+    prctl(PR_SET_NAME, "exec-guard"); /* from now on it is one */
     while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
         continue;
     for (size_t i = 0; i < guard->count; i++) {

@@ -35,7 +35,7 @@ def pytest_runtest_protocol(item):
 
 
 # In deep runs: twenty minutes each, then minutes, then seconds by the hundred.
-LONGEST = ("test_system_calls.py", "test_chaos.py", "test_fault_points.py")
+LONGEST = ("test_system_calls.py", "test_chaos.py", "test_fault_points.py", "test_allocations.py")
 
 
 def by_length(item):

@@ -5,8 +5,8 @@ import pytest
 
 from tests.support.fake_redis import Answer, FakeRedis, FakeRedisTarget
 from tests.support.fault_run import FaultRun
+from tests.support.http_receiver import CLOSE, HALF, Reply
 from tests.support.proxy import DOWN, UP, Proxy
-from tests.support.servers import HALF, Reply
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
 
@@ -72,6 +72,40 @@ def test_an_exchange_may_break_at_any_byte(relay, db, http):
         run.finish()
 
 
+# What each means is told by the receipts: refused for good, to be tried again, or no fault of the event's.
+STATUSES = [201, 204, 206, 226, 300, 301, 302, 304, 307, 308, 400, 402, 406, 409, 411, 413, 418, 422, 423, 429, 451, 499,
+            500, 501, 503, 505, 599]
+
+
+def test_answers_of_any_status_lose_nothing_and_keep_the_order(relay, db, http):
+    """Each of them once, for the first event of a key of its own."""
+    run = FaultRun(relay, Shop(db), HttpTarget(http))
+    events = run.shop.insert(range(1, len(STATUSES) + 1))
+    run.shop.insert([*range(1, len(STATUSES) + 1)] * 3)
+    statuses = {str(event.id): status for event, status in zip(events, STATUSES)}
+    http.rule(lambda request: request.headers["event-id"] in statuses,
+              lambda request: Reply(statuses.pop(request.headers["event-id"])))
+    run.start(retry="{ base: 20ms, max: 50ms }")
+    assert run.finish() == 0
+    assert statuses == {}
+    by_answer = {answer: {STATUSES[receipt.id - events[0].id] for receipt in run.target.receipts() if receipt.answer == answer}
+                 for answer in ("away", "reject")}
+    assert by_answer["away"] == {429, 503}
+    dead = {STATUSES[event_id - events[0].id] for (event_id,) in db.query("select event_id from outbox.dead")}
+    assert dead == by_answer["reject"]
+
+
+def test_connections_that_the_receiver_ends_after_an_answer_cost_nothing(relay, db, http):
+    """It does not say so, and the next request may be on its way."""
+    run = FaultRun(relay, Shop(db), HttpTarget(http))
+    http.respond = lambda request: Reply(action=CLOSE) if request.number % 5 == 4 else None
+    run.add(500, keys=KEYS)
+    run.start(sink={"connections": 4})
+    assert run.finish() == 0
+    run.no_failures()
+    assert http.connections_opened >= 500 // 5
+
+
 # ---- Redis ----
 
 REFUSALS = [
@@ -82,6 +116,15 @@ REFUSALS = [
     b"-CLUSTERDOWN The cluster is down\r\n",
     b"-MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.\r\n",
     b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+]
+
+MISTAKES = [
+    b"-MOVED 3999 127.0.0.1:6381\r\n",
+    b"-ASK 3999 127.0.0.1:6381\r\n",
+    b"-NOAUTH Authentication required.\r\n",
+    b"-NOPERM this user has no permissions to run the 'xadd' command\r\n",
+    b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+    b"-ERR unknown command 'XADD', with args beginning with: 'orders'\r\n",
 ]
 
 UNCERTAIN = {
@@ -99,9 +142,11 @@ def redis_run(relay, db):
         yield FaultRun(relay, Shop(db), FakeRedisTarget(server)), server
 
 
-def test_a_redis_that_cannot_serve_costs_no_attempt_and_no_duplicate(redis_run):
+@pytest.mark.parametrize("replies", [REFUSALS, MISTAKES], ids=["refusals", "mistakes"])
+def test_a_redis_that_cannot_serve_costs_no_attempt_and_no_duplicate(redis_run, replies):
+    """Nor does one that is set up wrongly and mended."""
     run, server = redis_run
-    refusals = list(REFUSALS)
+    refusals = list(replies)
 
     def answer(_command):
         return Answer(refusals.pop(), taken=False) if run.target.count() >= 100 and refusals else None

@@ -93,6 +93,14 @@ def test_limit_that_is_lowered_and_raised_in_mid_run(run, kafka, topic):
     run.no_failures()
 
 
+def test_queue_of_the_producer_that_is_full_holds_the_rest_back(run, kafka):
+    """It has room for a few of what the relay would have in flight."""
+    run.add(EVENTS // 2)
+    run.start(sink={"properties": f'{{ bootstrap.servers: "{kafka.bootstrap}", queue.buffering.max.messages: 10 }}'}, until_empty=True)
+    finish(run)
+    run.no_failures()
+
+
 def test_topic_that_is_not_there_for_a_while(run, kafka, topic):
     """What was in it is gone with it, so only what comes later is checked, by its order."""
     run.add(EVENTS)

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.history import Fault
 from tests.support.servers import Reply, run_command, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget, HttpTarget
@@ -77,6 +78,7 @@ def test_a_row_that_cannot_be_deleted_makes_its_key_wait_and_nothing_else(db, re
     assert others == Counter(n for n in range(1, EVENTS + KEYS + 1) if n != BAD)
     assert bad >= 4
     assert not logged("claim.lost")
+    shop.check(target.receipts(), [Fault("the row stays", 1, ids=[BAD])] * bad, archived=obstacle == "archive_constraint")
 
 
 @pytest.mark.parametrize("obstacle", ["foreign_key", "keeping_trigger"])

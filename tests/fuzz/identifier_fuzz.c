@@ -5,24 +5,46 @@
 #include "relay/table_sql.h"
 #include "sql_text.h"
 
-/* The names of one table, as they are; rendered, they are quoted as PostgreSQL's quote_ident() does. */
+/* The names of one table, and of the next queue's, as they are; rendered, they are quoted as PostgreSQL's quote_ident()
+ * does. An input holds them in this order; no plain one begins as another does. */
 struct names {
     char *schema, *table, *id, *key, *type, *payload, *extra, *sequence;
+    char *headers, *event_id, *traceparent, *not_before, *after, *priority, *next, *next_key, *next_payload;
 };
 
-static char plain_schema[] = "plain_schema", plain_table[] = "plain_table", plain_id[] = "plain_id",
-            plain_key[] = "plain_key", plain_type[] = "plain_type", plain_payload[] = "plain_payload",
-            plain_extra[] = "plain_extra", plain_sequence[] = "plain_sequence";
-static const struct names plain = {plain_schema, plain_table,   plain_id,    plain_key,
-                                   plain_type,   plain_payload, plain_extra, plain_sequence};
+#define PLAIN(name) ((char[]){"plain_" name})
+
+static const struct names plain = {
+    .schema = PLAIN("schema"),
+    .table = PLAIN("table"),
+    .id = PLAIN("id"),
+    .key = PLAIN("key"),
+    .type = PLAIN("type"),
+    .payload = PLAIN("payload"),
+    .extra = PLAIN("extra"),
+    .sequence = PLAIN("sequence"),
+    .headers = PLAIN("headers"),
+    .event_id = PLAIN("event_id"),
+    .traceparent = PLAIN("traceparent"),
+    .not_before = PLAIN("not_before"),
+    .after = PLAIN("after"),
+    .priority = PLAIN("priority"),
+    .next = PLAIN("other_table"),
+    .next_key = PLAIN("other_key"),
+    .next_payload = PLAIN("other_payload"),
+};
 
 #define NAMES (sizeof(struct names) / sizeof(char *))
 
+/* What table_variables() fills in; tests/integration/test_statements.py compares. */
 static const char *const templates[] = {
-    sql_per_key_lock,    sql_per_key_lock_all, sql_per_key_read, sql_per_key_read_few,
-    sql_settle_delete,   sql_settle_archive,   sql_settle_bury,  sql_settle_park,
-    sql_settle_unpark,   sql_horizon_drawn,    sql_horizon_seen, sql_horizon_floor,
-    sql_horizon_holders, sql_queue_empty,      sql_table_filter, sql_status_oldest,
+    sql_per_key_lock,        sql_per_key_lock_all, sql_per_key_read,     sql_per_key_read_few, sql_settle_delete,
+    sql_settle_archive,      sql_settle_bury,      sql_settle_park,      sql_settle_unpark,    sql_horizon_drawn,
+    sql_horizon_seen,        sql_horizon_floor,    sql_horizon_holders,  sql_queue_empty,      sql_table_filter,
+    sql_status_oldest,       sql_claim_peek,       sql_claim_keep,       sql_claim_free,       sql_unordered_lock,
+    sql_unordered_read,      sql_delayed_due,      sql_after_look,       sql_lease_grant,      sql_lease_renew,
+    sql_settle_leases,       sql_settle_move,      sql_settle_give_back, sql_settle_kept,      sql_settle_next,
+    sql_settle_next_archive, sql_table_next_fits,  sql_table_next_wants, sql_status_waiting,
 };
 
 static char *quoted(struct arena *arena, const char *name)
@@ -43,11 +65,29 @@ static char *dotted(struct arena *arena, const char *schema, const char *name)
     return arena_printf(arena, "%s.%s", quoted(arena, schema), quoted(arena, name));
 }
 
+/* The table of the queue that follows. Some columns have the names of the first one's. */
+static struct table *next_of(const struct names *names, unsigned shape, struct arena *arena)
+{
+    struct table *next = arena_alloc(arena, sizeof *next);
+    *next = (struct table){
+        .name_sql = dotted(arena, names->schema, names->next),
+        .id_sql = quoted(arena, names->id),
+        .key_sql = quoted(arena, names->next_key),
+        .type_sql = quoted(arena, names->type),
+        .payload_sql = quoted(arena, names->next_payload),
+        .headers_sql = quoted(arena, names->headers),
+        .traceparent_sql = quoted(arena, names->traceparent),
+        .payload_kind = shape & 4 ? PAYLOAD_BYTES : PAYLOAD_TEXT,
+    };
+    return next;
+}
+
 /* The variables of a table of these names; `shape` decides what else it is. */
 static const struct sql_variable *variables_of(const struct names *names, unsigned shape, struct arena *arena)
 {
     char **extra = arena_alloc(arena, sizeof *extra);
     *extra = quoted(arena, names->extra);
+    bool more = shape & 0x800;
     struct table table = {
         .name_sql = dotted(arena, names->schema, names->table),
         .plain_name = arena_printf(arena, "%s.%s", names->schema, names->table),
@@ -57,13 +97,28 @@ static const struct sql_variable *variables_of(const struct names *names, unsign
         .payload_sql = shape & 4 ? quoted(arena, names->payload) : NULL,
         .created_at_sql = shape & 8 ? quoted(arena, names->type) : NULL,
         .sequence_sql = shape & 16 ? dotted(arena, names->schema, names->sequence) : NULL,
+        .headers_sql = more ? quoted(arena, names->headers) : NULL,
+        .event_id_sql = more ? quoted(arena, names->event_id) : NULL,
+        .traceparent_sql = more ? quoted(arena, names->traceparent) : NULL,
+        .not_before_sql = shape & 0x100 ? quoted(arena, names->not_before) : NULL,
+        .after_sql = shape & 0x200 ? quoted(arena, names->after) : NULL,
+        .after_is_array = shape & 32,
+        .priority_sql = shape & 0x400 ? quoted(arena, names->priority) : NULL,
+        .sent_key_sql = shape & 1 ? NULL : quoted(arena, names->key),
         .payload_kind = shape & 32 ? PAYLOAD_BYTES : PAYLOAD_TEXT,
         .index_key_id = shape & 64 && shape & 1,
         .key_type = shape & 1 ? shape & 128 ? KEY_TEXT : KEY_BIGINT : KEY_NONE,
         .extra_sql = extra,
         .extra_count = 1,
+        .next = next_of(names, shape, arena),
     };
-    const struct queue_config queue = {.name = "orders", .max_event_bytes = shape & 32 ? 1000 : 0};
+    const struct queue_config queue = {
+        .name = "orders",
+        .max_event_bytes = shape & 32 ? 1000 : 0,
+        .delayed = shape & 0x1000 ? DELAYED_HOLD : DELAYED_PASS,
+        .locks = shape & 0x2000 ? LOCKS_ADVISORY : LOCKS_ROWS,
+        .then_payload = shape & 0x4000 ? THEN_RESPONSE : THEN_EVENT,
+    };
     return table_variables(&table, &queue, arena);
 }
 
@@ -149,6 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_input in = {data, size};
     struct names names;
     unsigned shape = fuzz_byte(&in), which = fuzz_byte(&in) % (sizeof templates / sizeof templates[0]);
+    shape |= (unsigned)fuzz_byte(&in) << 8;
     for (size_t i = 0; i < NAMES; i++) {
         struct span name = fuzz_span(&in);
         name.size = name.size < 63 ? name.size : 63; /* NAMEDATALEN */

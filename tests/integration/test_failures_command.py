@@ -1,10 +1,14 @@
 """pgcourier failures, dead --error, and status --watch: what failed with what, and all of it again."""
 
 import json
+import os
+import pty
 import re
+import subprocess
 
 import pytest
 
+from tests.support.relay import binary
 from tests.support.servers import run_command, wait_until
 
 CONFIG = """
@@ -112,6 +116,19 @@ def test_status_is_watched_until_it_is_interrupted(db, relay):
     wait_until(lambda: looks()[-1] == "1", what="a look at the event")
     one.kill()
     assert one.wait() != 0
+
+
+def test_a_watch_of_a_terminal_writes_over_its_last_look(db, tmp_path):
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=db.dsn))
+    ours, its = pty.openpty()
+    with subprocess.Popen([binary(), "status", "--watch=100ms", "-c", str(path)], stdin=subprocess.DEVNULL, stdout=its) as watch:
+        os.close(its)
+        seen = b""
+        while seen.count(b"\x1b[H\x1b[Jqueue ") < 2:  # ends with an error when the command ends
+            seen += os.read(ours, 4096)
+        watch.terminate()
+    os.close(ours)
 
 
 def test_a_watch_ends_with_its_database(db, relay):

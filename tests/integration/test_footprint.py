@@ -2,14 +2,18 @@
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
+from tests.support.http_receiver import HANG
 from tests.support.relay import binary
 from tests.support.servers import Reply, wait_until
 from tests.support.shop import Shop
+from tests.support.targets import HttpTarget
 
 MEGABYTE = 1 << 20
+NEVER = Reply(action=HANG)
 BACKLOG = 1000000 if os.environ.get("PGCOURIER_DEEP") == "1" else 100000
 
 # The relay's open transactions that run no statement, and what they hold.
@@ -28,8 +32,8 @@ def shop(db):
     return Shop(db)
 
 
-def slow_relay(relay, shop, http, delay_s, **queue):
-    http.respond = lambda request: Reply(200, delay_s=delay_s)
+def slow_relay(relay, shop, http, reply, **queue):
+    http.respond = lambda request: replace(reply)
     return relay(shop.config(f'type: http, url: "{http.url}", max_in_flight: 1000', **queue))
 
 
@@ -37,7 +41,7 @@ def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, shop, http):
     """The view reads a session's state and its snapshot one after the other, so a statement may begin in between. Only
     what is seen twice in the same idle time counts."""
     shop.add(200, 50)
-    slow_relay(relay, shop, http, 0.1)
+    slow_relay(relay, shop, http, Reply(delay_s=0.1))
     idle_times, suspects, held = set(), set(), set()
     while shop.left() > 0:
         for pid, since, xid, xmin in shop.db.query(IDLE):
@@ -46,12 +50,13 @@ def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, shop, http):
                 (held if (pid, since) in suspects else suspects).add((pid, since))
     assert idle_times, "no sample was taken during a delivery"
     assert not held
+    shop.check(HttpTarget(http).receipts())
 
 
 def test_vacuum_removes_what_dies_during_a_delivery(relay, shop, http):
     shop.db.query("create table public.other as select n from generate_series(1, 1000) as n")
     shop.add(20, 20)
-    slow_relay(relay, shop, http, 4, poll="{ min: 1s, max: 1s }")
+    slow_relay(relay, shop, http, Reply(delay_s=4), poll="{ min: 1s, max: 1s }")
     wait_until(lambda: http.in_flight == 20)
     shop.db.query("delete from public.other")
     notices = vacuum(shop.db)
@@ -87,7 +92,7 @@ def set_plan(db, plan):
 
 def count_locks(relay, shop, http, keys, **queue):
     """With all deliveries in flight, one for each key, the locks held."""
-    slow_relay(relay, shop, http, 3600, poll="{ min: 20ms, max: 20ms }", **queue)
+    slow_relay(relay, shop, http, NEVER, poll="{ min: 20ms, max: 20ms }", **queue)
     wait_until(lambda: http.in_flight == keys, 10, f"{keys} deliveries in flight")
     time.sleep(0.2)  # some more claims, which must not add any
     assert http.in_flight == keys
@@ -106,7 +111,7 @@ def test_a_claim_locks_what_it_returns_under_every_plan(relay, shop, http, plan)
 def test_a_claim_that_may_not_take_all_keys_locks_as_many_as_it_returns(relay, shop, http, plan):
     shop.add(2000, 500)
     set_plan(shop.db, plan)
-    slow_relay(relay, shop, http, 3600, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
+    slow_relay(relay, shop, http, NEVER, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
     wait_until(lambda: http.in_flight >= 8)
     wait_until(lambda: shop.db.value(LOCKED) == http.in_flight)
 
@@ -117,6 +122,10 @@ def test_a_table_of_ten_rows(relay, shop, http, analyze):
     if analyze:
         shop.db.query("analyze public.events")
     assert count_locks(relay, shop, http, 10) == 10
+    http.respond = None
+    http.release()
+    wait_until(lambda: shop.left() == 0, 60, "all to be settled")
+    shop.check(HttpTarget(http).receipts())
 
 
 @pytest.mark.parametrize("plan", ["as it comes", "sequential scans"])

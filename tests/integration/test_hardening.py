@@ -61,3 +61,18 @@ def test_functions_are_marked_for_indirect_branch_tracking():
     assert "main" in starts and len(starts) > 10
     assert starts["main"] == "endbr64"
     assert starts["arena_new"] == "endbr64"
+
+
+FAULT_POINTS = ("PGCOURIER_FAULT", "fault_place", "claim.arrived")
+
+
+def traces_of_fault_points(program):
+    """In its bytes: the variable, the section of the places, the name of one of them."""
+    with open(program, "rb") as file:
+        text = file.read()
+    return [trace for trace in FAULT_POINTS if trace.encode() in text]
+
+
+def test_no_fault_point_is_in_it():
+    assert traces_of_fault_points(binary(["release"])) == []
+    assert traces_of_fault_points(binary(["dev"])) == list(FAULT_POINTS), "what was looked for is nowhere"

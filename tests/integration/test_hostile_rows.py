@@ -8,9 +8,11 @@ import pytest
 
 from tests.conftest import migrate
 from tests.support import servers
-from tests.support.journal import read_lines
+from tests.support.history import Event, Final, check
+from tests.support.journal import digest, read_lines
 from tests.support.relay import binary
 from tests.support.servers import wait_until
+from tests.support.targets import FileTarget, HttpTarget
 
 MEGABYTE = 1 << 20
 
@@ -36,12 +38,17 @@ class Rows:
         db.query("create index on public.rows (key, id)")
         db.let_relay_in("public.rows")
         self.count = 0
+        self.journal = []
 
     def put(self, payload, key="k", event_id=None, headers=None, sql="%s"):
         """`sql` says how the parameter becomes a payload."""
         self.count += 1
-        self.db.query(f"insert into public.rows values (%s, %s, 'type', {sql}, %s)",
-                      (self.count if event_id is None else event_id, key, payload, headers))
+        event_id = self.count if event_id is None else event_id
+        self.db.query(f"insert into public.rows values (%s, %s, 'type', {sql}, %s)", (event_id, key, payload, headers))
+        self.note(event_id, key, payload)
+
+    def note(self, event_id, key, payload):
+        self.journal.append(Event(event_id, key, hash=digest(payload.encode() if isinstance(payload, str) else payload)))
 
     def drain(self, sink, program=None, **queue):
         lines = "\n".join(f"    {name}: {value}" for name, value in queue.items())
@@ -58,6 +65,11 @@ class Rows:
 
     def dead(self):
         return self.db.query("select event_id, reason from outbox.dead order by event_id")
+
+    def check(self, receipts, doomed=()):
+        """The history check on all that was put in; no sink can take the doomed."""
+        journal = [event._replace(doomed=event.id in doomed) for event in self.journal]
+        check(journal, receipts, final=Final(dead=[event_id for event_id, _ in self.dead()])).require()
 
 
 @pytest.fixture
@@ -85,6 +97,7 @@ def test_bytea_arrives_byte_for_byte_in_a_file(rows, tmp_path):
     table.put(None)
     lines = table.drain_to_file(tmp_path / "out")
     assert [payload_bytes(lines[n + 1]) for n in range(len(BYTES) + 1)] == [*BYTES, None]
+    table.check(FileTarget(tmp_path / "out").receipts())
 
 
 def test_text_arrives_byte_for_byte_in_a_file(rows, tmp_path):
@@ -111,6 +124,7 @@ def test_bytea_arrives_byte_for_byte_over_http(rows, http):
         table.put(payload)
     table.drain(f'{{ type: http, url: "{http.url}" }}')
     assert [request.body for request in http.requests] == BYTES
+    table.check(HttpTarget(http).receipts())
 
 
 def test_bytea_arrives_byte_for_byte_in_kafka(rows, kafka, topic):
@@ -158,6 +172,7 @@ def test_a_key_cannot_become_an_http_header(rows, http):
     table.drain(f'{{ type: http, url: "{http.url}" }}')
     assert all("x-injected" not in request.headers for request in http.requests)
     assert sorted(unquote(request.headers["event-key"]) for request in http.requests) == sorted(KEYS)
+    table.check([receipt._replace(key=unquote(receipt.key)) for receipt in HttpTarget(http).receipts()])
 
 
 def test_a_header_cannot_bring_another_header_with_it(rows, http):
@@ -171,6 +186,7 @@ def test_a_header_cannot_bring_another_header_with_it(rows, http):
     assert all("x-injected" not in request.headers for request in http.requests)
     assert sorted(unquote(request.headers["x-mine"]) for request in http.requests) == sorted(values)
     assert table.dead() == [(7, "headers: the name of entry 1 cannot be an HTTP header's")]
+    table.check([receipt._replace(key=unquote(receipt.key)) for receipt in HttpTarget(http).receipts()], doomed=[7])
 
 
 def test_headers_with_line_ends_arrive_in_a_file(rows, tmp_path):
@@ -187,6 +203,7 @@ def test_the_smallest_and_the_largest_id_arrive_in_order(rows, tmp_path):
         table.put("x", event_id=event_id)
     table.drain_to_file(tmp_path / "out")
     assert [line["id"] for line in read_lines(tmp_path / "out")] == ids
+    table.check(FileTarget(tmp_path / "out").receipts())
 
 
 def nested(depth):
@@ -219,15 +236,16 @@ def test_json_keeps_its_spelling(rows, tmp_path, http):
     assert [request.body.decode() for request in http.requests] == spellings
 
 
-def test_an_event_over_max_event_bytes_is_dead_lettered_with_its_size(rows, tmp_path):
-    table = rows("bytea")
-    table.put(b"x" * 1000)
-    table.put(b"x" * 1001)
-    table.put(b"x" * 1000)
+@pytest.mark.parametrize("payload_type", ["bytea", "text", "json", "jsonb"])
+def test_an_event_over_max_event_bytes_is_dead_lettered_with_its_size(rows, tmp_path, payload_type):
+    table = rows(payload_type)
+    for size in (1000, 1001, 1000):
+        table.put(b"x" * size if payload_type == "bytea" else f'"{"x" * (size - 2)}"')
     lines = table.drain_to_file(tmp_path / "out", max_event_bytes="1000")
     assert sorted(lines) == [1, 3]
     (event_id, reason), = table.dead()
     assert event_id == 2 and "1001 bytes" in reason and "max_event_bytes" in reason
+    table.check(FileTarget(tmp_path / "out").receipts(), doomed=[2])
 
 
 @pytest.mark.parametrize("payload_type", ["bytea", "text"])
@@ -238,11 +256,13 @@ def test_a_row_of_100_megabytes_is_delivered_in_bounded_memory(relay, db, http, 
     value = "convert_to(repeat('x', 104857600), 'UTF8')" if payload_type == "bytea" else "repeat('x', 104857600)"
     for event_id in (1, 3):
         db.query(f"insert into public.rows values (%s, 'k', 'type', {value}, null)", (event_id,))
-        db.query("insert into public.rows values (%s, 'k', 'type', 'small', null)", (event_id + 1,))
+        table.note(event_id, "k", b"x" * 104857600)
+        table.put("small", event_id=event_id + 1)
     one = table.drain(f'{{ type: http, url: "{http.url}", timeout: 60s }}', program=binary(["release"]), connections=1)
     print(f"{one.peak_bytes / MEGABYTE:.0f} MB at most")
     assert [len(request.body) for request in http.requests] == [104857600, 5, 104857600, 5]
     assert one.peak_bytes < 350 * MEGABYTE
+    table.check(HttpTarget(http).receipts())
 
 
 def test_invalid_utf_8_of_a_sql_ascii_database_arrives_byte_for_byte(relay, tmp_path):

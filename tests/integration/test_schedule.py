@@ -253,6 +253,21 @@ def test_a_queue_claims_nothing_outside_its_window(db, relay, http):
     assert one.stop() == 0 and one.logged("queue.opened")
 
 
+def test_status_says_that_a_queue_is_outside_its_window(db, tmp_path):
+    def status(*options, **settings):
+        more = "".join(f', {name}: "{value}"' for name, value in settings.items())
+        path = tmp_path / "pgcourier.yaml"
+        path.write_text(CONFIG.format(dsn=db.dsn, url="http://127.0.0.1:1", more=more))
+        return run_command("status", *options, "-c", str(path))
+
+    closed = window(db, 600, -300)
+    assert f"closed outside of {closed}" in status(window=closed).stdout
+    opened = status("--json", window=window(db, 300, 600))
+    assert '"window_closed":false' in opened.stdout.replace(" ", ""), opened.stdout
+    wrong = status(window=closed, window_zone="Mars")
+    assert wrong.returncode == 64 and "Mars" in wrong.stderr and wrong.stderr.count("\n") == 1
+
+
 def test_a_zone_that_there_is_not_is_named(db, relay, http):
     one = start(db, relay, http, ', window: "01:00-02:00", window_zone: Mars')
     assert one.wait() == 78 and 'window_zone' in one.process.log_tail()
@@ -281,3 +296,5 @@ def test_the_command_says_what_is_wrong(tasks):
     done = schedule(tasks, "set", "x", "-q", "tasks", "--cron", "x")
     assert done.returncode == 64 and "next_cron" in done.stderr and done.stderr.count("\n") == 1
     assert schedule(tasks, "set").returncode == 64 and schedule(tasks, "fly").returncode == 64
+    done = run_command("schedule", "drop", "x", "-d", tasks.dsn)
+    assert done.returncode == 77 and "permission denied" in done.stderr and done.stderr.count("\n") == 1
