@@ -156,6 +156,15 @@ int64_t lane_solo_id(const struct lane *lane)
     return lane->last ? lane->last->event.id : lane->gone_id;
 }
 
+bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at)
+{
+    if (earlier->state == LANE_SETTLED && earlier->settled_at < sent_at)
+        return false;
+    if (!lane->key.data)
+        return !earlier->key.data && lane_solo_id(lane) == lane_solo_id(earlier);
+    return lane->hash == earlier->hash && span_equal(lane->key, earlier->key);
+}
+
 bool batch_is_over(const struct batch *batch)
 {
     if (batch->unsettled > 0)

@@ -128,6 +128,10 @@ struct lane *batch_find(const struct batch *batch, struct span key, uint64_t has
 /* Of the event without a key that is the lane's, or that it waited for. */
 int64_t lane_solo_id(const struct lane *lane);
 
+/* `lane` was read by a claim sent at `sent_at`: does `earlier` have events of the same key that were not, or not yet,
+ * settled at that time? */
+bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at);
+
 /* All of it is settled, and the session has no lock left of it that is to be freed: see keep.h. */
 bool batch_is_over(const struct batch *batch);
 

@@ -43,6 +43,29 @@ static void draw_token(struct queue *queue, struct lane *lane)
              high >> 32, high >> 16 & 0xffff, high & 0xfff, (low >> 48 & 0x3fff) | 0x8000, low & 0xffffffffffff);
 }
 
+/* Still ours, though its lease has ended: with the backend of our own that owned it. What is on its way comes back, and
+ * the renewal names the next owner; a second lane of the key would send it all again. */
+static bool is_held(const struct queue *queue, const struct lane *lane, instant_us sent_at)
+{
+    if (!lane->waited)
+        return false;
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+        for (const struct lane *earlier = batch->lanes; earlier; earlier = earlier->next)
+            if (!earlier->lost && lane_repeats(lane, earlier, sent_at))
+                return true;
+    return false;
+}
+
+static void add_lease(struct lease_list *list, struct queue *queue, struct lane *lane)
+{
+    size_t place = list->count++;
+    draw_token(queue, lane);
+    list->keys[place] = lane->key;
+    list->ids[place] = lane->first ? lane->first->event.id : lane->gone_id;
+    list->failures[place] = lane->first ? lane->first->event.attempt - 1 : 0;
+    list->tokens[place] = span_of(lane->token);
+}
+
 bool lease_add(struct claim *claim, struct error *err)
 {
     struct queue *queue = claim->queue;
@@ -50,7 +73,7 @@ bool lease_add(struct claim *claim, struct error *err)
     size_t lanes = 0;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         lanes += batch->lane_count;
-    claim->round.keep_count = lanes;
+    claim->round.keep_count = 0;
     if (lanes == 0)
         return true;
     FAULT_POINT("claim.lease");
@@ -59,13 +82,12 @@ bool lease_add(struct claim *claim, struct error *err)
                               .failures = arena_array(arena, lanes, sizeof *list.failures),
                               .tokens = arena_array(arena, lanes, sizeof *list.tokens)};
     for (struct batch *batch = claim->batches; batch; batch = batch->next)
-        for (struct lane *lane = batch->lanes; lane; lane = lane->next, list.count++) {
-            draw_token(queue, lane);
-            list.keys[list.count] = lane->key;
-            list.ids[list.count] = lane->first ? lane->first->event.id : lane->gone_id;
-            list.failures[list.count] = lane->first ? lane->first->event.attempt - 1 : 0;
-            list.tokens[list.count] = span_of(lane->token);
-        }
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (!is_held(queue, lane, batch->sent_at))
+                add_lease(&list, queue, lane);
+    claim->round.keep_count = list.count;
+    if (list.count == 0)
+        return true;
     claim->round.settle_end = 1;
     struct statement st = queue->ordering->type->grant(queue->ordering, &list, backend_pid(queue), arena);
     return db_send(claim->db, &st, err);
@@ -107,15 +129,21 @@ static void lose(struct lane *lane, instant_us now)
     lane->progressed = false;
 }
 
+static void lose_what_has_none(struct batch *batch, instant_us now)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (!lane->token[0])
+            lose(lane, now);
+}
+
 void lease_abandon(struct claim *claim, instant_us now)
 {
     while (claim->batches) {
         struct batch *batch = hand_over(claim);
+        lose_what_has_none(batch, now);
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->token[0])
+            if (!lane->lost)
                 deliver_stop(lane, 0, now);
-            else
-                lose(lane, now);
     }
 }
 
@@ -127,6 +155,7 @@ void lease_begin(struct claim *claim, instant_us now)
     }
     while (claim->batches) {
         struct batch *batch = hand_over(claim);
+        lose_what_has_none(batch, now);
         batch->arrived_next = claim->queue->arrived;
         claim->queue->arrived = batch;
     }

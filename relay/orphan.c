@@ -7,23 +7,12 @@
 #include "relay/refusal.h"
 #include "relay/report.h"
 
-/* `lane` was read by a claim sent at `sent_at`; does `orphan` have events of the same key that were not, or not yet,
- * settled at that time? */
-static bool is_orphaned(const struct lane *lane, const struct lane *orphan, instant_us sent_at)
-{
-    if (orphan->state == LANE_SETTLED && orphan->settled_at < sent_at)
-        return false;
-    if (!lane->key.data)
-        return !orphan->key.data && lane_solo_id(lane) == lane_solo_id(orphan);
-    return lane->hash == orphan->hash && span_equal(lane->key, orphan->key);
-}
-
 void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us now)
 {
     for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
         for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
             for (struct lane *lane = claimed->lanes; lane; lane = lane->next)
-                if (lane->state < LANE_FINISHED && is_orphaned(lane, orphan, claimed->sent_at))
+                if (lane->state < LANE_FINISHED && lane_repeats(lane, orphan, claimed->sent_at))
                     deliver_stop(lane, 0, now);
 }
 

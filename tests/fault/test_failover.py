@@ -61,7 +61,7 @@ def test_a_failover_to_a_synchronous_standby_loses_nothing(relay, tmp_path):
         both.start_relay(keys_per_claim=16, max_events_per_key=4)
         both.run.wait_for(500)
         both.promote()
-        assert both.run.shop.left() > 0
+        both.run.add(500, keys=100)  # there is something left to do, however fast the relay is
         # One relay knows the outcome of everything it sent, and what it settled is on the standby, too.
         assert both.run.finish() == 0
         both.run.no_failures()

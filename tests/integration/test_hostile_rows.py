@@ -237,15 +237,16 @@ def test_json_keeps_its_spelling(rows, tmp_path, http):
 
 
 @pytest.mark.parametrize("payload_type", ["bytea", "text", "json", "jsonb"])
-def test_an_event_over_max_event_bytes_is_dead_lettered_with_its_size(rows, tmp_path, payload_type):
+def test_an_event_over_max_event_bytes_is_dead_lettered_with_its_size(rows, http, payload_type):
     table = rows(payload_type)
     for size in (1000, 1001, 1000):
         table.put(b"x" * size if payload_type == "bytea" else f'"{"x" * (size - 2)}"')
-    lines = table.drain_to_file(tmp_path / "out", max_event_bytes="1000")
-    assert sorted(lines) == [1, 3]
+    table.drain(f'{{ type: http, url: "{http.url}" }}', max_event_bytes="1000")
+    receipts = HttpTarget(http).receipts()
+    assert [receipt.id for receipt in receipts] == [1, 3]
     (event_id, reason), = table.dead()
     assert event_id == 2 and "1001 bytes" in reason and "max_event_bytes" in reason
-    table.check(FileTarget(tmp_path / "out").receipts(), doomed=[2])
+    table.check(receipts, doomed=[2])
 
 
 @pytest.mark.parametrize("payload_type", ["bytea", "text"])

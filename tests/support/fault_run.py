@@ -102,8 +102,10 @@ class FaultRun:
         return self.shop.check(self.target.receipts(), faults).duplicates
 
     def stop(self):
+        """One that is told to stop before it hears of signals would be killed by it."""
         for one in self.relays:
             if one.exit_code is None:
+                wait_until(lambda one=one: one.logged("relay.start") or one.exit_code is not None, 30, "the relay to start")
                 assert one.stop() == 0
             else:
                 assert one.exit_code in (0, -signal.SIGKILL), one.log[-5:]

@@ -1,6 +1,7 @@
 /* How a connection comes up, is refused, given up and lost, and what each step says that cannot be sent. */
 #include "tests/unit/played_server.h"
 
+#include "relay/base/fault_point.h"
 #include "relay/statement_cache.h"
 #include "tests/support/run_suite.h"
 
@@ -382,6 +383,7 @@ static const char *const points[] = {"db.connect:1:error", "db.connected:1:error
 START_TEST(connection_that_is_made_to_fail_goes_down)
 {
     setenv("PGCOURIER_FAULT", points[_i], 1);
+    fault_point_start();
     if (_i > 0 && is_spoken_to()) {
         say_welcome();
         if (_i > 1 && is_spoken_to())
@@ -394,6 +396,7 @@ END_TEST
 START_TEST(statement_and_round_that_are_made_to_fail_are_errors)
 {
     setenv("PGCOURIER_FAULT", "db.send:1:error,db.round:1:error", 1);
+    fault_point_start();
     come_up();
     ck_assert(!db_send_sql(db, "select 1", &err));
     ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);

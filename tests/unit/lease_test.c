@@ -151,6 +151,45 @@ START_TEST(claim_that_is_lost_before_it_leases_has_nothing_to_give_back)
 }
 END_TEST
 
+/* The backend that owned the lease was gone, of which our claim knew before we did: what we have of the key is under
+ * way. */
+START_TEST(what_a_lane_of_ours_has_is_not_leased_a_second_time)
+{
+    struct lane *held = leased_lane();
+    struct batch *batch = brought();
+    struct lane *again = stage_event(batch, 1, "a")->lane, *other = stage_event(batch, 9, "b")->lane;
+    again->waited = other->waited = true;
+    batch->sent_at = NOW;
+    lease(1);
+    ck_assert_uint_eq(granted.count, 1);
+    ck_assert(again->lost && !again->token[0]);
+    ck_assert_int_eq(again->state, LANE_FINISHED);
+    ck_assert(!held->lost && !other->lost);
+    ck_assert_int_eq(held->state, LANE_OPEN);
+    ck_assert_int_eq(other->state, LANE_OPEN);
+    queue->arrived = NULL;
+}
+END_TEST
+
+START_TEST(claim_of_nothing_but_what_is_ours_leases_nothing)
+{
+    struct lane *held = leased_lane();
+    struct batch *batch = brought();
+    struct lane *again = stage_event(batch, 1, "a")->lane;
+    again->waited = true;
+    batch->sent_at = NOW;
+    claim->sent_at = NOW;
+    script.sends = 0;
+    queue_settle_resolved(queue, NOW);
+    script_brings_result(0, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_str_eq(script.sent[0], "commit");
+    ck_assert(again->lost && !held->lost);
+    queue->arrived = NULL;
+}
+END_TEST
+
 START_TEST(leases_are_renewed_at_a_third_of_their_term)
 {
     ck_assert_int_eq(lease_due_at(queue), INSTANT_NEVER);
@@ -421,6 +460,8 @@ int main(void)
     tcase_add_test(tcase, what_a_claim_brings_is_leased_before_it_arrives);
     tcase_add_test(tcase, claim_that_has_not_leased_all_of_its_keys_sends_nothing);
     tcase_add_test(tcase, claim_that_is_lost_before_it_leases_has_nothing_to_give_back);
+    tcase_add_test(tcase, what_a_lane_of_ours_has_is_not_leased_a_second_time);
+    tcase_add_test(tcase, claim_of_nothing_but_what_is_ours_leases_nothing);
     tcase_add_test(tcase, leases_are_renewed_at_a_third_of_their_term);
     tcase_add_test(tcase, what_is_leased_while_others_are_renewed_is_not_renewed);
     tcase_add_test(tcase, lane_whose_lease_is_lost_sends_and_writes_nothing_more);
