@@ -465,7 +465,9 @@ begin
                clock_timestamp() + $4 as expires_at, h.*
         from unnest($1) k (key)
         left join lateral (
-            select w.ctid as place, w.event_id, w.next_at, w.attempts + (w.token is not null)::int as failures from outbox.parked w
+            select w.ctid as place, w.event_id, w.next_at, -- a lease that ran out is a failure of the event that was leased
+                   (w.attempts + (w.token is not null)::int) * (w.token is null or w.event_id = w.taken_id)::int as failures
+            from outbox.parked w
             where w.queue = %2$L and not w.keyless and w.key between k.key and k.key order by w.key offset 0) p on true
         left join lateral (%3$s) h on true
         where p.place is null or p.next_at <= clock_timestamp()
@@ -763,7 +765,9 @@ begin
         update outbox.parked p
            set next_at = case when p.resume_at is null then w.until else p.next_at end, -- a pause stays one
                resume_at = case when p.resume_at is not null then w.until end,
-               attempts = p.attempts + (verdict = 'fail')::int,
+               -- Those of the leased event. One that was put back in front of it, or has become due, has none.
+               attempts = case when verdict = 'extend' or p.event_id = p.taken_id or p.token = any (last)
+                               then p.attempts + (verdict = 'fail')::int else 0 end,
                event_id = case when verdict = 'fail' and p.token = any (last) then p.taken_id else p.event_id end,
                first_failed_at = case when verdict = 'fail' and p.attempts = 0 then clock_timestamp() else p.first_failed_at end,
                last_error = case when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,

@@ -136,6 +136,27 @@ def test_an_id_that_comes_late_or_is_put_back_is_found(db, worker):
     assert found[0].id == late_id
 
 
+ENDS = {"failed": lambda worker, token: worker.fail(token), "released": lambda worker, token: worker.release(token), "over": lambda worker, token: True}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_what_is_put_back_in_front_of_a_leased_event_has_none_of_its_failures(db, worker, end):
+    early, late = add(db, "a", "a")
+    db.query("create table public.away as select * from outbox.events where id = %s; delete from outbox.events where id = %s", (early, early))
+    for _ in range(2):
+        (event,) = worker.take()
+        assert event.id == late and worker.fail(event.token)
+        over(db)
+    (event,) = worker.take()
+    assert (event.id, event.attempt) == (late, 3)
+    db.query("insert into outbox.events overriding system value select * from public.away; update outbox.parked set event_id = %s", (early,))
+    assert end(worker, event.token)
+    over(db)
+    (event,) = worker.take()
+    assert (event.id, event.attempt) == (early, 1)
+    assert worker.done(event.token) and worker.take()[0].id == late
+
+
 # ---- beside relays ----
 
 @pytest.fixture
