@@ -340,6 +340,11 @@ static void http_close(struct sink *sink)
     http_free(http);
 }
 
+static bool is_https(const char *url)
+{
+    return strncasecmp(url, "https:", 6) == 0;
+}
+
 static void add_host_of(struct exposure *exposure, const char *url)
 {
     char *host = http_url_host(url);
@@ -352,17 +357,17 @@ static void add_host_of(struct exposure *exposure, const char *url)
 static bool http_exposed(const void *of, struct exposure *ret)
 {
     const struct http_settings *settings = of;
-    const char *proxy = settings->proxy;
-    if (strncasecmp(settings->url, "https:", 6) != 0) {
+    const char *plain_proxy = settings->proxy && !is_https(settings->proxy) ? settings->proxy : NULL;
+    if (!is_https(settings->url)) {
         *ret = (struct exposure){"url", "is not encrypted: http:// has no TLS", "https://", ""};
         add_host_of(ret, settings->url);
-        if (proxy)
-            add_host_of(ret, proxy);
+        if (plain_proxy)
+            add_host_of(ret, plain_proxy);
     } else {
         *ret = (struct exposure){"proxy", "includes the proxy's password, which is not encrypted",
                                  "a proxy at https://", ""};
-        if (proxy && strchr(proxy, '@') && strncasecmp(proxy, "https:", 6) != 0)
-            add_host_of(ret, proxy);
+        if (plain_proxy && strchr(plain_proxy, '@'))
+            add_host_of(ret, plain_proxy);
     }
     return ret->hosts[0] != '\0';
 }

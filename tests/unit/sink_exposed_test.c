@@ -57,6 +57,8 @@ static const struct {
     {"http://", NULL, NULL, NULL}, /* refused by check() */
     {"http://localhost/", "http://proxy.example:3128", "proxy.example", "url"},
     {"http://hooks.example/", "http://localhost:3128", "hooks.example", "url"},
+    {"http://hooks.example/", "https://proxy.example", "hooks.example", "url"}, /* TLS, as far as the proxy */
+    {"http://hooks.example/", "http://proxy.example", "hooks.example, proxy.example", "url"},
     {"http://localhost/", "socks5://127.0.0.1:1080", NULL, NULL},
     {"https://hooks.example/", "http://proxy.example:3128", NULL, NULL},
     {"https://hooks.example/", "http://me:s3cret@proxy.example:3128", "proxy.example", "proxy"},
