@@ -4,7 +4,11 @@
 -- But a lease that still runs is left alone, unless it is ours: a settlement may come by another connection than that which had
 -- the locks (relay/side.c), and when those are gone meanwhile, the key is somebody else's.
 --
--- :state       as in per_key_lock.sql
+-- For the same reason an entry is made only while the event is there: somebody else may have delivered it, and the key would
+-- wait for nothing, or be closed for good. What waits already is left as it is, to be found by the next claim; a lease of ours
+-- ends at once.
+--
+-- :table :where :id :state   as in per_key_lock.sql
 -- $1 text      queue
 -- $2 bigint[]  the heads' ids
 -- $3 text[]    their keys; null: an event without a key, which waits alone
@@ -14,12 +18,16 @@
 -- $7 bigint[]  the event that it waits for, the least bigint for none
 -- $8 text[]    tokens of our leases; settle_leases.sql has locked their entries
 with head as (
-    select id, key, attempts, why, nullif(after_id, -9223372036854775808) as after_id,
-           case when delay_us < 0 then 'infinity'
-                else pg_catalog.clock_timestamp() + delay_us * interval '1 microsecond' end as next_at
+    select h.id, h.key, h.attempts, h.why, nullif(h.after_id, -9223372036854775808) as after_id,
+           case when there.yes is null then pg_catalog.clock_timestamp()
+                when h.delay_us < 0 then 'infinity'
+                else pg_catalog.clock_timestamp() + h.delay_us * interval '1 microsecond' end as next_at
     from rows from (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::bigint[]),
                     pg_catalog.unnest($5::bigint[]), pg_catalog.unnest($6::text[]), pg_catalog.unnest($7::bigint[]))
          as h (id, key, attempts, delay_us, why, after_id)
+    left join lateral (
+        select true as yes from :table e where :id between h.id and h.id and (:where) order by :id offset 0) as there on true
+    where there.yes or pg_catalog.cardinality($8::text[]) > 0
 ), keyed as (
     insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
     select $1::text, key, id, false, attempts, next_at, why, after_id from head where key is not null

@@ -103,6 +103,24 @@ def test_a_paused_key_stays_so_whatever_becomes_of_its_events(db, sql):
     assert entry(db) is None
 
 
+@pytest.mark.parametrize("key", ["{7}", "{NULL}"])
+@pytest.mark.parametrize("delay_us", ["{-1}", "{3600000000}"])
+def test_nothing_waits_for_an_event_that_is_gone(db, sql, key, delay_us):
+    """Somebody else has delivered it, when a settlement comes late."""
+    db.query("insert into outbox.events (id, aggregateid) overriding system value values (19, %s), (21, %s)", 2 * [key[1] if key == "{7}" else None])
+    park = "settle/settle_park.sql", "orders", "{20}", key, "{1}", delay_us, "{refused}", FOR_NONE
+    sql(*park, "{}")
+    assert db.query("select * from outbox.parked") == []
+    token = "00000000-0000-4000-8000-000000000007"
+    db.query("insert into outbox.parked (queue, key, keyless, event_id, taken_id, token, next_at) values ('orders', %s, %s, 20, 20, %s, now() + interval '1 h')",
+             [key[1] if key == "{7}" else "", key != "{7}", token])
+    leased = db.query("select * from outbox.parked")
+    sql(*park, "{}")
+    assert db.query("select * from outbox.parked") == leased
+    sql(*park, "{%s}" % token)
+    assert db.query("select event_id, token, next_at <= now() from outbox.parked") == [(20, None, True)], "it was ours"
+
+
 def test_a_closed_key_that_is_opened_while_it_is_paused_waits_for_its_resumption(db, sql):
     db.query("insert into outbox.events (id, aggregateid) overriding system value values (12, '7'), (13, '7')")
     db.query(PARK, (FOREVER,))

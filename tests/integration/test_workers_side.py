@@ -14,7 +14,7 @@ CONFIG = """
 database: "{database}"
 sinks: {{ web: {{ type: http, url: "{url}", timeout: 300s }} }}
 queues:
-  tasks: {{ sink: web, connections: 1, retry: {{ base: 1h, max: 1h }}, poll: {{ min: 1ms, max: 5ms }}{more} }}
+  tasks: {{ sink: web, connections: 1, retry: {{ base: 1h, max: 1h{retry} }}, poll: {{ min: 1ms, max: 5ms }}{more} }}
 """
 
 CLAIMS = f"select pg_terminate_backend(pid) from pg_stat_activity where usename = '{RELAY_ROLE}' and state = 'idle in transaction'"
@@ -55,26 +55,48 @@ def resumed(db, http):
     db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) select 'tasks', 'b', id, 3, now() from outbox.events where aggregateid = 'b'")
 
 
-@pytest.mark.parametrize("settled", [failed, delayed, resumed])
-def test_a_settlement_that_comes_when_a_worker_has_the_key_leaves_it_to_him(db, worker, held, relay, http, tmp_path, settled):
+@pytest.fixture
+def overtaken(db, worker, held, relay, http, tmp_path):
+    """overtaken(settled) -> what a worker has taken from a relay that is about to settle, and what lets the relay go on to its end."""
     database, more, take_away = held
-    answered = []
-    http.rule(lambda request: b'"slow"' in request.body and not answered, Reply(action="hang"))
-    for key in ("slow", "b"):
-        db.query("insert into outbox.events (aggregateid, payload) values (%s, to_jsonb(%s::text))", [key, key])
-    settled(db, http)
-    one = relay(CONFIG.format(database=database, url=http.url, more=more), program=binary(["dev"]),
-                env={"PGCOURIER_FAULT": "side.settle:1:stop", "PGCOURIER_FAULT_LOG": str(tmp_path / "faults")})
-    wait_until(lambda: (tmp_path / "faults").exists() and stands_still(one.pid), what="the relay to be about to settle")
-    assert worker.take(10) == []
-    db.query(take_away)
-    db.query("update outbox.events set not_before = null")
-    taken = []
-    wait_until(lambda: taken.extend(worker.take(10, lease="1 hour")) or len(taken) == 2, what="the worker to have both")
+
+    def run(settled, retry=""):
+        answered = []
+        http.rule(lambda request: b'"slow"' in request.body and not answered, Reply(action="hang"))
+        for key in ("slow", "b"):
+            db.query("insert into outbox.events (aggregateid, payload) values (%s, to_jsonb(%s::text))", [key, key])
+        settled(db, http)
+        one = relay(CONFIG.format(database=database, url=http.url, more=more, retry=retry), program=binary(["dev"]),
+                    env={"PGCOURIER_FAULT": "side.settle:1:stop", "PGCOURIER_FAULT_LOG": str(tmp_path / "faults")})
+        wait_until(lambda: (tmp_path / "faults").exists() and stands_still(one.pid), what="the relay to be about to settle")
+        assert worker.take(10) == []
+        db.query(take_away)
+        db.query("update outbox.events set not_before = null")
+        taken = []
+        wait_until(lambda: taken.extend(worker.take(10, lease="1 hour")) or len(taken) == 2, what="the worker to have both")
+
+        def go_on():
+            answered.append(True)
+            http.release()
+            one.send(signal.SIGCONT)
+            assert one.stop() == 0
+
+        return taken, go_on
+
+    return run
+
+
+@pytest.mark.parametrize("settled", [failed, delayed, resumed])
+def test_a_settlement_that_comes_when_a_worker_has_the_key_leaves_it_to_him(db, worker, overtaken, settled):
+    taken, go_on = overtaken(settled)
     leases = db.query("select token, next_at from outbox.status_leases join outbox.parked using (queue, key) order by 1")
-    answered.append(True)
-    http.release()
-    one.send(signal.SIGCONT)
-    assert one.stop() == 0
+    go_on()
     assert db.query("select token, next_at from outbox.parked order by 1") == leases
     assert [worker.done(event.token) for event in taken] == [True, True]
+
+
+def test_a_key_is_not_closed_for_an_event_that_a_worker_has_done_meanwhile(db, worker, overtaken):
+    taken, go_on = overtaken(failed, ", attempts: 1, on_exhausted: park")
+    assert [worker.done(event.token) for event in taken] == [True, True]
+    go_on()
+    assert db.query("select key, event_id, next_at from outbox.parked") == []

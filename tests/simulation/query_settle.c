@@ -92,14 +92,18 @@ bool query_end_wait(struct backend *backend, struct wait *wait)
 static bool run_park(struct backend *backend, const struct call *call)
 {
     const struct list *ids = &call->lists[1], *keys = &call->lists[2], *attempts = &call->lists[3],
-                      *delays = &call->lists[4];
+                      *delays = &call->lists[4], *tokens = &call->lists[7];
     for (size_t i = 0; i < ids->count; i++) {
         int key = (int)keys->values[i];
         hold_settles(backend, key, ids->values[i]);
+        const struct row *row = store_find_row(&sim.store, ids->values[i]);
+        bool there = row && query_sees_row(backend, row);
+        if (!there && tokens->count == 0)
+            continue;
         struct wait *old = query_newest_wait(backend, key, ids->values[i]);
         if (old && !query_end_wait(backend, old))
             return false;
-        int64_t delay = delays->values[i];
+        int64_t delay = there ? delays->values[i] : 0;
         const struct wait wait = {.key = key,
                                   .head = ids->values[i],
                                   .attempts = attempts->values[i],
