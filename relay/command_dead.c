@@ -1,6 +1,7 @@
 #include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/dead.h"
+#include "relay/other_queue.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
@@ -220,17 +221,31 @@ static bool show(PGconn *conn, const struct config *config, const struct dead_op
     return true;
 }
 
+/* One that only workers use. */
+static bool act_on_other(PGconn *conn, enum dead_action action, const struct dead_filter *filter,
+                         struct dead_counts *counts, struct error *err)
+{
+    struct queue_config *queue = other_queue_read(conn, filter->queue, err);
+    bool ok = queue && dead_act(conn, queue, action, filter, counts, err);
+    other_queue_free(queue);
+    return ok;
+}
+
 static bool act(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
 {
     bool retry = strcmp(given->verb, "retry") == 0;
+    enum dead_action action = retry ? DEAD_RETRY : DEAD_DROP;
     struct dead_counts counts = {0};
-    bool ok = true;
+    bool ok = true, configured = !given->filter.queue;
     for (size_t i = 0; ok && i < config->queue_count; i++) {
         const struct queue_config *queue = &config->queues[i];
         if (given->filter.queue && strcmp(given->filter.queue, queue->name) != 0)
             continue;
-        ok = dead_act(conn, queue, retry ? DEAD_RETRY : DEAD_DROP, &given->filter, &counts, err);
+        configured = true;
+        ok = dead_act(conn, queue, action, &given->filter, &counts, err);
     }
+    if (ok && !configured)
+        ok = act_on_other(conn, action, &given->filter, &counts, err);
     if (ok && counts.letters + counts.keys == 0 && is_named(given))
         return not_found(given, err);
     if (ok || counts.letters + counts.keys > 0) /* each key is a transaction: some may be done before one fails */
@@ -266,9 +281,9 @@ static int run(int argc, char **argv)
     struct error err = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &given);
     struct config *config = config_load(given.config_path, &err);
-    bool known = config && (!given.filter.queue || config_queue(config, given.filter.queue, &err));
-    PGconn *conn = known ? command_connect(config->database, "dead", &err) : NULL;
-    bool ok = conn && run_verb(conn, config, &given, &err);
+    PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;
+    bool known = conn && (!given.filter.queue || other_queue_check(conn, config, given.filter.queue, &err));
+    bool ok = known && run_verb(conn, config, &given, &err);
     PQfinish(conn);
     config_free(config);
     return ok ? EXIT_OK : command_fail(&err);

@@ -1,5 +1,6 @@
 #include "relay/command.h"
 #include "relay/database.h"
+#include "relay/other_queue.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
@@ -23,7 +24,7 @@ struct verb {
 enum { OPTION_EVERY = 0x100, OPTION_CRON, OPTION_ZONE, OPTION_MISSED, OPTION_PAYLOAD };
 
 static const struct argp_option options[] = {
-    {"queue", 'q', "QUEUE", 0, "the queue of outbox.queue that its events go to", 0},
+    {"queue", 'q', "QUEUE", 0, "the queue of outbox.queue that its events go to; list, drop: only of this queue", 0},
     {"every", OPTION_EVERY, "INTERVAL", 0, "as PostgreSQL writes it: '5 minutes'", 0},
     {"cron", OPTION_CRON, "EXPRESSION", 0, "minute, hour, day, month, day of the week: '30 6 * * mon-fri'", 0},
     {"zone", OPTION_ZONE, "ZONE", 0, "the time zone of --cron (UTC)", 0},
@@ -43,10 +44,13 @@ static PGresult *ask(PGconn *conn, const char *sql, int count, const char *const
 
 static bool list(PGconn *conn, const struct schedule_options *given, struct error *err)
 {
-    (void)given;
-    PGresult *result = ask(conn, sql_schedule_list, 0, NULL, err);
+    PGresult *result = ask(conn, sql_schedule_list, 1, &given->queue, err);
     if (!result)
         return false;
+    if (PQntuples(result) == 0 && given->queue && !other_queue_check(conn, NULL, given->queue, err)) {
+        PQclear(result);
+        return false;
+    }
     static const char line[] = "%-20s %-12s %-32s %-6s %-20s %8s  %s\n";
     if (PQntuples(result) > 0)
         printf(line, "schedule", "queue", "runs", "missed", "next", "so far", "last error");
@@ -72,13 +76,15 @@ static bool set(PGconn *conn, const struct schedule_options *given, struct error
 
 static bool drop(PGconn *conn, const struct schedule_options *given, struct error *err)
 {
-    PGresult *result = ask(conn, sql_schedule_drop, 1, &given->name, err);
+    const char *params[] = {given->name, given->queue};
+    PGresult *result = ask(conn, sql_schedule_drop, 2, params, err);
     if (!result)
         return false;
     bool dropped = query_bool(result, 0, 0);
     PQclear(result);
     if (!dropped)
-        return error_set(err, ERROR_USAGE, "there is no schedule \"%s\"; see `pgcourier schedule list`", given->name);
+        return error_set(err, ERROR_USAGE, "there is no schedule \"%s\"%s%s; see `pgcourier schedule list`",
+                         given->name, given->queue ? " of queue " : "", given->queue ? given->queue : "");
     printf("%s is no more\n", given->name);
     return true;
 }

@@ -2,6 +2,7 @@
 
 #include "relay/command.h"
 #include "relay/config.h"
+#include "relay/other_queue.h"
 
 #include <string.h>
 
@@ -48,8 +49,11 @@ PGconn *database_connect(const struct database *database, const char *command, s
     struct config *config = config_load(database->config_path, err);
     if (!config)
         return NULL;
-    bool known = !database->queue || config_queue(config, database->queue, err);
-    PGconn *conn = known ? command_connect(config->database, command, err) : NULL;
+    PGconn *conn = command_connect(config->database, command, err);
+    if (conn && database->queue && !other_queue_check(conn, config, database->queue, err)) {
+        PQfinish(conn);
+        conn = NULL;
+    }
     config_free(config);
     return conn;
 }

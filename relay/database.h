@@ -11,7 +11,7 @@
 
 struct database {
     const char *config_path;           /* -c, borrowed from argv */
-    const char *queue;                 /* that the configuration has to have; NULL: any will do */
+    const char *queue;                 /* that the configuration or the database has to have; NULL: any will do */
     char conninfo[CONNINFO_BYTES_MAX]; /* -d; empty: not given. Moved out of argv, where all can read it */
 };
 

@@ -67,7 +67,7 @@ begin
         grant execute on function outbox.is_paused(text), outbox.pause(text, text, text), outbox.resume(text, text),
             outbox.look_again(text, text), outbox.schedule_run(text) to outbox_relay;
         grant select on outbox.failures to outbox_relay;
-        grant execute on function outbox.sample_of(regclass[]) to outbox_relay;
+        grant execute on function outbox.sample_of(regclass[]), outbox.queue_names() to outbox_relay;
     end if;
     if to_regrole('outbox_worker') is not null then
         grant usage on schema outbox to outbox_worker;

@@ -1,13 +1,13 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, lock rows, come after, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, pause, drain, schedule, replay,
+-- $2 works text[]: of run, lock rows, come after, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, other queue, pause, drain, schedule, replay,
 --    resume, publish, take, done, fail, extend, release, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
     values ('run', 'outbox_relay'), ('lock rows', 'outbox_relay'), ('come after', 'outbox_relay'), ('archive', 'outbox_relay'), ('hand on', 'outbox_writer'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
            ('dead show', 'outbox_relay'),
-           ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('pause', 'outbox_relay'), ('drain', 'outbox_relay'), ('schedule', 'outbox_monitor'),
+           ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('other queue', 'outbox_relay'), ('pause', 'outbox_relay'), ('drain', 'outbox_relay'), ('schedule', 'outbox_monitor'),
            ('resume', 'outbox_relay'), ('publish', 'outbox_writer'), ('failures', 'outbox_monitor'), ('replay', 'outbox_operator'), ('take', 'outbox_worker'),
            ('done', 'outbox_worker'), ('fail', 'outbox_worker'), ('extend', 'outbox_worker'), ('release', 'outbox_worker')
 ), need (work, name, rights) as (
@@ -22,6 +22,7 @@ with work (name, role) as (
            ('dead list', 'dead', 'SELECT'), ('dead list', 'parked', 'SELECT'), ('dead show', 'dead', 'SELECT'),
            ('dead retry', '*', 'INSERT'), ('dead retry', 'dead', 'SELECT,DELETE'), ('dead retry', 'parked', 'SELECT,INSERT,UPDATE'),
            ('dead drop', '*', 'SELECT,DELETE'), ('dead drop', 'dead', 'SELECT,DELETE'), ('dead drop', 'parked', 'SELECT,UPDATE,DELETE'),
+           ('other queue', 'queue_names()', 'EXECUTE'), ('other queue', 'queue', 'SELECT'),
            ('publish', 'publish()', 'EXECUTE'), ('publish', 'events', 'INSERT,SELECT (id)'), ('publish', 'events_id_seq', 'USAGE'),
            ('replay', 'replay()', 'EXECUTE'), ('replay', 'replay_begin()', 'EXECUTE'), ('replay', 'replay_lock()', 'EXECUTE'), ('replay', 'replay_end()', 'EXECUTE'),
            ('replay', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('replay', 'dead', 'INSERT'), ('replay', 'paused', 'SELECT'), ('replay', 'schedule', 'SELECT'), ('replay', 'queue', 'SELECT'),

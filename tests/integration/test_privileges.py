@@ -46,11 +46,12 @@ PURGED = "run` with `dead_retention"
 SCHEDULED = "run` with `outbox.schedule"
 SCHEDULING = "schedule set` and `drop"  # the owner's
 AFTER = "run` with `columns.after"
+OTHERS = "dead` and `failures` where only the database knows the `--queue"
 HANDED_ON = "run` with `then"  # test_stages.py takes them away
 
 
 def test_the_page_lists_every_command_that_talks_to_the_database():
-    assert list(NEEDS) == ["run", ARCHIVED, LOCKING, PURGED, SCHEDULED, AFTER, HANDED_ON, *COMMANDS[1:], SCHEDULING, "migrate", "bench"]
+    assert list(NEEDS) == ["run", ARCHIVED, LOCKING, PURGED, SCHEDULED, AFTER, HANDED_ON, *COMMANDS[1:], SCHEDULING, OTHERS, "migrate", "bench"]
 
 
 @pytest.fixture
@@ -130,6 +131,19 @@ def test_a_right_that_is_missing_is_named_with_the_statement_that_grants_it(db, 
         assert work(command).returncode == 0, (right, thing)
         db.query(f"revoke outbox_relay, outbox_writer, outbox_worker, outbox_monitor, outbox_operator from {somebody}")
         grant(db, somebody, [(right, thing)])
+
+
+@pytest.mark.parametrize("command, number", [("failures", 0), ("dead drop", 0), ("dead drop", 1)])
+def test_a_queue_that_only_the_database_knows_takes_rights_of_its_own(db, work, somebody, command, number):
+    words = f"{command}{' --all' if command == 'dead drop' else ''} --queue tasks"
+    grant(db, somebody, NEEDS[command] + NEEDS[OTHERS] + [("select, delete", "outbox.events")])
+    assert work(words).returncode == 0
+    right, thing = NEEDS[OTHERS][number]
+    db.query(f"revoke {right} on {thing} from {somebody}")
+    done = work(words)
+    assert done.returncode == 77 and done.stdout == ""
+    assert mend(db, done.stderr, somebody) == f"{right.upper()} on {thing}"
+    assert work(words).returncode == 0
 
 
 def test_what_is_listed_for_run_is_enough_for_all_that_it_does(db, relay, http, somebody):

@@ -292,6 +292,24 @@ def test_the_command_sets_lists_and_drops(tasks):
     assert done.returncode == 64 and "no schedule" in done.stderr
 
 
+def test_the_command_keeps_to_the_queue_that_it_is_given(tasks):
+    for name in "mails", "idle":
+        tasks.query(f"create table public.{name} (id bigserial primary key, payload jsonb); grant select, insert, delete on public.{name} to {OWNER_ROLE};"
+                    f" set role {OWNER_ROLE}; select outbox.queue_set('{name}', 'public.{name}')")
+    for name, queue in [("report", "tasks"), ("poll", "tasks"), ("digest", "mails")]:
+        assert schedule(tasks, "set", name, "-q", queue, "--every", "1 day").returncode == 0
+    lines = schedule(tasks, "list", "--queue", "tasks").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["schedule", "poll", "report"]
+    assert len(schedule(tasks, "list").stdout.splitlines()) == 4
+    assert schedule(tasks, "list", "--queue", "idle").stdout == ""
+    done = schedule(tasks, "drop", "poll", "--queue", "mails")
+    assert (done.returncode, done.stderr) == (64, 'pgcourier: there is no schedule "poll" of queue mails; see `pgcourier schedule list`\n')
+    assert schedule(tasks, "drop", "poll", "--queue", "tasks").stdout == "poll is no more\n"
+    assert [row[0] for row in tasks.query("select name from outbox.schedule order by 1")] == ["digest", "report"]
+    done = schedule(tasks, "list", "--queue", "mials")
+    assert (done.returncode, done.stderr) == (64, 'pgcourier: there is no queue "mials"; did you mean "mails"? (there are: idle, mails, tasks)\n')
+
+
 def test_the_command_says_what_is_wrong(tasks):
     done = schedule(tasks, "set", "x", "-q", "tasks", "--cron", "x")
     assert done.returncode == 64 and "next_cron" in done.stderr and done.stderr.count("\n") == 1
