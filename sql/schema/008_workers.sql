@@ -765,20 +765,21 @@ begin
         update outbox.parked p
            set next_at = case when p.resume_at is null then w.until else p.next_at end, -- a pause stays one
                resume_at = case when p.resume_at is not null then w.until end,
-               -- Those of the leased event. One that was put back in front of it, or has become due, has none.
-               attempts = case when verdict = 'extend' or p.event_id = p.taken_id or p.token = any (last)
-                               then p.attempts + (verdict = 'fail')::int else 0 end,
+               attempts = case when w.passed then 0 else p.attempts + (verdict = 'fail')::int end,
                event_id = case when verdict = 'fail' and p.token = any (last) then p.taken_id else p.event_id end,
                first_failed_at = case when verdict = 'fail' and p.attempts = 0 then clock_timestamp() else p.first_failed_at end,
-               last_error = case when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,
+               last_error = case when w.passed then '' when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,
                token = case when verdict = 'extend' then p.token end,
                updated_at = clock_timestamp()
-          from (select t.token, case when verdict = 'extend' then clock_timestamp() + coalesce(term, t.lease)
-                                     when verdict = 'release' then clock_timestamp()
+          from (select t.token, t.passed,
+                       case when verdict = 'extend' then clock_timestamp() + coalesce(term, t.lease)
+                                     when verdict = 'release' or t.passed then clock_timestamp()
                                      when t.token = any (last) then 'infinity'
                                      else clock_timestamp() + interval '1 ms' + random() * greatest(interval '0',
                                          least(q.retry_base * power(2, least(t.attempts, 30)), q.retry_max) - interval '1 ms') end as until
-                  from outbox.parked t where t.token = any (mine)) w
+                  from (select l.*, -- another was put back in front of it, or has become due: that is next, and has no failures
+                               l.event_id <> l.taken_id and verdict in ('fail', 'release') and (l.token = any (last)) is not true as passed
+                          from outbox.parked l where l.token = any (mine)) t) w
          where p.token = w.token;
     end loop;
     perform nextval('outbox.late_verdicts') from generate_series(1, (select count(distinct t) from unnest(tokens) t) - ended);

@@ -151,10 +151,26 @@ def test_what_is_put_back_in_front_of_a_leased_event_has_none_of_its_failures(db
     assert (event.id, event.attempt) == (late, 3)
     db.query("insert into outbox.events overriding system value select * from public.away; update outbox.parked set event_id = %s", (early,))
     assert end(worker, event.token)
-    over(db)
+    if end is ENDS["over"]:
+        over(db)
     (event,) = worker.take()
-    assert (event.id, event.attempt) == (early, 1)
+    assert (event.id, event.attempt) == (early, 1), "and it waits for nothing"
     assert worker.done(event.token) and worker.take()[0].id == late
+
+
+@pytest.mark.parametrize("rule", ["dead_letter", "park"])
+def test_what_is_given_up_is_the_leased_event_and_not_what_was_put_back_in_front(db, worker, rule):
+    owner(db, f"select outbox.queue_set('tasks', on_exhausted => '{rule}')")
+    early, late = add(db, "a", "a")
+    db.query("create table public.away as select * from outbox.events where id = %s; delete from outbox.events where id = %s", (early, early))
+    (event,) = worker.take()
+    db.query("insert into outbox.events overriding system value select * from public.away; update outbox.parked set event_id = %s", (early,))
+    assert worker.fail(event.token, "never", fatal=True)
+    if rule == "park":
+        assert db.query("select event_id, attempts, last_error, next_at::text from outbox.parked") == [(late, 1, "never", "infinity")]
+    else:
+        assert db.query("select event_id, attempts, reason from outbox.dead") == [(late, 1, "never")]
+        assert [(event.id, event.attempt) for event in worker.take()] == [(early, 1)]
 
 
 # ---- beside relays ----
