@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.simulation.mutants import MUTANTS
 from tests.support.process import REPO, find_program
 from tests.support.relay import binary, environment
 from tests.support.servers import run_command
@@ -174,6 +175,16 @@ def test_every_test_that_the_security_page_names_exists():
             missing.append(test)
     missing += [name for name in re.findall(r"\bfuzz\.(\w+)", page) if not os.path.exists(os.path.join(REPO, f"tests/fuzz/{name}_fuzz.c"))]
     assert missing == []
+
+
+def test_the_proof_page_counts_what_there_is():
+    page = read("docs/proof.md")
+    soon = sum(mutant.soon for mutant in MUTANTS)
+    assert f"| {len(MUTANTS)} of {len(MUTANTS)}; {soon} of them are tried in every run," in page
+    assert f"`tests/simulation/mutants.py` holds {len(MUTANTS)} changes" in page
+    kept = {os.path.basename(folder): len(os.listdir(folder)) for folder in glob.glob(os.path.join(REPO, "tests/fuzz/corpus/*"))}
+    assert {name: int(count) for name, count in re.findall(r"^\| (\w+) \| [^|]+ \| (\d+)\b[^|]*\|$", page, re.MULTILINE) if name in kept} == kept
+    assert f", and {len(glob.glob(os.path.join(REPO, 'tests/unit/broken_configs/*.yaml')))} broken ones |" in page
 
 
 def test_defaults_of_librdkafka_that_differ_are_as_documented():
