@@ -1,14 +1,17 @@
 #include "relay/pace.h"
 
-/* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. */
+/* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
+ * thousandths: cut off to whole ones, a thousand claims a second would forget as many as come. */
 #define SPAN_US (100 * MS_US)
-#define BURST 64 /* what comes at once counts as no more than comes already, and this */
+#define EVENT_MILLI INT64_C(1000)
+#define BURST_MILLI (64 * EVENT_MILLI) /* what comes at once counts as no more than comes already, and this */
 
-/* From 1,500 events/s, in the order of the span, the next claim comes later: by poll.min for each 8 more. */
-#define FEW 150
-#define EVENTS_A_WAIT 8
+/* From 1,500 events/s, in the order of the span, the next claim comes later: by poll.min for each 8 more. What comes in
+ * that time counts as well: 2,000 events/s wait not for 12 ms, but for 25. */
+#define FEW_MILLI (150 * EVENT_MILLI)
+#define EVENTS_A_WAIT_MILLI (8 * EVENT_MILLI)
 #define WAITS_MAX 25
-#define COMING_MAX 4000
+#define COMING_MAX_MILLI (4000 * EVENT_MILLI)
 
 static int64_t lesser(int64_t a, int64_t b)
 {
@@ -51,9 +54,9 @@ static bool took_all(const struct claim *claim, const struct batch *batch, insta
 
 static void count_found(struct queue *queue, int64_t events, instant_us now)
 {
-    int64_t lately = queue->coming * SPAN_US / (SPAN_US + now - queue->coming_at);
-    lately += events < lately + BURST ? events : lately + BURST;
-    queue->coming = lesser(lately, COMING_MAX);
+    int64_t lately_milli = queue->coming_milli * SPAN_US / (SPAN_US + now - queue->coming_at);
+    lately_milli += lesser(events * EVENT_MILLI, lately_milli + BURST_MILLI);
+    queue->coming_milli = lesser(lately_milli, COMING_MAX_MILLI);
     queue->coming_at = now;
 }
 
@@ -62,12 +65,12 @@ static void count_found(struct queue *queue, int64_t events, instant_us now)
 static int64_t worth_waiting_us(const struct queue *queue)
 {
     const struct queue_config *config = queue->config;
-    int64_t over = queue->coming - FEW;
-    if (over <= 0)
+    int64_t over_milli = queue->coming_milli - FEW_MILLI;
+    if (over_milli <= 0)
         return 0;
     int64_t most_us = lesser(config->poll_min_us * WAITS_MAX, config->poll_max_us);
-    int64_t full_us = SPAN_US * queue->key_limit / queue->coming;
-    return lesser(config->poll_min_us * over / EVENTS_A_WAIT, lesser(most_us, full_us));
+    int64_t full_us = SPAN_US * queue->key_limit * EVENT_MILLI / queue->coming_milli;
+    return lesser(config->poll_min_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 
 void pace_sent(const struct claim *claim, instant_us now)

@@ -45,18 +45,29 @@ static void tear_down(void)
     stage_done(&stage);
 }
 
+static void expect(int64_t events)
+{
+    queue->coming_milli = events * 1000;
+}
+
 /* Another claim, with as many events. */
-static void find(size_t events)
+static void find_at(size_t events, instant_us now)
 {
     batch = stage_batch(&stage);
-    for (size_t i = 0; i < events; i++)
-        stage_event(batch, (int64_t)i + 1, "a");
-    pace_claimed(claim, batch, NOW);
+    if (events > 0)
+        stage_event(batch, 1, "a");
+    batch->event_count = events;
+    pace_claimed(claim, batch, now);
+}
+
+static void find(size_t events)
+{
+    find_at(events, NOW);
 }
 
 START_TEST(few_events_are_claimed_again_after_the_shortest_wait)
 {
-    queue->coming = 148;
+    expect(148);
     find(2);
     ck_assert_int_eq(queue->pace_at, NOW); /* for other reasons than that it is time */
     ck_assert_int_gt(queue->poll_at, NOW);
@@ -66,7 +77,7 @@ END_TEST
 
 START_TEST(next_claim_waits_longer_the_more_the_last_ones_have_found)
 {
-    queue->coming = 150;
+    expect(150);
     find(16);
     ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
     ck_assert_int_eq(queue->poll_at, queue->pace_at);
@@ -75,7 +86,7 @@ END_TEST
 
 START_TEST(what_was_found_counts_less_the_longer_ago_it_was)
 {
-    queue->coming = 330;
+    expect(330);
     queue->coming_at = NOW - 100 * MS_US;
     find(1);
     ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
@@ -87,15 +98,15 @@ END_TEST
 
 START_TEST(what_follows_many_events_that_came_at_once_does_not_wait_for_as_many)
 {
-    queue->coming = 50;
+    expect(50);
     find(1000);
-    ck_assert_int_eq(queue->coming, 50 + 50 + 64);
+    ck_assert_int_eq(queue->coming_milli, INT64_C(1000) * (50 + 50 + 64));
 }
 END_TEST
 
 START_TEST(wait_has_its_limit)
 {
-    queue->coming = 350;
+    expect(350);
     find(50);
     ck_assert_int_eq(queue->pace_at, NOW + 25 * MIN_US);
     stage.config.poll_max_us = 3 * MIN_US;
@@ -106,19 +117,44 @@ END_TEST
 
 START_TEST(no_claim_waits_for_more_than_it_may_take)
 {
-    queue->coming = 1000;
+    expect(1000);
     find(24);
     ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US); /* 256 of 1,024 in 100 ms */
     queue->key_limit = KEYS / 2;
-    queue->coming = 1000;
+    expect(1000);
     find(24);
     ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US / 2);
 }
 END_TEST
 
+/* The figures of docs/producers.md and docs/performance.md. */
+static const struct {
+    size_t events_per_ms;
+    int64_t wait_ms;
+} steady[] = {{1, 0}, {2, 25}, {3, 50}, {10, 20}};
+
+/* Also when there is a claim every half millisecond until then, for other reasons than that it is time. */
+START_TEST(steady_load_is_waited_for_as_long_as_the_documentation_says)
+{
+    int64_t wait_us = 0;
+    instant_us now = NOW;
+    size_t found = 0;
+    expect(0);
+    for (int i = 0; i < 600; i++) {
+        now += wait_us + MS_US / 2;
+        size_t come = (size_t)(now - NOW) * steady[_i].events_per_ms / MS_US;
+        find_at(come - found, now);
+        found = come;
+        wait_us = queue->pace_at - now;
+    }
+    ck_assert_int_ge(wait_us, (steady[_i].wait_ms - 2) * MS_US);
+    ck_assert_int_le(wait_us, (steady[_i].wait_ms + 2) * MS_US);
+}
+END_TEST
+
 START_TEST(where_nothing_has_come_nothing_is_expected)
 {
-    queue->coming = 1000;
+    expect(1000);
     find(0);
     ck_assert_int_eq(queue->pace_at, NOW);
 }
@@ -152,13 +188,13 @@ START_TEST(claim_that_left_something_is_followed_at_once)
     claim->plan.locked = _i == LOCKS_FOR_NO_MORE ? KEYS : KEYS - 1;
     claim->plan.thin = _i == FEWER_KEYS_THAN_ROWS;
     claim->plan.truncated = _i == EVENTS_OF_A_LOCKED_KEY;
-    queue->coming = 162;
+    expect(162);
     batch = stage_batch(&stage);
     for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
     pace_claimed(claim, batch, NOW);
     ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
-    queue->coming = 174;
+    expect(174);
     queue->pace_at = NOW;
     pace_sent(claim, NOW);
     ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW); /* nor is there another beside it */
@@ -197,12 +233,12 @@ START_TEST(stretch_of_ids_says_nothing_of_the_next_one)
     claim->plan.scan = (struct scan_plan){.newest = _i == NEWEST ? some : none,
                                           .oldest = _i == OLDEST || _i == SWEPT ? some : none,
                                           .sweeping = _i == SWEPT};
-    queue->coming = 164;
+    expect(164);
     pending = true;
     find(10);
     bool more = _i == NEWEST || _i == OLDEST;
     ck_assert_int_eq(queue->pace_at, more ? NOW : NOW + 3 * MIN_US);
-    queue->coming = 164;
+    expect(164);
     pending = false;
     find(10);
     ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US); /* it was the last */
@@ -218,6 +254,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, what_follows_many_events_that_came_at_once_does_not_wait_for_as_many);
     tcase_add_test(tcase, wait_has_its_limit);
     tcase_add_test(tcase, no_claim_waits_for_more_than_it_may_take);
+    tcase_add_loop_test(tcase, steady_load_is_waited_for_as_long_as_the_documentation_says, 0,
+                        (int)(sizeof steady / sizeof steady[0]));
     tcase_add_test(tcase, where_nothing_has_come_nothing_is_expected);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
