@@ -5,8 +5,10 @@ import time
 
 import pytest
 
+from tests.support.http_receiver import HANG
 from tests.support.leases import LEASES, hang, lease_all, lease_lost, leased
 from tests.support.process import wait_until
+from tests.support.relay import run_command
 from tests.support.servers import PgBouncer, Reply
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
@@ -132,6 +134,31 @@ def test_an_event_put_back_in_front_of_one_whose_lease_runs_out_has_not_failed(r
     assert heir.stop() == 0
     assert shop.db.query("select event_id, reason from outbox.dead") == []
     assert [receipt.id for receipt in target.receipts()][-2:] == [early, event.id]
+
+
+def test_an_event_put_back_while_its_key_is_leased_does_not_wait_for_a_later_one(relay, db, http, tmp_path):
+    """The later one is not due for long, and keeps back what comes after it and no more."""
+    config = f"""
+database: "{db.dsn}"
+sinks: {{ web: {{ type: http, url: "{http.url}", timeout: 60s }} }}
+queues: {{ tasks: {{ sink: web, ordering: lease, poll: {{ min: 1ms, max: 5ms }} }} }}
+"""
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(config.replace(db.dsn, db.operator_dsn))
+    db.let_operator_in("outbox.events")
+    http.rule(lambda request: True, Reply(400), times=1)
+    one = relay(config)
+    early = db.value("insert into outbox.events (aggregateid) values ('a') returning id")
+    wait_until(lambda: db.value("select count(*) from outbox.dead") == 1, 30, "it to be refused")
+    http.rule(lambda request: True, Reply(action=HANG), times=1)
+    db.query("insert into outbox.events (aggregateid, not_before) values ('a', null), ('a', now() + interval '1 hour'), ('a', null)")
+    wait_until(lambda: http.in_flight == 1, 30, "the one that is due to be on its way")
+    assert run_command("dead", "retry", "-c", str(path), "--all").returncode == 0
+    assert db.query("select event_id = %s, token is not null from outbox.parked", (early,)) == [(True, True)]
+    http.release()
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 2, 30, "the one that was put back to be delivered")
+    assert one.stop() == 0
+    assert db.query("select event_id - %s, attempts, next_at > now() + interval '50 min', token from outbox.parked", (early,)) == [(2, 0, True, None)]
 
 
 def test_a_relay_that_has_lost_its_connections_goes_on_with_what_is_leased(relay, shop, target, http):

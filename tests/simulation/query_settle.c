@@ -104,10 +104,14 @@ static bool run_park(struct backend *backend, const struct call *call)
         if (old && !query_end_wait(backend, old))
             return false;
         int64_t delay = there ? delays->values[i] : 0;
-        const struct wait wait = {.key = key,
-                                  .head = ids->values[i],
-                                  .attempts = attempts->values[i],
-                                  .next_at = delay < 0 ? AT_INFINITY : sim.now + delay};
+        struct wait wait = {.key = key,
+                            .head = ids->values[i],
+                            .attempts = attempts->values[i],
+                            .next_at = delay < 0 ? AT_INFINITY : sim.now + delay};
+        if (old && old->token != 0 && old->head < old->taken_id && wait.attempts == 0) {
+            wait.head = old->head;
+            wait.next_at = sim.now;
+        }
         store_add_wait(&sim.store, &wait, backend->part);
         judge_parked(backend->process, ids->values[i], attempts->values[i], delay < 0);
     }
