@@ -1,5 +1,7 @@
 """Workers take what is urgent first, as relays of an `unordered` queue do (test_rows_unordered.py), and for keys, too."""
 
+import time
+
 import psycopg2
 import pytest
 
@@ -144,23 +146,40 @@ def test_everything_is_taken_once_and_nothing_is_left(db, worker, keyed):
         one.close()
 
 
-@pytest.mark.parametrize("dead", ["analyzed", "blind"])
-def test_a_take_costs_the_same_however_many_there_are(db, worker, dead):
-    """Counted in rows, not in time: with the statistics of a full table, and of an empty one that has since been filled."""
-    if dead == "blind":
-        db.query("analyze public.jobs")
+READ = """select relname, sum(seq_tup_read + idx_tup_fetch)::int from pg_stat_xact_all_tables
+    where schemaname in ('outbox', 'public') and relname in ('jobs', 'parked') group by 1"""
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["no keys", "keys"])
+@pytest.mark.parametrize("plans", ["analyzed", "blind", "kept"])
+def test_a_take_costs_the_same_however_many_there_are(db, worker, plans, keyed):
+    """Counted in rows, not in time: with the statistics of a full table, with those of an empty one that has since been
+    filled, and with plans that a session has kept from then."""
+    queue_set(db, KEYED if keyed else "")
+    connection = db.connect(autocommit=False)
+    cursor = connection.cursor()
+    db.psql("vacuum analyze public.jobs; vacuum analyze outbox.parked")
+    for _ in range(10 if plans == "kept" else 0):
+        cursor.execute("select outbox.take('jobs', 10)")
+        connection.commit()
     many = 60000
-    fill(db, many // 2, 9), fill(db, many, 0)
-    db.query("""insert into outbox.parked (queue, key, event_id, keyless, next_at) select 'jobs', '', id, true, now() + interval '1 h' from public.jobs where urgency = 9""")
-    if dead == "analyzed":
+    fill(db, many // 2, 9, keyed), fill(db, many, 0, keyed)
+    db.query("update public.jobs set k = 'u' || id where urgency = 9 and k is not null")
+    db.query("insert into outbox.parked (queue, key, event_id, keyless, next_at) select 'jobs', coalesce(k, ''), id, k is null, now() + interval '1 h' from public.jobs where urgency = 9")
+    if plans == "analyzed":
         db.query("analyze")
-    taken = []
-    read = []
+    read, before = [], {}
     for _ in range(20):
-        rows = db.query("""select outbox.take('jobs', 10);
-            select relname, sum(seq_tup_read + idx_tup_fetch) from pg_stat_xact_all_tables where schemaname in ('outbox', 'public') group by 1""")
-        read.append({name: int(count or 0) for name, count in rows})
+        cursor.execute("select outbox.take('jobs', 10)")
+        cursor.execute(READ)  # since the transaction began
+        now = dict(cursor.fetchall())
+        read.append({name: now[name] - before.get(name, 0) for name in now})
+        before = now
+        time.sleep(0.05)
+    connection.commit()
+    connection.close()
     assert max(row["jobs"] for row in read) < 20000 and max(row["parked"] for row in read) < 20000, read
+    taken = []
     urgent = add(db, 5)
     wait_until(lambda: taken.extend(ids(worker.take(1))) or set(urgent) <= set(taken), what="what is urgent behind 30,000 that wait", timeout_s=60)
 
