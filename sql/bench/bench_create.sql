@@ -49,6 +49,8 @@ create index parked_next on :state.parked (queue, next_at);
 create index parked_after on :state.parked (queue, after_id) where after_id is not null;
 create unique index parked_token on :state.parked (token) where token is not null;
 create index parked_backend on :state.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
+create index parked_failed on :state.parked (queue, next_at) where token is null and (attempts > 0 or last_error <> '');
+create index parked_paused on :state.parked (queue) where resume_at is not null;
 alter table :state.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
 create table :state.dead (
     dead_id      bigint generated always as identity primary key,

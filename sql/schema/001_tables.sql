@@ -68,6 +68,9 @@ create index parked_next on outbox.parked (queue, next_at);
 create index parked_after on outbox.parked (queue, after_id) where after_id is not null;
 create unique index parked_token on outbox.parked (token) where token is not null;
 create index parked_backend on outbox.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
+-- For those who ask (010_answers.sql): few that have failed, or are paused, among a million that wait.
+create index parked_failed on outbox.parked (queue, next_at) where token is null and (attempts > 0 or last_error <> '');
+create index parked_paused on outbox.parked (queue) where resume_at is not null;
 
 alter table outbox.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
 

@@ -1,7 +1,8 @@
 -- 010_answers: how the queues stand, in SQL, for people and for dashboards. docs/operations.md describes each view.
 --
--- None of them takes longer because there is more: up to 10,000 rows are counted; of more the planner says how many there
--- may be, or a sample of 200 pages is read and multiplied; and what is not exact is marked as estimated.
+-- None of them takes longer because there is more: up to 10,000 rows are counted, where no more than 20,000 have to be looked at;
+-- of more the planner says how many there may be, or a sample of 200 pages is read and multiplied; and what is not exact is
+-- marked as estimated.
 --
 -- Which table a queue has is known here if outbox.queue says so. Of a queue that only a relay's configuration knows there
 -- is what lies in pgcourier's own tables.
@@ -19,16 +20,20 @@ begin
 end
 $$;
 
--- How many rows a query gives: counted up to 10,000, guessed above.
-create function outbox.count_some(query text, out rows bigint, out guessed boolean)
+-- How many rows a query gives, written from its FROM on: counted up to 10,000, guessed above. `fits` is what more its WHERE
+-- asks and no index answers: up to 20,000 rows are looked at.
+create function outbox.count_some(query text, fits text default null, out rows bigint, out guessed boolean)
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    most int := case when fits is null then 10000 else 20000 end;
 begin
-    execute format('select count(*) from (%s limit 10001) counted', query) into rows;
-    guessed := rows > 10000;
+    execute format('select count(*) filter (where fits), count(*) > $1 from (select %s as fits from %s limit $1 + 1) looked',
+                   coalesce(fits, 'true'), query)
+        into rows, guessed using most;
     if guessed then
-        rows := greatest(rows, outbox.guess(query));
+        rows := greatest(rows, outbox.guess('select from ' || query || coalesce(' and (' || fits || ')', '')));
     end if;
 end
 $$;
@@ -94,7 +99,7 @@ begin
         waiting := case when q.condition is null then live else outbox.guess(events) end;
         return;
     end if;
-    select c.rows, c.guessed into waiting, guessed from outbox.count_some(events) c;
+    select c.rows, c.guessed into waiting, guessed from outbox.count_some(format('(%s) e', events)) c;
     execute format($query$
         select e.created_at from (%1$s limit 10000) e
          where case when e.key is null then not exists (
@@ -142,12 +147,12 @@ as $$
 declare
     q      outbox.queue;
     rates  jsonb := (select jsonb_object_agg(r.queue, r.per_second) from outbox.archive_rates() r);
-    rules  constant text[] := array[ -- name, and which rows of outbox.parked count
-        ['running', 'token is not null and next_at > clock_timestamp() and resume_at is null'],
-        ['parked', 'token is null and next_at < ''infinity'' and (attempts > 0 or last_error <> '''')'],
-        ['delayed', 'token is null and next_at < ''infinity'' and attempts = 0 and last_error = '''' and next_at > now()'],
-        ['closed', 'next_at = ''infinity'' and resume_at is null'],
-        ['paused', 'next_at = ''infinity'' and resume_at is not null']];
+    rules  constant text[] := array[ -- name, which rows of outbox.parked an index finds, and which of them count
+        ['running', 'token is not null', 'next_at > statement_timestamp() and resume_at is null'],
+        ['parked', 'token is null and (attempts > 0 or last_error <> '''') and next_at < ''infinity''', null],
+        ['delayed', 'next_at > now() and next_at < ''infinity''', 'token is null and attempts = 0 and last_error = '''''],
+        ['closed', 'next_at = ''infinity''', 'resume_at is null'],
+        ['paused', 'resume_at is not null', 'next_at = ''infinity''']];
     counts bigint[];
     counted record;
     rule   text[];
@@ -162,7 +167,7 @@ begin
             estimated := case when counted.guessed then array['waiting'] else '{}' end;
         end if;
         foreach rule slice 1 in array rules loop
-            select * into counted from outbox.count_some(format('select from outbox.parked p where p.queue = %L and %s', queue, rule[2]));
+            select * into counted from outbox.count_some(format('outbox.parked p where p.queue = %L and %s', queue, rule[2]), rule[3]);
             counts := counts || counted.rows;
             estimated := estimated || case when counted.guessed then array[rule[1]] else '{}' end;
         end loop;
@@ -170,7 +175,8 @@ begin
                                  where l.locktype = 'advisory' and l.objsubid = 2 and l.granted and l.classid::bigint = q.lock_class & 4294967295
                                    and l.database = (select d.oid from pg_database d where d.datname = current_database()));
         parked := counts[2]; delayed := counts[3]; closed := counts[4]; paused := counts[5];
-        select * into counted from outbox.count_some(format('select from outbox.dead d where d.queue = %L', queue));
+        select * into counted from outbox.count_some( -- in the order in which they lie
+            format('(select from outbox.dead d where d.queue = %L order by d.died_at) d', queue));
         dead := counted.rows;
         estimated := estimated || case when counted.guessed then array['dead'] else '{}' end;
         paused_since := (select p.since from outbox.paused p where p.queue = overview_rows.queue and p.key is null);
@@ -203,7 +209,8 @@ create view outbox.failures as
      group by queue, error
      order by sum((dead + waiting) * each) desc, queue, error;
 
--- Does an event that comes after another one have to be done before that one, by what the heads of keys wait for?
+-- Does an event that comes after another one have to be done before that one, by what the heads of keys wait for? A round of more
+-- than 100 events is not found out.
 create function outbox.waits_for_itself(queue text, event_id bigint, after_id bigint) returns boolean
     language sql stable security definer
     set search_path = pg_catalog, pg_temp
@@ -211,12 +218,15 @@ as $$
     with recursive behind (id) as (
         select waits_for_itself.event_id
         union
-        select p.event_id from behind b join outbox.parked p on p.queue = waits_for_itself.queue and p.after_id = b.id
+        select p.event_id from behind b cross join lateral (
+            select w.event_id from outbox.parked w where w.queue = waits_for_itself.queue and w.after_id between b.id and b.id
+             order by w.after_id offset 0) p -- by its index, also where all wait for the same
     )
-    select exists (select from (select b.id from behind b limit 10000) b where b.id = waits_for_itself.after_id)
+    select exists (select from (select b.id from behind b limit 100) b where b.id = waits_for_itself.after_id)
 $$;
 
--- What does not go on by itself, or should have by now; up to 1,000 of each kind and queue.
+-- What does not go on by itself, or should have by now; up to 1,000 of each kind and queue. Of those that came to wait for
+-- another event in the last minute 1,000 are looked at.
 create view outbox.stuck as
     select s.* from outbox.queue_names() q (queue)
      cross join lateral (
@@ -236,23 +246,29 @@ create view outbox.stuck as
                 format('waits for event %s%s', p.after_id,
                        case when exists (select from outbox.dead d where d.queue = p.queue and d.event_id = p.after_id) then ', a dead letter'
                             when outbox.waits_for_itself(p.queue, p.event_id, p.after_id) then ', which waits for it' end)
-           from outbox.parked p
-          where p.queue = q.queue and p.after_id is not null and p.token is null and p.attempts = 0
-            and (p.first_failed_at < now() - interval '1 minute'
-                 or exists (select from outbox.dead d where d.queue = p.queue and d.event_id = p.after_id)
-                 or outbox.waits_for_itself(p.queue, p.event_id, p.after_id)) limit 1000)) s;
+           from ((select * from outbox.parked o
+                   where o.queue = q.queue and o.after_id is not null and o.token is null and o.attempts = 0
+                     and o.first_failed_at < now() - interval '1 minute' limit 1000)
+                 union all
+                 select y.* from (
+                    select * from outbox.parked o
+                     where o.queue = q.queue and o.after_id is not null and o.token is null and o.attempts = 0
+                       and o.first_failed_at >= now() - interval '1 minute' limit 1000) y
+                  where exists (select from outbox.dead d where d.queue = y.queue and d.event_id = y.after_id)
+                     or outbox.waits_for_itself(y.queue, y.event_id, y.after_id)) p limit 1000)) s;
 
 -- What was delivered into the archive and what was given up, by the hour, for a week. Nothing is kept of what a queue
 -- deletes. A duration is from created_at to the acknowledgement's settlement.
 create view outbox.by_hour as
     with delivered as (
-        select a.queue, date_trunc('hour', a.archived_at) as hour, 100 / outbox.sample_of(outbox.archive_lately()) as each,
+        select a.queue, date_trunc('hour', a.archived_at) as hour, s.each,
                count(*) as events,
                avg(a.archived_at - a.created_at) filter (where isfinite(a.created_at)) as average,
                percentile_disc(0.99) within group (order by a.archived_at - a.created_at) filter (where isfinite(a.created_at)) as p99
           from outbox.archive a tablesample system (outbox.sample_of(outbox.archive_lately())) repeatable (0)
+         cross join (select 100 / outbox.sample_of(outbox.archive_lately()) as each offset 0) s -- once, not for each hour
          where a.archived_at >= date_trunc('hour', now() - interval '7 days')
-         group by 1, 2
+         group by 1, 2, 3
     ), failed as (
         select d.queue, date_trunc('hour', d.died_at) as hour, 100 / outbox.sample_of(array['outbox.dead'::regclass]) as each,
                count(*) as events
