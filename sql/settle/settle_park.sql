@@ -8,8 +8,8 @@
 -- wait for nothing, or be closed for good. What waits already is left as it is, to be found by the next claim; a lease of ours
 -- ends at once.
 --
--- What only waits for its time, or for others, keeps nobody waiting who comes first in its key: an event that was put back while
--- the key was leased, to which the entry points. (Without a lease the key's lock keeps it from being put back.)
+-- An event that was put back while its key was leased, to which the entry points, waits for none that comes after it: it is next,
+-- at once, and has no failures; unless the key is closed. (Without a lease the key's lock keeps it from being put back.)
 --
 -- :table :where :id :state   as in per_key_lock.sql
 -- $1 text      queue
@@ -35,15 +35,17 @@ with head as (
     insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
     select $1::text, key, id, false, attempts, next_at, why, after_id from head where key is not null
     on conflict (queue, key) where not keyless do update
-    set attempts = excluded.attempts, last_error = excluded.last_error, updated_at = pg_catalog.clock_timestamp(), token = null,
-        (event_id, next_at, resume_at, after_id) = (
+    set (event_id, attempts, last_error, next_at, resume_at, after_id) = (
             select case when w.ahead then p.event_id else excluded.event_id end,
+                   case when w.ahead then 0 else excluded.attempts end,
+                   case when w.ahead then '' else excluded.last_error end,
                    case when p.resume_at is null then w.until else p.next_at end,
                    case when p.resume_at is not null then w.until end,
                    case when not w.ahead then excluded.after_id end
             from (select o.ahead, case when o.ahead then pg_catalog.clock_timestamp() else excluded.next_at end as until
-                  from (select coalesce(p.token = any ($8::text[]::uuid[]) and p.event_id < p.taken_id and excluded.attempts = 0,
-                                        false) as ahead) as o) as w)
+                  from (select coalesce(p.token = any ($8::text[]::uuid[]) and p.event_id < p.taken_id
+                                        and (excluded.attempts = 0 or excluded.next_at < 'infinity'), false) as ahead) as o) as w),
+        updated_at = pg_catalog.clock_timestamp(), token = null
     where p.token is null or p.token = any ($8::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp()
 )
 insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)

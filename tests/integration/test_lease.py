@@ -136,12 +136,13 @@ def test_an_event_put_back_in_front_of_one_whose_lease_runs_out_has_not_failed(r
     assert [receipt.id for receipt in target.receipts()][-2:] == [early, event.id]
 
 
-def test_an_event_put_back_while_its_key_is_leased_does_not_wait_for_a_later_one(relay, db, http, tmp_path):
-    """The later one is not due for long, and keeps back what comes after it and no more."""
+@pytest.mark.parametrize("status, left, entry", [(200, 2, (2, 0, "")), (500, 3, (1, 1, "500"))], ids=["not due", "failed"])
+def test_an_event_put_back_while_its_key_is_leased_does_not_wait_for_a_later_one(relay, db, http, tmp_path, status, left, entry):
+    """The event that is leased fails, or is delivered and the next one is not due."""
     config = f"""
 database: "{db.dsn}"
 sinks: {{ web: {{ type: http, url: "{http.url}", timeout: 60s }} }}
-queues: {{ tasks: {{ sink: web, ordering: lease, poll: {{ min: 1ms, max: 5ms }} }} }}
+queues: {{ tasks: {{ sink: web, ordering: lease, retry: {{ base: 24h, max: 24h }}, poll: {{ min: 1ms, max: 5ms }} }} }}
 """
     path = tmp_path / "pgcourier.yaml"
     path.write_text(config.replace(db.dsn, db.operator_dsn))
@@ -151,14 +152,15 @@ queues: {{ tasks: {{ sink: web, ordering: lease, poll: {{ min: 1ms, max: 5ms }} 
     early = db.value("insert into outbox.events (aggregateid) values ('a') returning id")
     wait_until(lambda: db.value("select count(*) from outbox.dead") == 1, 30, "it to be refused")
     http.rule(lambda request: True, Reply(action=HANG), times=1)
+    http.rule(lambda request: request.headers["event-id"] == str(early + 1), Reply(status))
     db.query("insert into outbox.events (aggregateid, not_before) values ('a', null), ('a', now() + interval '1 hour'), ('a', null)")
     wait_until(lambda: http.in_flight == 1, 30, "the one that is due to be on its way")
     assert run_command("dead", "retry", "-c", str(path), "--all").returncode == 0
     assert db.query("select event_id = %s, token is not null from outbox.parked", (early,)) == [(True, True)]
-    http.release()
-    wait_until(lambda: db.value("select count(*) from outbox.events") == 2, 30, "the one that was put back to be delivered")
-    entry = "select event_id - %s, attempts, next_at > now() + interval '50 min', token from outbox.parked"
-    wait_until(lambda: db.query(entry, (early,)) == [(2, 0, True, None)], 30, "the one that is not due to wait")
+    http.release(Reply(status))
+    wait_until(lambda: db.value("select count(*) from outbox.events") == left, 30, "the one that was put back to be delivered")
+    query = "select event_id - %s, attempts, substring(last_error from 'HTTP (500)'), token from outbox.parked where next_at > now() + interval '1 s'"
+    wait_until(lambda: db.query(query, (early,)) == [(entry[0], entry[1], entry[2] or None, None)], 30, "the other to wait")
     assert one.stop() == 0
 
 

@@ -108,8 +108,10 @@ static bool run_park(struct backend *backend, const struct call *call)
                             .head = ids->values[i],
                             .attempts = attempts->values[i],
                             .next_at = delay < 0 ? AT_INFINITY : sim.now + delay};
-        if (old && old->token != 0 && old->head < old->taken_id && wait.attempts == 0) {
+        bool closed = delay < 0 && wait.attempts > 0;
+        if (old && old->token != 0 && old->head < old->taken_id && !closed) {
             wait.head = old->head;
+            wait.attempts = 0;
             wait.next_at = sim.now;
         }
         store_add_wait(&sim.store, &wait, backend->part);

@@ -242,13 +242,13 @@ class HttpReceiver:
         else:
             self._finish(connection, request)
 
-    def release(self):
-        """Answers what hangs, with 200."""
-        self._loop.call_soon_threadsafe(self._release)
+    def release(self, reply=OK_REPLY):
+        """Answers what hangs, with 200 or another reply."""
+        self._loop.call_soon_threadsafe(self._release, reply)
 
-    def _release(self):
+    def _release(self, reply):
         for connection, request in self._hanging:
-            request.reply = OK_REPLY
+            request.reply = reply
             self._finish(connection, request)
         self._hanging.clear()
 
