@@ -23,7 +23,7 @@ static int backend_pid(const struct queue *queue)
 
 int64_t lease_room(const struct queue *queue)
 {
-    size_t lanes = 0, bytes = 0, bytes_max = (size_t)queue->config->max_batch_bytes * (CLAIM_LOCKS_FACTOR - 1);
+    size_t lanes = 0, bytes = 0, bytes_max = (size_t)queue->config->max_batch_bytes * (CLAIM_BYTES_FACTOR - 1);
     for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
         lanes += batch->unsettled;
         bytes += batch->bytes;

@@ -24,7 +24,7 @@
 #define WARM_UP 200
 #define KNOWN_MAX 16
 #define ROUND_MAX (ORDERING_STATEMENTS_MAX + 2)
-#define CLAIM_KEYS 256 /* keys_per_claim's default */
+#define CLAIM_KEYS 512 /* keys_per_claim's default */
 
 struct relay {
     PGconn *conn; /* in pipeline mode, idle between rounds */

@@ -229,8 +229,8 @@ def test_every_column_of_what_waits_and_what_is_dead_is_looked_for(check):
 
 
 def test_the_lock_table_is_budgeted(check):
-    code, (line,) = check(GOOD, keys_per_claim=300, connections=3)
-    assert code == 0 and line.startswith("warning: 300 keys a claim on 3 connections may come to hold 3600 locks while "
+    code, (line,) = check(GOOD, keys_per_claim=600, connections=3)
+    assert code == 0 and line.startswith("warning: 600 keys a claim on 3 connections may come to hold 3600 locks while "
                                          "a slow delivery keeps a transaction open, and the server has about 6400 for everybody")
     assert line.endswith("fix: alter system set max_locks_per_transaction = 73;")
 

@@ -114,7 +114,7 @@ START_TEST(what_is_left_out_has_its_default)
     ck_assert_int_eq(queue->retry_attempts, 12);
     ck_assert_int_eq(queue->on_exhausted, ON_EXHAUSTED_DEAD_LETTER);
     ck_assert_int_eq(queue->connections, 2);
-    ck_assert_int_eq(queue->keys_per_claim, 256);
+    ck_assert_int_eq(queue->keys_per_claim, 512);
     ck_assert_int_eq(queue->max_events_per_key, 1024);
     ck_assert_int_eq(queue->max_batch_bytes, 4 << 20);
     ck_assert_int_eq(queue->max_event_bytes, 0);
