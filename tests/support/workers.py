@@ -7,6 +7,8 @@
 
 from collections import namedtuple
 
+from psycopg2.errors import DeadlockDetected
+
 from tests.support.postgres import WORKER_ROLE
 
 Taken = namedtuple("Taken", "token id key type payload headers traceparent created_at attempt expires_at")
@@ -19,15 +21,20 @@ class Worker:
         self.queue, self.name = queue, name
         self.connection = db.connect(user=WORKER_ROLE)
 
-    def _value(self, sql, *parameters):
+    def _rows(self, sql, *parameters):
+        """A call that a deadlock has ended has changed nothing, and is made once more (docs/workers.md)."""
         with self.connection.cursor() as cursor:
-            cursor.execute(sql, parameters)
-            return cursor.fetchone()[0]
+            try:
+                cursor.execute(sql, parameters)
+            except DeadlockDetected:
+                cursor.execute(sql, parameters)
+            return cursor.fetchall()
+
+    def _value(self, sql, *parameters):
+        return self._rows(sql, *parameters)[0][0]
 
     def take(self, count=1, lease="1 minute"):
-        with self.connection.cursor() as cursor:
-            cursor.execute("select * from outbox.take(%s, %s, %s, %s::interval)", (self.queue, count, self.name, lease))
-            return [Taken(*row) for row in cursor.fetchall()]
+        return [Taken(*row) for row in self._rows("select * from outbox.take(%s, %s, %s, %s::interval)", self.queue, count, self.name, lease)]
 
     def done(self, token, response=None):
         return self._value("select outbox.done(%s, %s)", token, response)
