@@ -30,6 +30,7 @@ class Staff:
         self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self.faults, self.errors = [], []
         self.left_to_vanish = VANISH
+        self.fates = 0  # that were drawn
         self._over = threading.Event()
         self._lock = threading.Lock()
         self.threads = [threading.Thread(target=self._run, args=(n,), name=f"worker-{n}") for n in range(WORKERS)]
@@ -72,7 +73,8 @@ class Staff:
     def _fate(self):
         with self._lock:
             draw = self.rng.random()
-            if self.left_to_vanish > 0 and draw < 0.01:
+            self.fates += 1
+            if self.left_to_vanish > 0 and (draw < 0.01 or self.fates == 5):  # one does, however little relays leave to them
                 self.left_to_vanish -= 1
                 return "vanish"
         return "fail" if draw < 0.05 else "late" if draw < 0.055 else "release" if draw < 0.07 else "done"
