@@ -2,6 +2,7 @@
 
 #include "relay/ahead.h"
 #include "relay/base/fault_point.h"
+#include "relay/base/lesser.h"
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
 #include "relay/deliver.h"
@@ -133,11 +134,6 @@ static int64_t most_keys(const struct queue *queue, instant_us now)
     if (!orphans_wait(queue))
         return queue->key_limit;
     return refusal_wants_trial(queue, now);
-}
-
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Events that wait for nobody are claimed as there is room for them: others may have the rest, and what comes meanwhile

@@ -1,5 +1,7 @@
 #include "relay/pace.h"
 
+#include "relay/base/lesser.h"
+
 /* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
  * thousandths: cut off to whole ones, a thousand claims a second would forget as many as come. */
 #define SPAN_US (100 * MS_US)
@@ -12,11 +14,6 @@
 #define EVENTS_A_WAIT_MILLI (8 * EVENT_MILLI)
 #define WAITS_MAX 25
 #define COMING_MAX_MILLI (4000 * EVENT_MILLI)
-
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static void plan_poll(struct queue *queue, bool found, instant_us now)
 {

@@ -253,7 +253,7 @@ struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id
     return replay;
 }
 
-void replay_close(struct replay *replay)
+static void end_and_free(struct replay *replay)
 {
     struct error ignored; /* nothing was written */
     if (PQtransactionStatus(replay->conn) != PQTRANS_IDLE)
@@ -262,6 +262,12 @@ void replay_close(struct replay *replay)
         free(replay->queue.destination);
     table_free(replay->table);
     free(replay);
+}
+
+void replay_close(struct replay *replay)
+{
+    if (replay)
+        end_and_free(replay);
 }
 
 const struct config *replay_config(const struct replay *replay)

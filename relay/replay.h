@@ -44,7 +44,7 @@ bool replay_make(PGconn *conn, const struct config *config, const struct replay_
  * other processes away, and writes nothing while events are sent. NULL and *err on failure. */
 struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id, int64_t rate,
                            struct error *err) MUST_CHECK;
-void replay_close(struct replay *replay); /* it may be opened again */
+void replay_close(struct replay *replay); /* NULL is a no-op; it may be opened again */
 
 /* For relay_open(), one queue and one sink. Valid until replay_close(). */
 const struct config *replay_config(const struct replay *replay);

@@ -111,18 +111,10 @@ def test_rows_that_an_old_snapshot_keeps_are_not_delivered_again(run):
         for _ in range(4):
             run.add(500)
             run.wait_until_empty()
-        notices = vacuum(run.db)
+        notices = run.db.vacuum("public.events")
     connection.close()
     assert "2000 are dead but not yet removable" in notices, notices
     assert run.finish() == 0
-
-
-def vacuum(db):
-    connection = db.connect()
-    connection.cursor().execute("vacuum (verbose) public.events")
-    notices = "".join(connection.notices)
-    connection.close()
-    return notices
 
 
 # ---- much of it ----

@@ -59,16 +59,8 @@ def test_vacuum_removes_what_dies_during_a_delivery(relay, shop, http):
     slow_relay(relay, shop, http, Reply(delay_s=4), poll="{ min: 1s, max: 1s }")
     wait_until(lambda: http.in_flight == 20)
     shop.db.query("delete from public.other")
-    notices = vacuum(shop.db)
+    notices = shop.db.vacuum("public.other")
     assert "tuples: 1000 removed" in notices and http.in_flight == 20
-
-
-def vacuum(db):
-    connection = db.connect()
-    connection.cursor().execute("vacuum (verbose) public.other")
-    notices = "".join(connection.notices)
-    connection.close()
-    return notices
 
 
 PLANS = {

@@ -246,5 +246,14 @@ class Database:
     def psql(self, sql, check=True):
         return self.server.psql(sql, self.name, check)
 
+    def vacuum(self, table):
+        """What it says of it."""
+        connection = self.connect()
+        try:
+            connection.cursor().execute(f"vacuum (verbose) {table}")
+            return "".join(connection.notices)
+        finally:
+            connection.close()
+
     def drop(self):
         self.server.query(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
