@@ -89,7 +89,7 @@ as $function$
     select format($$delayed as (
         insert into outbox.parked as p (queue, key, event_id, keyless, next_at, after_id)
         select %1$L, h.key, h.id, false, coalesce(h.due_at, clock_timestamp() + interval '1 hour'), h.after_id
-        from head h where (h.due_at is not null or h.after_id is not null) and h.key is not null
+        from head h where (h.due_at is not null or h.after_id is not null) and h.key is not null order by h.key collate "C"
         on conflict (queue, key) where not keyless do update
         set event_id = excluded.event_id, attempts = 0, last_error = '', token = null, after_id = excluded.after_id,
             updated_at = excluded.updated_at,
@@ -153,7 +153,7 @@ end
 $build$;
 
 -- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
--- plpgsql. It returns the end of its look.
+-- plpgsql. It returns the end of its look, or of the last one. One call looks at a time: another's new entries would be waited for.
 create function outbox.queue_build_due(q outbox.queue, condition text) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -165,21 +165,33 @@ create function outbox.queue_%1$s_due(looked timestamptz) returns timestamptz
 as $$
 declare
     until constant timestamptz := clock_timestamp();
+    again boolean;
 begin
     with due as materialized (
         select %2$s as id, %3$s as key from %4$s e
         where e.%5$I > coalesce(looked - interval '2 s', until) and e.%5$I <= until and (%6$s) order by e.%5$I
+    ), head as materialized (
+        select k.key, k.id, p.place, l.ours
+        from (select d.key, min(d.id) as id from due d where d.key is not null group by d.key) k
+        left join lateral (
+            select w.ctid as place, w.event_id from outbox.parked w
+            where w.queue = %7$L and not w.keyless and w.key between (k.key collate "default") and (k.key collate "default")
+            order by w.key offset 0) p on true
+        left join lateral (select true as ours from outbox.parked w where w.ctid = p.place and w.event_id > k.id for update skip locked) l on true
+        where p.place is null or p.event_id > k.id
     ), keyed as (
         insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
-        select %7$L, d.key, min(d.id), false, until from due d where d.key is not null group by d.key
+        select %7$L, h.key, h.id, false, until from head h where h.place is null or h.ours order by h.key collate "C"
         on conflict (queue, key) where not keyless do update
         set event_id = excluded.event_id, attempts = case when p.token is null then 0 else p.attempts end, updated_at = until
         where p.event_id > excluded.event_id
+    ), solo as (
+        insert into outbox.parked (queue, key, event_id, keyless, next_at)
+        select %7$L, '', d.id, true, until from due d where d.key is null order by d.id
+        on conflict do nothing
     )
-    insert into outbox.parked (queue, key, event_id, keyless, next_at)
-    select %7$L, '', d.id, true, until from due d where d.key is null
-    on conflict do nothing;
-    return until;
+    select bool_or(h.place is not null and h.ours is null) into again from head h;
+    return case when again then looked else until end;
 end
 $$$function$, q.number, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), q.tbl, q.not_before_column,
         condition, q.name);
@@ -450,7 +462,10 @@ end
 $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column);
     end if;
 
-    -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`.
+    -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`. A key
+    -- whose entry somebody has locked (pauses it, or wakes it: see queue_build_after()) is left, for two calls that have woken
+    -- what the other leases must not wait for each other. For the same reason entries are made in the order of their keys, here
+    -- and in queue_build_due().
     execute format($function$
 create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval, most int)
     returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
@@ -469,8 +484,10 @@ begin
                    (w.attempts + (w.token is not null)::int) * (w.token is null or w.event_id = w.taken_id)::int as failures
             from outbox.parked w
             where w.queue = %2$L and not w.keyless and w.key between k.key and k.key order by w.key offset 0) p on true
+        left join lateral (
+            select true as ours from outbox.parked w where w.ctid = p.place and p.next_at <= clock_timestamp() for update skip locked) l on true
         left join lateral (%3$s) h on true
-        where p.place is null or p.next_at <= clock_timestamp()
+        where p.place is null or l.ours
         union all
         select null, p.place, p.failures, gen_random_uuid(), clock_timestamp() + $4, h.*
         from unnest($2) k (id)
@@ -478,14 +495,16 @@ begin
             select w.ctid as place, w.event_id, w.next_at, w.attempts + (w.token is not null)::int as failures from outbox.parked w
             where w.queue = %2$L and w.keyless and w.event_id between k.id and k.id order by w.event_id offset 0) p on true
         left join lateral (
+            select true as ours from outbox.parked w where w.ctid = p.place and p.next_at <= clock_timestamp() for update skip locked) l on true
+        left join lateral (
             select %4$s from %5$s e where e.%6$I between k.id and k.id and %7$s is null and (%8$s) order by e.%6$I offset 0) h on true
-        where p.place is null or p.next_at <= clock_timestamp()
+        where p.place is null or l.ours
     ), ready as materialized (
         select h.* from head h where h.id is not null%9$s order by %11$sh.id limit $5
     ), leased as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, h.key, h.id, false, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
-        from ready h where h.key is not null
+        from ready h where h.key is not null order by h.key collate "C"
         on conflict (queue, key) where not keyless do update
         set event_id = excluded.event_id, attempts = excluded.attempts, -- paused meanwhile? then it is both
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
@@ -595,7 +614,7 @@ begin
         return;
     end if;
     m.waits_from := '-infinity';
-    if q.delayed = 'pass' and q.not_before_column is not null then
+    if q.delayed = 'pass' and q.not_before_column is not null and pg_try_advisory_xact_lock(-1480113367, q.number) then
         execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
     end if;
     if q.after_column is not null then

@@ -2,13 +2,14 @@
 -- had been put back, because it may lie below all ids that are looked at. A range of times that ends now and begins a
 -- little before the end of the last one: an event that another session shows only now was not due in any claim before.
 --
--- An entry that is there already points at the event at least, and keeps its wait.
+-- An entry that is there already points at the event at least, and keeps its wait. One that somebody has locked is looked at
+-- another time, and so are all events of this range: whoever settles it may wait for another entry that is locked here.
 --
 -- :table :where :state :id :key :not_before   as in per_key_lock.sql; :where has only what is due
 -- $1 text     queue
 -- $2 bigint   microseconds since 1970: the end of the last look; null: from now on
 -- $3 bigint   events at most
--- One row: found bigint, how many there were that no entry pointed at; looked bigint, the end of this look
+-- One row: found bigint, how many there were that no entry pointed at; looked bigint, the end of this look, or of the last
 with due as materialized (
     select id, key from (
         select :id as id, (:key)::text as key from :table e
@@ -25,9 +26,18 @@ with due as materialized (
                 and p.key between (e.key collate "default") and (e.key collate "default")
               order by p.key offset 0) end
     limit $3::bigint
+), head as materialized (
+    select k.key, k.id, p.place, l.ours
+    from (select d.key, pg_catalog.min(d.id) as id from due d where d.key is not null group by d.key) as k
+    left join lateral (
+        select p.ctid as place from :state.parked p
+        where p.queue = $1::text and not p.keyless and p.key between (k.key collate "default") and (k.key collate "default")
+        order by p.key offset 0) as p on true
+    left join lateral (select true as ours from :state.parked w where w.ctid = p.place for update skip locked) as l on true
 ), keyed as (
     insert into :state.parked as p (queue, key, event_id, keyless, next_at)
-    select $1::text, d.key, pg_catalog.min(d.id), false, pg_catalog.statement_timestamp() from due d where d.key is not null group by d.key
+    select $1::text, h.key, h.id, false, pg_catalog.statement_timestamp() from head h
+    where h.place is null or h.ours order by h.key collate "C"
     on conflict (queue, key) where not keyless do update
     set event_id = least(p.event_id, excluded.event_id), updated_at = pg_catalog.clock_timestamp(),
         attempts = case when p.token is null then 0 else p.attempts end
@@ -37,4 +47,5 @@ with due as materialized (
     on conflict do nothing
 )
 select (select pg_catalog.count(*) from due) as found,
-       (extract(epoch from pg_catalog.statement_timestamp()) * 1000000)::bigint as looked;
+       case when (select pg_catalog.bool_or(h.place is not null and h.ours is null) from head h) then $2::bigint
+            else (extract(epoch from pg_catalog.statement_timestamp()) * 1000000)::bigint end as looked;

@@ -87,6 +87,26 @@ def test_what_becomes_due_in_front_of_a_key_that_waits_is_not_forgotten(db, rela
     wait_until(lambda: sent(http) == [1, 2], what="both")
 
 
+def test_what_becomes_due_in_front_of_a_key_that_is_locked_waits_for_nobody_and_is_not_forgotten(db, relay, http, timers):
+    """Whoever has the entry locked may wait for one that the look has made."""
+    timers(e1=("a", 0.5), e2=("a", -1))
+    db.query("insert into outbox.parked (queue, key, event_id, next_at) values ('timers', 'a', 2, now() + interval '1 h')")
+    other = lock_entries(db)
+    start(db, relay, http, "pass")
+    wait_until(lambda: db.value("select clock_timestamp() > at + interval '3 s' from public.timers where id = 1"), what="looks that begin later")
+    assert db.value("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == 0
+    assert db.query("select event_id from outbox.parked") == [(2,)]
+    other.close()
+    wait_until(lambda: db.query("select event_id from outbox.parked") == [(1,)], what="the entry to point at it")
+
+
+def lock_entries(db):
+    """A connection that has all entries locked until it is closed."""
+    other = db.connect(autocommit=False)
+    other.cursor().execute("select from outbox.parked where queue = 'timers' for update")
+    return other
+
+
 def lateness(db, events):
     """By the database's clock, which is this machine's: never before, and soon after."""
     due = dict(db.query("select id, extract(epoch from at) from public.due"))
@@ -189,6 +209,21 @@ def test_a_worker_is_given_what_may_pass_and_then_what_is_due(db, timers):
     wait_until(lambda: due.extend(worker.take(5)) or len(due) == 2, what="the others", interval_s=0.05)
     assert sorted(event.id for event in due) == [1, 3]
     assert worker.done_all([event.token for event in due]) == 2 and db.query("select from outbox.parked") == []
+
+
+def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
+    """As test_what_becomes_due_in_front_of_a_key_that_is_locked..., for take()."""
+    worker = over_timers(db, "pass")
+    worker.take(1)
+    timers(e1=("a", 0.5), e2=("a", -1))
+    (event,) = worker.take(5)
+    other = lock_entries(db)
+    worker.connection.cursor().execute("set lock_timeout = '2s'")
+    moved = "select max(moved_at) > (select at + interval '3 s' from public.timers where id = 1) from outbox.take_mark"
+    wait_until(lambda: worker.take(5) == [] and db.value(moved), what="looks that begin later", interval_s=0.05)
+    other.close()
+    wait_until(lambda: worker.take(5) == [] and db.query("select event_id from outbox.parked") == [(1,)], what="the entry to point at it")
+    assert event.id == 2 and worker.done(event.token) and [left.id for left in worker.take(5)] == [1]
 
 
 def test_a_relay_and_workers_agree_on_times(db, relay, http, timers):

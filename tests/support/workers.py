@@ -7,8 +7,6 @@
 
 from collections import namedtuple
 
-from psycopg2.errors import DeadlockDetected
-
 from tests.support.postgres import WORKER_ROLE
 
 Taken = namedtuple("Taken", "token id key type payload headers traceparent created_at attempt expires_at")
@@ -22,12 +20,8 @@ class Worker:
         self.connection = db.connect(user=WORKER_ROLE)
 
     def _rows(self, sql, *parameters):
-        """A call that a deadlock has ended has changed nothing, and is made once more (docs/workers.md)."""
         with self.connection.cursor() as cursor:
-            try:
-                cursor.execute(sql, parameters)
-            except DeadlockDetected:
-                cursor.execute(sql, parameters)
+            cursor.execute(sql, parameters)
             return cursor.fetchall()
 
     def _value(self, sql, *parameters):
