@@ -125,10 +125,9 @@ static bool open_one(struct reader *reader)
     return true;
 }
 
-static bool close_one(struct reader *reader, char opened)
+/* The end of what was opened last. */
+static bool close_one(struct reader *reader)
 {
-    if (reader->depth == 0 || reader->open[reader->depth - 1] != opened)
-        return false;
     reader->at++;
     reader->depth--;
     reader->due = reader->depth > 0 ? DUE_COMMA : DUE_NOTHING;
@@ -141,7 +140,7 @@ static bool read_value(struct reader *reader)
     if (*reader->at == '[' || *reader->at == '{')
         return open_one(reader);
     if (*reader->at == ']' && reader->due == DUE_FIRST_VALUE)
-        return close_one(reader, '[');
+        return close_one(reader);
     if (*reader->at == '"')
         good = read_string(reader);
     else if (*reader->at == '-' || is_digit(reader))
@@ -157,7 +156,7 @@ static bool read_comma(struct reader *reader)
 {
     char opened = reader->open[reader->depth - 1];
     if (*reader->at == (opened == '[' ? ']' : '}'))
-        return close_one(reader, opened);
+        return close_one(reader);
     reader->due = opened == '[' ? DUE_VALUE : DUE_NAME;
     return read_byte(reader, ',');
 }
@@ -170,7 +169,7 @@ static bool read_next(struct reader *reader)
         return read_value(reader);
     case DUE_FIRST_NAME:
         if (*reader->at == '}')
-            return close_one(reader, '{');
+            return close_one(reader);
         reader->due = DUE_COLON;
         return read_string(reader);
     case DUE_NAME:

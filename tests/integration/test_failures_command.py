@@ -126,13 +126,18 @@ def test_a_watch_of_a_terminal_writes_over_its_last_look(db, tmp_path):
         seen = b""
         while seen.count(b"\x1b[H\x1b[Jqueue ") < 2:  # ends with an error when the command ends
             seen += os.read(ours, 4096)
-        watch.terminate()
+        end_watch(db)
+        assert watch.wait(30) == 69
     os.close(ours)
 
 
 def test_a_watch_ends_with_its_database(db, relay):
     one = relay(CONFIG.format(dsn=db.dsn), command="status", arguments=["--watch"])
     wait_until(lambda: one.log, what="a look")
+    end_watch(db)
+    assert one.wait() == 69
+
+
+def end_watch(db):
     db.query("select pg_terminate_backend(pid) from pg_stat_activity"
              " where application_name = 'pgcourier/status' and datname = current_database()")
-    assert one.wait() == 69

@@ -7,6 +7,7 @@ import subprocess
 
 from tests.support.process import REPO, Process, Server, ServerError
 
+DEATH = signal.SIGUSR2 if os.environ.get("PGCOURIER_COVERAGE") else signal.SIGKILL  # see coverage_end.c
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
@@ -66,9 +67,9 @@ class Relay(Server):
         self.process.send(number)
 
     def kill(self):
-        """As by SIGKILL. A build that counts what ran writes its counters first."""
+        """As by SIGKILL. A build that counts what ran writes its counters first, if it has any yet."""
         if self.process:
-            self.process.end(signal.SIGUSR2 if os.environ.get("PGCOURIER_COVERAGE") else signal.SIGKILL, timeout_s=5)
+            self.process.end(DEATH, timeout_s=5)
 
     def wait(self, timeout_s=60.0):
         """Waits for its end and returns the exit code (negative: the signal that killed it)."""
@@ -86,7 +87,8 @@ class Relay(Server):
 
     @property
     def exit_code(self):
-        return self.process.returncode
+        code = self.process.returncode
+        return -signal.SIGKILL if code == -DEATH else code
 
     @property
     def log(self):

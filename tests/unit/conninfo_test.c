@@ -1,6 +1,7 @@
 #include "relay/conninfo.h"
 #include "tests/support/run_suite.h"
 
+#include <pwd.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +160,21 @@ START_TEST(require_verifies_only_with_root_certificates_that_are_there)
 }
 END_TEST
 
+START_TEST(without_a_home_in_the_environment_it_is_that_of_the_account)
+{
+    start();
+    const struct passwd *user = getpwuid(geteuid());
+    ck_assert_ptr_nonnull(user);
+    char path[400];
+    snprintf(path, sizeof path, "%s/.postgresql/root.crt", user->pw_dir);
+    struct exposure exposure;
+    setenv("HOME", "", 1);
+    ck_assert_int_eq(conninfo_exposed("host=db.example sslmode=require", &exposure), access(path, F_OK) != 0);
+    unsetenv("HOME");
+    ck_assert_int_eq(conninfo_exposed("host=db.example sslmode=require", &exposure), access(path, F_OK) != 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("conninfo");
@@ -170,6 +186,7 @@ int main(void)
     tcase_add_loop_test(tcase, strings_files_and_environment_are_put_together_as_libpq_does, 0,
                         (int)(sizeof strings / sizeof strings[0]));
     tcase_add_test(tcase, require_verifies_only_with_root_certificates_that_are_there);
+    tcase_add_test(tcase, without_a_home_in_the_environment_it_is_that_of_the_account);
     suite_add_tcase(suite, tcase);
     int status = run_suite(suite);
     unlink(path_of("services"));
