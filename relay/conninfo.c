@@ -72,10 +72,10 @@ static bool root_is_there(const char *sslrootcert)
 
 static const char *value_of(const PQconninfoOption *options, const char *keyword)
 {
-    for (const PQconninfoOption *option = options; option && option->keyword; option++)
-        if (strcmp(option->keyword, keyword) == 0)
-            return option->val && option->val[0] ? option->val : NULL;
-    return NULL;
+    const PQconninfoOption *option = options; /* the last one has no keyword and no value; NULL: no memory */
+    while (option && option->keyword && strcmp(option->keyword, keyword) != 0)
+        option++;
+    return option && option->val && option->val[0] ? option->val : NULL;
 }
 
 /* libpq tells what it made of everything only of a connection that has been begun. This one it refuses to begin, for a
