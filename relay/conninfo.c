@@ -7,18 +7,36 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The modes that verify nobody. verify-ca and verify-full are not here. */
+enum { ANY_ROOTS = 1u << ROOTS_NONE | 1u << ROOTS_OWN | 1u << ROOTS_PUBLIC };
+
+/* The modes that verify nobody, or anybody. verify-full is not here; without root certificates verify-ca does not
+ * connect, and require with some is verify-ca. */
 static const struct {
     const char *sslmode, *why;
-    bool root_helps; /* with root certificates it is as good as verify-ca */
+    unsigned roots; /* with which it is here */
 } modes[] = {
-    {"disable", "is not encrypted: sslmode=disable", false},
-    {"allow", "is encrypted only if the server insists, and its certificate is not verified: sslmode=allow", false},
+    {"disable", "is not encrypted: sslmode=disable", ANY_ROOTS},
+    {"allow", "is encrypted only if the server insists, and its certificate is not verified: sslmode=allow", ANY_ROOTS},
     {"prefer",
      "is encrypted only if the server offers it, and its certificate is not verified: sslmode=prefer, libpq's default",
-     false},
+     ANY_ROOTS},
     {"require", "is encrypted, but the server's certificate is not verified: sslmode=require has no root certificate",
-     true},
+     1u << ROOTS_NONE},
+    {"require",
+     "is encrypted, but to whoever has a certificate for any host: sslmode=require with the system's root certificates",
+     1u << ROOTS_PUBLIC},
+    {"verify-ca",
+     "is encrypted, but to whoever has a certificate for any host: sslmode=verify-ca with the system's root "
+     "certificates",
+     1u << ROOTS_PUBLIC},
+};
+
+/* Where systems keep the root certificates of the public web, their links followed. */
+static const char *const public_roots[] = {
+    "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Alpine, Arch */
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* Red Hat */
+    "/var/lib/ca-certificates/ca-bundle.pem",            /* SUSE */
+    "/usr/local/share/certs/ca-root-nss.crt",            /* FreeBSD */
 };
 
 /* The next of a comma-separated list, which may be empty; *list goes behind it, and is NULL after the last. */
@@ -51,7 +69,7 @@ bool conninfo_security_exposed(const struct conninfo_security *security, struct 
         return false; /* Kerberos encrypts, and knows the server */
     *ret = (struct exposure){.remedy = "sslmode=verify-full sslrootcert=FILE"};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
-        if (strcmp(security->sslmode, modes[i].sslmode) == 0 && !(modes[i].root_helps && security->has_root))
+        if (strcmp(security->sslmode, modes[i].sslmode) == 0 && (modes[i].roots & 1u << security->roots))
             ret->why = modes[i].why;
     if (ret->why)
         add_hosts(security, ret);
@@ -59,15 +77,20 @@ bool conninfo_security_exposed(const struct conninfo_security *security, struct 
 }
 
 /* libpq verifies by the file that it is given or by its own, and if that is not there, by none. */
-static bool root_is_there(const char *sslrootcert)
+static enum conninfo_roots find_roots(const char *sslrootcert)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], file[PATH_MAX];
     const struct passwd *user = NULL;
     const char *home = getenv("HOME");
     if ((!home || !home[0]) && (user = getpwuid(geteuid())) != NULL)
         home = user->pw_dir;
     snprintf(path, sizeof path, "%s/.postgresql/root.crt", home ? home : "");
-    return access(sslrootcert && sslrootcert[0] ? sslrootcert : path, F_OK) == 0;
+    if (!realpath(sslrootcert ? sslrootcert : path, file))
+        return ROOTS_NONE;
+    for (size_t i = 0; i < sizeof public_roots / sizeof public_roots[0]; i++)
+        if (strcmp(file, public_roots[i]) == 0)
+            return ROOTS_PUBLIC;
+    return ROOTS_OWN;
 }
 
 static const char *value_of(const PQconninfoOption *options, const char *keyword)
@@ -99,7 +122,7 @@ bool conninfo_exposed(const char *database, struct exposure *ret)
         .hostaddr = value_of(options, "hostaddr"),
         .sslmode = value_of(options, "sslmode"),
         .gssencmode = value_of(options, "gssencmode"),
-        .has_root = root_is_there(value_of(options, "sslrootcert")),
+        .roots = find_roots(value_of(options, "sslrootcert")),
     };
     bool exposed = conninfo_security_exposed(&security, ret);
     PQconninfoFree(options);

@@ -4,12 +4,16 @@
 
 #include "relay/base/exposure.h"
 
+/* Whose certificates sign the server's. A mode that looks at no host name takes any certificate that they sign, and
+ * with those of the system anybody can have one. */
+enum conninfo_roots { ROOTS_NONE, ROOTS_OWN, ROOTS_PUBLIC };
+
 /* What of libpq's options decides it, as they are when connection string, service file and environment are put
  * together. NULL is empty. */
 struct conninfo_security {
     const char *host, *hostaddr; /* comma-separated */
     const char *sslmode, *gssencmode;
-    bool has_root; /* the file of root certificates is there */
+    enum conninfo_roots roots;
 };
 
 /* Does `database`, any libpq connection string, lead over a network to a server that is not verified? Then *ret says

@@ -10,24 +10,23 @@
 
 static const struct {
     const char *sslmode;
-    bool has_root, exposed;
+    bool exposed[ROOTS_PUBLIC + 1];
 } modes[] = {
-    {"disable", false, true},     {"disable", true, true},     {"allow", false, true},
-    {"allow", true, true},        {"prefer", false, true},     {"prefer", true, true},
-    {"require", false, true},     {"require", true, false},    {"verify-ca", true, false},
-    {"verify-full", true, false}, {"verify-ca", false, false}, {"verify-full", false, false},
+    {"disable", {true, true, true}},  {"allow", {true, true, true}},       {"prefer", {true, true, true}},
+    {"require", {true, false, true}}, {"verify-ca", {false, false, true}}, {"verify-full", {false, false, false}},
 };
 
 START_TEST(only_modes_that_verify_are_safe)
 {
-    struct conninfo_security security = {
-        .host = "db.example", .sslmode = modes[_i].sslmode, .has_root = modes[_i].has_root};
-    struct exposure exposure;
-    ck_assert_int_eq(conninfo_security_exposed(&security, &exposure), modes[_i].exposed);
-    if (modes[_i].exposed)
-        ck_assert_ptr_nonnull(strstr(exposure.why, modes[_i].sslmode));
-    security.host = "127.0.0.1";
-    ck_assert(!conninfo_security_exposed(&security, &exposure));
+    for (enum conninfo_roots roots = ROOTS_NONE; roots <= ROOTS_PUBLIC; roots++) {
+        struct conninfo_security security = {.host = "db.example", .sslmode = modes[_i].sslmode, .roots = roots};
+        struct exposure exposure;
+        ck_assert_int_eq(conninfo_security_exposed(&security, &exposure), modes[_i].exposed[roots]);
+        if (modes[_i].exposed[roots])
+            ck_assert_ptr_nonnull(strstr(exposure.why, modes[_i].sslmode));
+        security.host = "127.0.0.1";
+        ck_assert(!conninfo_security_exposed(&security, &exposure));
+    }
 }
 END_TEST
 
@@ -83,6 +82,12 @@ static const char *write_file(const char *name, const char *text)
     fputs(text, file);
     fclose(file);
     return path;
+}
+
+static void write_link(const char *name, const char *to)
+{
+    unlink(path_of(name));
+    ck_assert_int_eq(symlink(to, path_of(name)), 0);
 }
 
 static void start(void)
@@ -149,6 +154,10 @@ START_TEST(require_verifies_only_with_root_certificates_that_are_there)
     ck_assert(conninfo_exposed("host=db.example sslmode=require sslrootcert=/nonexistent", &exposure));
     snprintf(database, sizeof database, "host=db.example sslmode=require sslrootcert=%s", write_file("ca.pem", ""));
     ck_assert(!conninfo_exposed(database, &exposure));
+    write_link("system.pem", "/etc/ssl/certs/ca-certificates.crt"); /* of a package that this needs to be built */
+    snprintf(database, sizeof database, "host=db.example sslmode=verify-ca sslrootcert=%s", path_of("system.pem"));
+    ck_assert(conninfo_exposed(database, &exposure));
+    ck_assert_ptr_nonnull(strstr(exposure.why, "for any host: sslmode=verify-ca"));
     ck_assert(conninfo_exposed("host=db.example sslmode=require", &exposure));
     snprintf(database, sizeof database, "%s/.postgresql", folder);
     ck_assert_int_eq(mkdir(database, 0700), 0);
@@ -191,6 +200,7 @@ int main(void)
     int status = run_suite(suite);
     unlink(path_of("services"));
     unlink(path_of("ca.pem"));
+    unlink(path_of("system.pem"));
     rmdir(folder);
     return status;
 }
