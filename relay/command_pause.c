@@ -2,6 +2,7 @@
 #include "relay/base/setting.h"
 #include "relay/base/statement.h"
 #include "relay/command.h"
+#include "relay/other_queue.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "relay/table.h"
@@ -82,6 +83,7 @@ struct subject {
     PGconn *conn;
     const struct pause_options *given;
     const struct queue_config *queue;
+    struct queue_config *other; /* that, if the configuration does not have it */
     struct table *table;
     const char *key;  /* as outbox.parked spells it; NULL: the whole queue */
     const char *hash; /* second half of its lock */
@@ -194,10 +196,21 @@ static bool drain_subject(const struct subject *subject, struct error *err)
         }
         if (clock_now() >= by)
             return error_set(err, ERROR_TIMEOUT,
-                             "drain: after %" PRId64 " s a relay still holds %" PRId64 " key%s of %s; it stays paused",
+                             "drain: after %" PRId64 " s a relay or worker still holds %" PRId64
+                             " key%s of %s; it stays paused",
                              subject->given->timeout_us / SECOND_US, held, held == 1 ? "" : "s", subject->queue->name);
     }
     return false;
+}
+
+static bool find_queue(struct subject *subject, const struct config *config, struct error *err)
+{
+    const char *name = subject->given->queue;
+    struct error not_there;
+    subject->queue = config_queue(config, name, &not_there);
+    if (!subject->queue && other_queue_check(subject->conn, config, name, err))
+        subject->queue = subject->other = other_queue_read(subject->conn, name, err);
+    return subject->queue;
 }
 
 static int run_verb(int argc, char **argv, const struct argp *argp,
@@ -209,12 +222,13 @@ static int run_verb(int argc, char **argv, const struct argp *argp,
     argp_parse(argp, argc, argv, 0, NULL, &given);
     struct config *config = config_load(given.config_path, &err);
     struct subject subject = {.given = &given};
-    subject.queue = config ? config_queue(config, given.queue, &err) : NULL;
-    subject.conn = subject.queue ? command_connect(config->database, argv[0] + sizeof "pgcourier", &err) : NULL;
-    subject.table = subject.conn ? table_inspect(subject.conn, subject.queue, &err) : NULL;
+    subject.conn = config ? command_connect(config->database, argv[0] + sizeof "pgcourier", &err) : NULL;
+    bool found = subject.conn && find_queue(&subject, config, &err);
+    subject.table = found ? table_inspect(subject.conn, subject.queue, &err) : NULL;
     bool ok = subject.table && (!given.key || spell_key(&subject, &err)) && act(&subject, &err);
     PQclear(subject.spelt);
     table_free(subject.table);
+    other_queue_free(subject.other);
     PQfinish(subject.conn);
     config_free(config);
     return ok ? EXIT_OK : command_fail(&err);
@@ -224,9 +238,9 @@ static const struct argp pause_argp = {
     .options = pause_options,
     .parser = parse,
     .args_doc = "QUEUE",
-    .doc =
-        "Lets the relays claim nothing more of a queue, or of one key of it, until `pgcourier resume`. What is on its "
-        "way is finished. Obeyed within a second by every relay, and by those that are started later.",
+    .doc = "Lets relays and workers claim nothing more of a queue, or of one key of it, until `pgcourier resume`. What "
+           "is on its "
+           "way is finished. Obeyed within a second by every relay, and by those that are started later.",
 };
 static const struct argp resume_argp = {
     .options = resume_options,
@@ -239,9 +253,8 @@ static const struct argp drain_argp = {
     .options = drain_options,
     .parser = parse,
     .args_doc = "QUEUE",
-    .doc =
-        "Pauses a queue, or one key of it, and waits until no relay has anything of it on its way. Ends with 75 when "
-        "that takes longer than the timeout. It stays paused in both cases.",
+    .doc = "Pauses a queue, or one key of it, and waits until nobody has anything of it on its way. Ends with 75 when "
+           "that takes longer than the timeout. It stays paused in both cases.",
 };
 
 static int run_pause(int argc, char **argv)

@@ -74,6 +74,18 @@ def test_a_key_that_workers_closed_is_opened(db, run, worker, verb, said, head):
     assert [event.id for event in worker.take(10)] == [head]
 
 
+def test_what_workers_take_is_paused_drained_and_resumed(run, worker):
+    assert run("pause jobs --key a") == "jobs, key a is paused\n"
+    (event,) = worker.take(10)
+    assert event.id == 3
+    assert run("drain jobs --timeout 1s", 75).endswith("after 1 s a relay or worker still holds 1 key of jobs; it stays paused\n")
+    assert worker.done(event.token)
+    assert run("drain jobs") == "jobs is paused and nothing of it is on its way\n"
+    assert run("resume jobs --key a") == "jobs, key a goes on\n" and worker.take(10) == []
+    assert run("resume jobs") == "jobs goes on\n"
+    assert [event.id for event in worker.take(10)] == [1]
+
+
 def test_a_key_that_somebody_has_is_waited_for(db, run, worker):
     """By the queue's own lock class."""
     give_up(worker)

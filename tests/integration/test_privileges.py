@@ -46,7 +46,7 @@ PURGED = "run` with `dead_retention"
 SCHEDULED = "run` with `outbox.schedule"
 SCHEDULING = "schedule set` and `drop"  # the owner's
 AFTER = "run` with `columns.after"
-OTHERS = "dead` and `failures` where only the database knows the `--queue"
+OTHERS = "failures`, `dead`, `pause`, `drain` and `resume` of an `outbox.queue"
 HANDED_ON = "run` with `then"  # test_stages.py takes them away
 
 
@@ -98,8 +98,8 @@ def work(db, http, somebody, tmp_path):
             return run_command(command, lease(), "-d", dsn)
         if command == "replay":
             return run_command("replay", "-c", str(path), "--queue", "orders", "--from", "dead", "--id", "101")
-        if command in ("pause", "drain", "resume"):
-            return run_command(command, "-c", str(path), "orders")
+        if command.split()[0] in ("pause", "drain", "resume"):
+            return run_command(*command.split(), *([] if " " in command else ["orders"]), "-c", str(path))
         words = command.split() + (["--until-empty"] if command == "run" else ["--all"] if command in ("dead retry", "dead drop") else [])
         return run_command(*words, "-c", str(path))
 
@@ -133,9 +133,10 @@ def test_a_right_that_is_missing_is_named_with_the_statement_that_grants_it(db, 
         grant(db, somebody, [(right, thing)])
 
 
-@pytest.mark.parametrize("command, number", [("failures", 0), ("dead drop", 0), ("dead drop", 1)])
-def test_a_queue_that_only_the_database_knows_takes_rights_of_its_own(db, work, somebody, command, number):
-    words = f"{command}{' --all' if command == 'dead drop' else ''} --queue tasks"
+@pytest.mark.parametrize("words, number", [("failures --queue tasks", 0), ("dead drop --all --queue tasks", 0),
+                                           ("dead drop --all --queue tasks", 1), ("pause tasks", 0), ("pause tasks", 1)])
+def test_a_queue_that_only_the_database_knows_takes_rights_of_its_own(db, work, somebody, words, number):
+    command = re.match(r"(dead )?\w+", words)[0]
     grant(db, somebody, NEEDS[command] + NEEDS[OTHERS] + [("select, delete", "outbox.events")])
     assert work(words).returncode == 0
     right, thing = NEEDS[OTHERS][number]
