@@ -57,8 +57,8 @@ const struct setting exec_settings_table[] = {
      .kind = SETTING_MAP,
      .offset = offsetof(struct exec_settings, exit_codes),
      .help =
-         "what a code from 1 to 255, or `other`, means: ack, retry, reject or unavailable; by default 75 is retry and "
-         "other reject"},
+         "what a code from 1 to 255, or `other`, means: ack, retry, reject or unavailable; by default 75 is retry, 126 "
+         "and 127 unavailable, and other reject"},
     {.name = "log_stderr",
      .kind = SETTING_BOOL,
      .offset = offsetof(struct exec_settings, log_stderr),
