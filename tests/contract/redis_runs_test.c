@@ -31,6 +31,7 @@ static const struct {
     {"$17\r\n1 OOM not allowed\r\n", VERDICT_RETRY, ERROR_OVERLOADED},
     {"$39\r\n1 @user_script: 1: -OOM not allowed now\r\n", VERDICT_RETRY, ERROR_OVERLOADED},
     {"$22\r\n1 WRONGTYPE not stream\r\n", VERDICT_RETRY, ERROR_ROUTE},
+    {"$48\r\n1 @user_script: 1: The user executing the script\r\n", VERDICT_RETRY, ERROR_ROUTE},
     {"$12\r\n1 ERR never!\r\n", VERDICT_REJECTED, ERROR_REFUSED},
 };
 
