@@ -57,6 +57,10 @@ static const struct {
     {"-ERR Error running script\r\n", ERROR_REFUSED, false},
     {"-READONLY You can't write\r\n", ERROR_UNREACHABLE, false},
     {"-NOPERM this user has no permissions to run the 'eval' command\r\n", ERROR_ROUTE, true},
+    {"-NOPERM this user has no permissions to run the 'eval' command or its subcommand\r\n", ERROR_ROUTE, true},
+    {"-NOPERM User relay has no permissions to run the 'eval' command\r\n", ERROR_ROUTE, true},
+    {"-NOPERM this user has no permissions to access one of the keys used as arguments\r\n", ERROR_ROUTE, false},
+    {"-NOPERM No permissions to access a key\r\n", ERROR_ROUTE, false},
     {"-ERR unknown command 'EVAL'\r\n", ERROR_ROUTE, true},
 };
 

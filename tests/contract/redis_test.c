@@ -243,6 +243,22 @@ START_TEST(user_with_scripts_but_without_the_command_stops_the_route)
 }
 END_TEST
 
+START_TEST(run_to_a_key_that_is_not_allowed_says_nothing_about_scripts)
+{
+    tell("ACL SETUSER narrow on >s3cret ~others +xadd +eval +ping");
+    settings.username = (char[]){"narrow"};
+    settings.password = (char[]){"s3cret"};
+    struct contract *c = contract_open(&stream);
+    contract_add_run(c, "1", 3);
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
+    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_ROUTE);
+    ck_assert_ptr_null(strstr(c->ds[0]->cause->text, "+eval"));
+    ck_assert(c->sink->traits & SINK_TAKES_RUNS);
+    contract_end(c);
+}
+END_TEST
+
 START_TEST(full_server_is_overloaded_until_it_has_room)
 {
     tell("CONFIG SET maxmemory-policy noeviction");
@@ -375,6 +391,7 @@ static TCase *redis_tcase(void)
     tcase_add_test(tcase, script_stops_at_the_first_refusal);
     tcase_add_test(tcase, user_without_scripts_sends_one_by_one);
     tcase_add_test(tcase, user_with_scripts_but_without_the_command_stops_the_route);
+    tcase_add_test(tcase, run_to_a_key_that_is_not_allowed_says_nothing_about_scripts);
     tcase_add_test(tcase, full_server_is_overloaded_until_it_has_room);
     tcase_add_test(tcase, user_password_and_database_are_used);
     tcase_add_test(tcase, wrong_password_stops_the_route);
