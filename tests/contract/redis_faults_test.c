@@ -33,7 +33,8 @@ static const struct {
     {"-MOVED 1 127.0.0.1:1\r\n", VERDICT_RETRY, ERROR_ROUTE},
     {"-NOPERM no\r\n", VERDICT_RETRY, ERROR_ROUTE},
     {"-ERR unknown command 'XADD'\r\n", VERDICT_RETRY, ERROR_ROUTE},
-    {"-ERR something else\r\n", VERDICT_REJECTED, ERROR_REFUSED},
+    {"-ERR syntax error\r\n", VERDICT_REJECTED, ERROR_REFUSED},
+    {"-ERR something else\r\n", VERDICT_RETRY, ERROR_REFUSED},
 };
 
 START_TEST(error_reply_concerns_its_own_event_only)

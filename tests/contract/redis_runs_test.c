@@ -32,7 +32,8 @@ static const struct {
     {"$39\r\n1 @user_script: 1: -OOM not allowed now\r\n", VERDICT_RETRY, ERROR_OVERLOADED},
     {"$22\r\n1 WRONGTYPE not stream\r\n", VERDICT_RETRY, ERROR_ROUTE},
     {"$48\r\n1 @user_script: 1: The user executing the script\r\n", VERDICT_RETRY, ERROR_ROUTE},
-    {"$12\r\n1 ERR never!\r\n", VERDICT_REJECTED, ERROR_REFUSED},
+    {"$18\r\n1 ERR syntax error\r\n", VERDICT_REJECTED, ERROR_REFUSED},
+    {"$13\r\n1 ERR passing\r\n", VERDICT_RETRY, ERROR_REFUSED},
 };
 
 START_TEST(refusal_in_the_middle_is_of_one_event_and_stops_the_rest)

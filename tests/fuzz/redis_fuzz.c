@@ -17,8 +17,9 @@ static void check_reply(struct span reply)
 {
     const struct redis_verdict *rule = redis_verdict_find(reply);
     FUZZ_CHECK(rule->verdict == VERDICT_RETRY || rule->verdict == VERDICT_REJECTED, "verdict %d", rule->verdict);
-    FUZZ_CHECK((rule->verdict == VERDICT_REJECTED) == (rule->kind == ERROR_REFUSED), "kind %d", rule->kind);
     size_t prefix = strlen(rule->prefix);
+    FUZZ_CHECK((rule->verdict == VERDICT_REJECTED) == (rule->kind == ERROR_REFUSED && prefix > 0), "kind %d",
+               rule->kind);
     FUZZ_CHECK(prefix <= reply.size && memcmp(reply.data, rule->prefix, prefix) == 0, "%s for %.*s", rule->prefix,
                (int)reply.size, reply.data);
     struct error err = {0}, short_err = {0};

@@ -38,11 +38,23 @@ static const struct {
     {"ERR Unknown Redis command called from Lua script", VERDICT_RETRY, ERROR_ROUTE, false},
     {"ERR Unknown Redis command called from script", VERDICT_RETRY, ERROR_ROUTE, false},
     {"ERR Unknown command called from script", VERDICT_RETRY, ERROR_ROUTE, false},
+    /* the event itself */
+    {"ERR Protocol error: invalid bulk length", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"ERR string exceeds maximum allowed size (proto-max-bulk-len)", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"ERR Element too large", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"ERR Elements are too large to be stored", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"ERR syntax error", VERDICT_REJECTED, ERROR_REFUSED, false},
     {"ERR value is not an integer or out of range", VERDICT_REJECTED, ERROR_REFUSED, false},
-    {"BUSYKEY Target key name already exists.", VERDICT_REJECTED, ERROR_REFUSED, false},
-    {"LOADINGX", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"ERR wrong number of arguments for 'xadd' command", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"Wrong number of args calling Redis command From Lua script", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"ERR Wrong number of args calling Redis command from script", VERDICT_REJECTED, ERROR_REFUSED, false},
+    /* nobody knows: a proxy's, perhaps */
+    {"ERR upstream failure", VERDICT_RETRY, ERROR_REFUSED, false},
+    {"ERR Protocol error: unauthenticated bulk length", VERDICT_RETRY, ERROR_REFUSED, false},
+    {"BUSYKEY Target key name already exists.", VERDICT_RETRY, ERROR_REFUSED, false},
+    {"LOADINGX", VERDICT_RETRY, ERROR_REFUSED, false},
     {"OOM", VERDICT_RETRY, ERROR_OVERLOADED, false},
-    {"", VERDICT_REJECTED, ERROR_REFUSED, false},
+    {"", VERDICT_RETRY, ERROR_REFUSED, false},
 };
 
 START_TEST(each_error_reply_has_its_meaning)
