@@ -72,16 +72,23 @@ static void shorten(char *text)
     }
 }
 
-/* Of several servers' answers the last counts. Where the server gave no code (or a pooler one that says nothing), libpq
- * still knows whether a password was asked for. */
+/* PgBouncer has one code, 08P01, for a password that is wrong and for a server that is away for a moment. */
+static bool tells_of_password(const char *code)
+{
+    return strncmp(code, "08P01", CODE_SIZE) == 0 &&
+           (strcasestr(code, "password") || strcasestr(code, "authentication failed"));
+}
+
+/* Of several servers' answers the last counts. Where the server gave no code, libpq still knows whether a password was
+ * asked for and there was none. That one was used says nothing: a server may vanish after that, too. */
 static enum error_kind failed_connection_kind(const PGconn *conn, const char *text)
 {
     const char *code = find_code(text);
     for (const char *next = code; next; next = find_code(next))
         code = next;
-    enum error_kind kind = code ? sqlstate_rule(code)->kind : ERROR_UNREACHABLE;
-    bool password = PQconnectionNeedsPassword(conn) || PQconnectionUsedPassword(conn);
-    return kind == ERROR_UNREACHABLE && password && (!code || strncmp(code, "08", 2) == 0) ? ERROR_PERMISSION : kind;
+    if (code ? tells_of_password(code) : PQconnectionNeedsPassword(conn))
+        return ERROR_PERMISSION;
+    return code ? sqlstate_rule(code)->kind : ERROR_UNREACHABLE;
 }
 
 static bool failed(const PGconn *conn, struct error *err)

@@ -12,7 +12,7 @@
 
 static bool without_memory; /* as libpq would have it */
 static ConnStatusType status;
-static bool password_used;
+static bool password_missing;
 static const char *said;     /* libpq's message */
 static const char *encoding; /* of the server; NULL: it has not said */
 static const char *backend, *path;
@@ -24,6 +24,7 @@ PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const 
 ConnStatusType __wrap_PQstatus(const PGconn *conn);
 void __wrap_PQreset(PGconn *conn);
 char *__wrap_PQerrorMessage(const PGconn *conn);
+int __wrap_PQconnectionNeedsPassword(const PGconn *conn);
 int __wrap_PQconnectionUsedPassword(const PGconn *conn);
 const char *__wrap_PQparameterStatus(const PGconn *conn, const char *name);
 int __wrap_PQbackendPID(const PGconn *conn);
@@ -55,10 +56,17 @@ char *__wrap_PQerrorMessage(const PGconn *conn)
     return (char *)(uintptr_t)said;
 }
 
+int __wrap_PQconnectionNeedsPassword(const PGconn *conn)
+{
+    (void)conn;
+    return password_missing;
+}
+
+/* Always, so that nothing can be concluded from it. */
 int __wrap_PQconnectionUsedPassword(const PGconn *conn)
 {
     (void)conn;
-    return password_used;
+    return 1;
 }
 
 const char *__wrap_PQparameterStatus(const PGconn *conn, const char *name)
@@ -111,7 +119,7 @@ PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, 
 
 static void set_up(void)
 {
-    without_memory = password_used = false;
+    without_memory = password_missing = false;
     status = CONNECTION_OK;
     said = "";
     encoding = "UTF8";
@@ -158,11 +166,24 @@ static const struct {
     const char *text;
 } refusals[] = {
     {"no such host\n", false, ERROR_UNREACHABLE, "database: no such host"},
-    {"server closed the connection\n", true, ERROR_PERMISSION, "database: server closed the connection"},
-    {"FATAL:  28P01: wrong password\nLOCATION:  auth.c:1\n", true, ERROR_PERMISSION,
+    {"server closed the connection\n", false, ERROR_UNREACHABLE, "database: server closed the connection"},
+    {"timeout expired\n", false, ERROR_UNREACHABLE, "database: timeout expired"},
+    {"fe_sendauth: no password supplied\n", true, ERROR_PERMISSION, "database: fe_sendauth: no password supplied"},
+    {"FATAL:  28P01: wrong password\nLOCATION:  auth.c:1\n", false, ERROR_PERMISSION,
      "database: FATAL:  wrong password"},
-    {"FATAL:  08P01: wrong password\n", true, ERROR_PERMISSION, "database: FATAL:  wrong password"},
+    {"FATAL:  28000: no pg_hba.conf entry\n", false, ERROR_PERMISSION, "database: FATAL:  no pg_hba.conf entry"},
+    {"FATAL:  08P01: password authentication failed\n", false, ERROR_PERMISSION,
+     "database: FATAL:  password authentication failed"},
+    {"FATAL:  08P01: SASL authentication failed\n", false, ERROR_PERMISSION,
+     "database: FATAL:  SASL authentication failed"},
+    {"FATAL:  08P01: server login failed: wrong password type\n", false, ERROR_PERMISSION,
+     "database: FATAL:  server login failed: wrong password type"},
     {"FATAL:  08P01: no such database\n", false, ERROR_UNREACHABLE, "database: FATAL:  no such database"},
+    {"FATAL:  08P01: pgbouncer cannot connect to server\n", false, ERROR_UNREACHABLE,
+     "database: FATAL:  pgbouncer cannot connect to server"},
+    {"FATAL:  08P01: server login has been failing, try again later (server_login_retry)\n", false, ERROR_UNREACHABLE,
+     "database: FATAL:  server login has been failing, try again later (server_login_retry)"},
+    {"FATAL:  08006: no password of ours\n", false, ERROR_UNREACHABLE, "database: FATAL:  no password of ours"},
     {"FATAL:  57P03: starting up\n", true, ERROR_UNREACHABLE, "database: FATAL:  starting up"},
     {"FATAL:  NOCODE: as it is\n", false, ERROR_UNREACHABLE, "database: FATAL:  NOCODE: as it is"},
     {"FATAL:  28P01 as it is\n", false, ERROR_UNREACHABLE, "database: FATAL:  28P01 as it is"},
@@ -172,7 +193,7 @@ START_TEST(connection_that_cannot_be_made_is_one_line)
 {
     status = CONNECTION_BAD;
     said = refusals[_i].said;
-    password_used = refusals[_i].password;
+    password_missing = refusals[_i].password;
     const char *text = refusal(refusals[_i].kind);
     ck_assert_str_eq(text, refusals[_i].text);
     ck_assert_ptr_null(strchr(text, '\n'));
