@@ -131,6 +131,9 @@ static enum relay_end reload(const struct arguments *arguments, int signal_fd, s
     }
     enum relay_end end = relay_drain(running->relay);
     if (!relay_was_told(running->relay)) {
+        /* Since `next` was read, the file may have changed again. */
+        if (relay_was_told_to_reload(running->relay))
+            relay_reload(next.relay);
         running_close(running);
         *running = next;
         LOG(&arguments->log, LOG_INFO, "config.loaded", log_text("file", arguments->config));

@@ -277,6 +277,8 @@ static void check_idle(struct relay *relay, instant_us now)
 
 static void log_stats(struct relay *relay, instant_us now)
 {
+    if (relay->started_at == 0) /* it is replaced before its first turn */
+        return;
     for (size_t i = 0; i < relay->options.config->queue_count; i++)
         report_stats(relay->queues[i], (double)(now - relay->started_at) / SECOND_US);
 }
@@ -376,4 +378,14 @@ const struct queue *relay_queue(const struct relay *relay, size_t index)
 bool relay_was_told(const struct relay *relay)
 {
     return relay->told;
+}
+
+bool relay_was_told_to_reload(const struct relay *relay)
+{
+    return relay->reload;
+}
+
+void relay_reload(struct relay *relay)
+{
+    relay->reload = true;
 }

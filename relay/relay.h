@@ -50,6 +50,12 @@ const struct queue *relay_queue(const struct relay *relay, size_t index);
 /* A signal has asked to stop, also while draining: the process is to end. */
 bool relay_was_told(const struct relay *relay);
 
+/* SIGHUP has come and nothing has followed from it: while draining, say. */
+bool relay_was_told_to_reload(const struct relay *relay);
+
+/* As if SIGHUP had come: relay_run() returns RELAY_RELOAD at once. */
+void relay_reload(struct relay *relay);
+
 /* SIGHUP with a configuration that stays: files are opened again. */
 void relay_reopen_sinks(struct relay *relay);
 

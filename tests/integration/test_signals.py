@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.postgres import Database
 from tests.support.relay import binary, environment
-from tests.support.servers import Reply, wait_until
+from tests.support.servers import HANG, Reply, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget, HttpTarget
 
@@ -164,6 +164,25 @@ def test_a_signal_to_stop_outranks_a_hangup_that_is_under_way(relay, shop, http,
     assert one.wait(20) == 0
     assert shop.left() == 50 or one.logged("config.loaded")  # a machine may be so slow that the hangup is through
     shop.check([*HttpTarget(http).receipts(), *received(tmp_path / "out")], drained=False)
+
+
+def test_a_hangup_while_another_drains_is_obeyed_after_it(relay, shop, http, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    http.respond = lambda request: Reply(action=HANG)
+    shop.add(100, 50)
+    one = relay(shop.config(f'type: http, url: "{http.url}"'))
+    wait_until(lambda: len(http.requests) == 50)
+    one.configure(shop.config(to_file(first)))
+    one.send(signal.SIGHUP)
+    wait_until(first.exists)  # that configuration has been read and waits for what is in flight under the old one
+    one.configure(shop.config(to_file(second)))
+    one.send(signal.SIGHUP)
+    http.release()
+    wait_until(lambda: len(one.logged("config.loaded")) == 2, 30, "the second configuration to be loaded")
+    wait_until(lambda: shop.left() == 0, 30)
+    assert one.stop() == 0
+    assert (FileTarget(first).count(), FileTarget(second).count()) == (0, 50)
+    shop.check([*HttpTarget(http).receipts(), *received(second)])
 
 
 def test_file_that_cannot_be_opened_anew_is_said_and_waited_for(relay, shop, tmp_path):
