@@ -1,4 +1,5 @@
 #include "relay/base/arena.h"
+#include "relay/base/descriptor_limit.h"
 #include "relay/base/setting.h"
 #include "relay/command.h"
 #include "relay/config_peers.h"
@@ -150,6 +151,7 @@ static int run(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     struct error err;
     struct running running;
+    descriptor_limit_raise();
     int signal_fd = command_open_signals(&err);
     if (signal_fd < 0 || !running_open(&arguments, signal_fd, &running, &err))
         return command_fail(&err);

@@ -4,6 +4,8 @@
  * calls and nothing else, all signals are blocked meanwhile, and its errno comes back through the memory it shares. */
 #include "sinks/exec_process.h"
 
+#include "relay/base/descriptor_limit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -23,6 +25,7 @@ struct launch {
     char *const *environment;
     int input, output, errors;
     pid_t relay;
+    struct rlimit descriptors;
     struct exec_group *group;
     int error; /* of the step that failed */
 };
@@ -54,6 +57,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) static int become
            dup2(launch->output >= 0 ? launch->output : program->null_fd, STDOUT_FILENO) >= 0 &&
            dup2(launch->errors, STDERR_FILENO) >= 0 && close_range(STDERR_FILENO + 1, ~0U, 0) == 0 &&
            sigprocmask(SIG_SETMASK, &none, NULL) == 0;
+    setrlimit(RLIMIT_NOFILE, &launch->descriptors); /* one that is too high is no reason not to run */
     if (good)
         execve(program->path, program->argv, launch->environment);
     launch->error = errno;
@@ -102,6 +106,7 @@ bool exec_process_start(struct exec_process *process, const struct exec_program 
                             .output = -1,
                             .errors = -1,
                             .relay = getpid(),
+                            .descriptors = descriptor_limit_of_children(),
                             .group = process->group};
     process->tail_size = 0;
     if (!open_pipe(&process->errors, &launch.errors) ||

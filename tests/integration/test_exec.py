@@ -2,12 +2,13 @@
 
 import json
 import os
+import resource
 import signal
 import time
 
 import pytest
 
-from tests.support.relay import run_command
+from tests.support.relay import binary, run_command
 from tests.support.servers import wait_until
 from tests.support.shop import Shop
 from tests.support.targets import ExecTarget
@@ -140,6 +141,19 @@ def test_a_busy_key_goes_in_batches_and_in_order(relay, shop, tmp_path):
     print(f"{time.monotonic() - started:.1f} s")
     assert [receipt.id for receipt in target.receipts()] == [event.id for event in events]
     shop.check(target.receipts())
+
+
+def test_a_relay_may_open_more_than_its_commands_may(relay, shop, tmp_path):
+    """As many as the hard limit says. Commands may use select(2), and get what the relay was started with."""
+    program = tmp_path / "limited"
+    program.write_text(f'#!/bin/sh\nulimit -S -n 200; ulimit -H -n 500\nexec {binary()} "$@"\n')
+    program.chmod(0o755)
+    shop.add(1, 1)
+    one = relay(shop.config(script(tmp_path, "ulimit -S -n > soft; ulimit -H -n > hard")), program=str(program))
+    wait_until(lambda: shop.left() == 0)
+    assert resource.prlimit(one.pid, resource.RLIMIT_NOFILE) == (500, 500)
+    assert ((tmp_path / "soft").read_text(), (tmp_path / "hard").read_text()) == ("200\n", "500\n")
+    assert one.stop() == 0
 
 
 @pytest.mark.parametrize("command, said", [
