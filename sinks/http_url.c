@@ -117,15 +117,25 @@ static bool stays(char c)
            (c && strchr("-._~!$&'()*+,;=:@/", c));
 }
 
+static bool is_one_of(char c, struct span set)
+{
+    return memchr(set.data, c, set.size) != NULL;
+}
+
+/* As a server may see it that turns backslashes into slashes, and takes what follows a semicolon for a parameter and
+ * drops it. */
 static bool has_dot_segment(struct span path)
 {
-    for (size_t start = 0; start <= path.size;) {
-        const char *slash = start < path.size ? memchr(path.data + start, '/', path.size - start) : NULL;
-        size_t end = slash ? (size_t)(slash - path.data) : path.size;
-        struct span segment = {path.data + start, end - start};
-        if (span_equal(segment, SPAN_LITERAL(".")) || span_equal(segment, SPAN_LITERAL("..")))
+    for (size_t start = 0, end; start <= path.size; start = end + 1) {
+        size_t name_end = start;
+        while (name_end < path.size && !is_one_of(path.data[name_end], SPAN_LITERAL("/\\;")))
+            name_end++;
+        end = name_end;
+        while (end < path.size && !is_one_of(path.data[end], SPAN_LITERAL("/\\")))
+            end++;
+        struct span name = {path.data + start, name_end - start};
+        if (span_equal(name, SPAN_LITERAL(".")) || span_equal(name, SPAN_LITERAL("..")))
             return true;
-        start = end + 1;
     }
     return false;
 }
@@ -137,7 +147,8 @@ static bool check_path(struct span path, struct error *err)
             return error_set(err, ERROR_REFUSED, "destination: control character 0x%02x at byte %zu of the path",
                              (unsigned)(unsigned char)path.data[i], i + 1);
     if (has_dot_segment(path))
-        return error_set(err, ERROR_REFUSED, "destination: a path segment is \".\" or \"..\"");
+        return error_set(err, ERROR_REFUSED,
+                         "destination: a path segment is \".\" or \"..\", or some servers take it for that");
     return true;
 }
 

@@ -29,6 +29,20 @@ static void check_same(CURLU *a, CURLU *b, CURLUPart which, const char *name)
     curl_free(to);
 }
 
+/* No "." and "..", nor what a server makes of one that turns backslashes and drops what follows a semicolon. */
+static void check_dots(const char *path)
+{
+    static const char *const names[] = {".", ".."}, *const starts[] = {"/", "%5C"}, *const ends[] = {"/", "%5C", ";"};
+    for (size_t i = 0; i < 2 * 2 * 3; i++) {
+        const char *name = names[i % 2], *start = starts[i / 2 % 2];
+        char inside[16];
+        snprintf(inside, sizeof inside, "%s%s%s", start, name, ends[i / 4]);
+        FUZZ_CHECK(!strstr(path, inside), "%s in %s", inside, path);
+        size_t size = (size_t)snprintf(inside, sizeof inside, "%s%s", start, name);
+        FUZZ_CHECK(strlen(path) < size || strcmp(path + strlen(path) - size, inside) != 0, "%s ends %s", inside, path);
+    }
+}
+
 static void check_path(CURLU *joined, CURLU *base)
 {
     char *path = part(joined, CURLUPART_PATH), *below = part(base, CURLUPART_PATH);
@@ -38,7 +52,7 @@ static void check_path(CURLU *joined, CURLU *base)
     FUZZ_CHECK(strncmp(path, below, size) == 0 && path[size] == '/', "%s is not below %s", path, below);
     for (const char *c = path + size; *c; c++)
         FUZZ_CHECK(*c > ' ' && *c < 0x7f && !strchr("?#\\\"<>", *c), "byte 0x%02x in %s", (unsigned char)*c, path);
-    FUZZ_CHECK(!strstr(path + size, "/../") && !strstr(path + size, "/./"), "dots in %s", path);
+    check_dots(path + size);
     curl_free(path);
     curl_free(below);
 }

@@ -59,6 +59,18 @@ START_TEST(whatever_the_destination_holds_stays_in_the_path)
 }
 END_TEST
 
+/* Some servers drop path parameters or turn backslashes before they look at the path. */
+START_TEST(what_a_server_may_take_for_a_dot_segment_is_refused)
+{
+    static const char *const bad[] = {"..;",   "..;/admin", "a/..;x=1/b", ".;",   "a/.;/b", "..\\x",  ".\\x",
+                                      "a\\..", "a\\..\\b",  "a\\..;",     "..\\", "..;\\x", "x;y/..", "..;\\..;/x"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(joined(span_of(bad[i])) == NULL, "%s", bad[i]);
+    ck_assert_str_eq(joined(span_of("a;../b")), "https://hooks.example:8443/in/a;../b?t=s3cret");
+    ck_assert_str_eq(joined(span_of("a..;x/...;/..a\\b")), "https://hooks.example:8443/in/a..;x/...;/..a%5Cb?t=s3cret");
+}
+END_TEST
+
 START_TEST(dot_segments_control_characters_and_endless_paths_are_refused)
 {
     static const char *const bad[] = {".", "..", "../x", "a/..", "a/../b", "/..", "a/./b", "a\nb", "a\tb", "\x7f"};
@@ -97,6 +109,7 @@ int main(void)
     tcase_add_test(tcase, credentials_and_query_are_kept_apart);
     tcase_add_test(tcase, destination_is_appended_to_the_path);
     tcase_add_test(tcase, whatever_the_destination_holds_stays_in_the_path);
+    tcase_add_test(tcase, what_a_server_may_take_for_a_dot_segment_is_refused);
     tcase_add_test(tcase, dot_segments_control_characters_and_endless_paths_are_refused);
     tcase_add_test(tcase, messages_do_not_repeat_the_url);
     suite_add_tcase(suite, tcase);
