@@ -104,7 +104,7 @@ static bool handle_new(struct kafka_producer *p, struct error *err)
     rd_kafka_set_log_queue(p->rk, NULL); /* NULL: the main queue */
     rd_kafka_queue_io_event_enable(p->queue, p->wake_fd, &one, sizeof one);
     p->state = KAFKA_RUNNING;
-    p->troubled = p->all_down = p->purged = p->overdue = false;
+    p->troubled = p->all_down = p->doubtful = p->purged = p->overdue = false;
     p->until = INSTANT_NEVER;
     return true;
 }
@@ -230,7 +230,7 @@ static void take_reports(struct kafka_producer *p, rd_kafka_event_t *event, inst
         }
         if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             p->news_at = now;
-            p->troubled = p->all_down = false;
+            p->troubled = p->all_down = p->doubtful = false;
             p->renewals = 0;
         }
         report(p, message->_private, message->err, rd_kafka_message_status(message));
@@ -283,6 +283,15 @@ bool kafka_producer_open(struct kafka_producer *p, struct error *err)
     return handle_new(p, err);
 }
 
+/* What failed while nothing was on its way may be over for hours: librdkafka says neither that, nor a second time that
+ * all brokers are down. So that is no reason to give up any more, but one to ask sooner whether anybody answers. */
+static void begin_waiting(struct kafka_producer *p, instant_us now)
+{
+    p->news_at = now;
+    p->doubtful |= p->all_down;
+    p->troubled = p->all_down = false;
+}
+
 rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct delivery *d, rd_kafka_headers_t *headers,
                                         struct kafka_target target, instant_us now)
 {
@@ -304,7 +313,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *p, struct deliver
                                                  RD_KAFKA_VTYPE_OPAQUE, (void *)d, RD_KAFKA_VTYPE_END);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
         if (p->waiting_count == 0)
-            p->news_at = now;
+            begin_waiting(p, now);
         link_waiting(p, d, target.owner);
         FAULT_POINT("kafka.produced");
     } else if (code == RD_KAFKA_RESP_ERR__FATAL) {
@@ -326,7 +335,7 @@ static instant_us check_at(const struct kafka_producer *p)
 {
     if (p->state != KAFKA_RUNNING || p->waiting_count == 0 || p->check)
         return INSTANT_NEVER;
-    return (p->news_at > p->checked_at ? p->news_at : p->checked_at) + 2 * p->down_after_us;
+    return (p->news_at > p->checked_at ? p->news_at : p->checked_at) + (p->doubtful ? 1 : 2) * p->down_after_us;
 }
 
 static void check(struct kafka_producer *p, instant_us now)

@@ -52,6 +52,7 @@ struct kafka_producer {
     instant_us news_at;        /* the last ack, or the first send after there was nothing to wait for */
     bool troubled;             /* a connection failed since the last ack */
     bool all_down;             /* and so did all others */
+    bool doubtful;             /* all_down was so before the oldest of `waiting`, and nobody has acked since */
     bool purged;               /* DRAINING: do not wait for acks any more */
     bool overdue;              /* DRAINING: because of what was not acked in time */
     instant_us until;          /* DRAINING: then harder measures; RETIRED: then a new handle */

@@ -63,6 +63,42 @@ START_TEST(hanging_broker_is_an_outage_too)
 }
 END_TEST
 
+/* All brokers go away while nothing is sent, and the producer hears of it. */
+static struct contract *begin_with_a_quiet_outage(void)
+{
+    struct contract *c = kafka_begin();
+    kafka_warm_up(c);
+    rd_kafka_mock_broker_set_down(kafka_mock, 1);
+    while (contract_probe(c, TOPIC, PATIENCE_MS) == REACH_YES)
+        ;
+    return c;
+}
+
+START_TEST(outage_that_was_over_before_the_event_shortens_no_limit)
+{
+    struct contract *c = begin_with_a_quiet_outage();
+    rd_kafka_mock_broker_set_up(kafka_mock, 1);
+    while (contract_probe(c, TOPIC, PATIENCE_MS) != REACH_YES)
+        ;
+    rd_kafka_mock_broker_set_rtt(kafka_mock, 1, 1500); /* more than down_after, less than twice that */
+    struct delivery *d = contract_add(c, "a", span_of("x"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    verdict_is(d, VERDICT_ACKED, ERROR_NONE);
+    kafka_end(c);
+}
+END_TEST
+
+START_TEST(outage_that_began_before_the_event_gives_it_back_quickly)
+{
+    struct contract *c = begin_with_a_quiet_outage();
+    struct delivery *d = contract_add(c, "a", span_of("x"));
+    ck_assert(contract_run(c, 5000));
+    ck_assert_int_ne(d->verdict, VERDICT_ACKED);
+    ck_assert_int_eq(d->cause->kind, ERROR_UNREACHABLE);
+    kafka_end(c);
+}
+END_TEST
+
 START_TEST(no_broker_at_start_is_an_outage_like_any_other)
 {
     kafka_mock_start(&kafka_setup, 1);
@@ -140,6 +176,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, outage_gives_everything_back_quickly_and_recovers, 1, 4);
     tcase_add_test(tcase, hanging_broker_is_an_outage_too);
+    tcase_add_test(tcase, outage_that_was_over_before_the_event_shortens_no_limit);
+    tcase_add_test(tcase, outage_that_began_before_the_event_gives_it_back_quickly);
     tcase_add_test(tcase, no_broker_at_start_is_an_outage_like_any_other);
     tcase_add_test(tcase, slow_broker_does_not_block_the_loop);
     tcase_add_test(tcase, fatal_error_replaces_the_producer);
