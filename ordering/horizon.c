@@ -26,8 +26,15 @@ void horizon_done(struct horizon *horizon)
     free(horizon->floor_sql);
 }
 
+void horizon_forget(struct horizon *horizon, struct scan *scan)
+{
+    horizon->floor = SCAN_ID_MIN;
+    scan_init(scan);
+}
+
 size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret)
 {
+    horizon->reset = false;
     horizon->read = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = horizon->holders};
     ret[PROBE_DRAWN] = statement_of(horizon->drawn_sql);
     ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
@@ -43,6 +50,16 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct ar
     statement_add_int(floor, arena, from);
     statement_add_int(floor, arena, horizon->floor_to);
     return PROBE_FLOOR + 1;
+}
+
+/* A sequence that was set back, and a server that has lost its last values. What has been drawn shows it only while it
+ * is less than what is settled: the source shows it also when the ids have caught up since. */
+static void read_source(struct horizon *horizon, const PGresult *res)
+{
+    bool told = PQnfields(res) > 2 && !PQgetisnull(res, 0, 2);
+    uint64_t source = told ? span_hash(result_span(res, 0, 2)) : 0;
+    horizon->reset = horizon->source && source != horizon->source;
+    horizon->source = source;
 }
 
 static void read_drawn(struct horizon *horizon, const struct scan *scan, const PGresult *res)
@@ -61,13 +78,15 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
     struct scan_horizon *read = &horizon->read;
     if (index == PROBE_DRAWN && PQntuples(res) == 1) {
         read_drawn(horizon, scan, res);
+        read_source(horizon, res);
     } else if (index == PROBE_HOLDERS) {
         for (int row = 0; row < PQntuples(res) && read->holder_count <= SCAN_HOLDERS_MAX; row++)
             horizon->holders[read->holder_count++] = span_hash(result_span(res, row, 0));
-        if (read->drawn < scan->settled)
-            horizon->floor = SCAN_ID_MIN; /* see scan_horizon() */
+        horizon->reset |= read->drawn < scan->settled; /* see scan_horizon() */
+        if (horizon->reset)
+            horizon_forget(horizon, scan);
         scan_horizon(scan, read);
-    } else if (index == PROBE_FLOOR && PQntuples(res) == 1) {
+    } else if (index == PROBE_FLOOR && PQntuples(res) == 1 && !horizon->reset) {
         int64_t id;
         horizon->floor = result_bigint(res, 0, 0, &id) ? id : horizon->floor_to + 1;
     }

@@ -14,6 +14,8 @@ struct horizon {
     char *drawn_sql, *holders_sql, *floor_sql;
     int64_t floor;
     int64_t floor_to; /* end of the stretch that the probe under way looks at */
+    uint64_t source;  /* what told it, as a hash; 0: nobody has */
+    bool reset;       /* the probe under way has found that nothing known holds any more */
     struct scan_horizon read;
     uint64_t holders[SCAN_HOLDERS_MAX + 1];
 };
@@ -22,6 +24,9 @@ struct horizon {
 bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor,
                   struct error *err) MUST_CHECK;
 void horizon_done(struct horizon *horizon);
+
+/* Nothing that is known of ids holds any more: all of it is learned again. */
+void horizon_forget(struct horizon *horizon, struct scan *scan);
 
 /* As in struct ordering_type. */
 size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret);

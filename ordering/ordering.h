@@ -184,6 +184,9 @@ struct ordering_type {
     size_t (*probe)(struct ordering *o, struct arena *arena, struct statement *ret);
     void (*probed)(struct ordering *o, size_t index, const PGresult *res);
     bool (*wants_probe)(const struct ordering *o);
+    /* It may be another server that is asked from now on, or one that has lost its last transactions: what probes have
+     * told does not hold any more. Nothing may be claimed before the next one is answered. */
+    void (*forget)(struct ordering *o);
 
     /* One statement that has a row when something new waits to be claimed, or something whose wait is over. */
     void (*peek)(const struct ordering *o, struct arena *arena, struct statement *ret);

@@ -310,6 +310,12 @@ static void per_key_probed(struct ordering *o, size_t index, const PGresult *res
     horizon_probed(&pk->horizon, &pk->scan, index, res);
 }
 
+static void per_key_forget(struct ordering *o)
+{
+    struct per_key *pk = (struct per_key *)o;
+    horizon_forget(&pk->horizon, &pk->scan);
+}
+
 static bool per_key_wants_probe(const struct ordering *o)
 {
     const struct per_key *pk = (const struct per_key *)o;
@@ -355,6 +361,7 @@ const struct ordering_type ordering_per_key = {
     .probe = per_key_probe,
     .probed = per_key_probed,
     .wants_probe = per_key_wants_probe,
+    .forget = per_key_forget,
     .peek = per_key_peek,
     .pending = per_key_pending,
     .pending_at = per_key_pending_at,

@@ -244,6 +244,12 @@ static void unordered_probed(struct ordering *o, size_t index, const PGresult *r
     horizon_probed(&un->horizon, &un->scan, index, res);
 }
 
+static void unordered_forget(struct ordering *o)
+{
+    struct unordered *un = (struct unordered *)o;
+    horizon_forget(&un->horizon, &un->scan);
+}
+
 static bool unordered_wants_probe(const struct ordering *o)
 {
     const struct unordered *un = (const struct unordered *)o;
@@ -288,6 +294,7 @@ const struct ordering_type ordering_unordered = {
     .probe = unordered_probe,
     .probed = unordered_probed,
     .wants_probe = unordered_wants_probe,
+    .forget = unordered_forget,
     .peek = unordered_peek,
     .pending = unordered_pending,
     .pending_at = unordered_pending_at,

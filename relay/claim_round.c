@@ -12,6 +12,7 @@
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "relay/side.h"
 #include "sql_text.h"
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
@@ -410,6 +411,7 @@ void claim_round_progress(struct claim *claim, const struct pollset *ps, instant
             report_connected(claim->queue, "claim");
             claim->queue->trouble = 0;
             claim->state = CLAIM_IDLE;
+            side_confirm(claim->queue, now);
             break;
         case DB_RESULT:
             if (claim->state == CLAIM_BUSY)

@@ -140,7 +140,8 @@ struct side {
     instant_us probe_at, retry_at;
     int64_t probe_interval_us;
     unsigned failures;
-    bool probed;             /* once at least */
+    bool probed;             /* since a connection came up for the last time: see side_confirm() */
+    bool unasked;            /* the probe under way was sent before */
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
     bool outdated;           /* something has come since the question under way was sent */
     bool peek;               /* asked for: see relay/peek.h */

@@ -77,7 +77,16 @@ static void start_probe(struct queue *queue, instant_us now)
     for (size_t i = 0; ok && i < n; i++)
         ok = db_send(side->db, &statements[i], &err);
     side->probe_at = now + side->probe_interval_us;
+    side->unasked = false;
     send(side, SIDE_PROBING, ok, &err);
+}
+
+void side_confirm(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    side->probed = false;
+    side->unasked = side->state == SIDE_PROBING;
+    side->probe_at = instant_min(side->probe_at, now);
 }
 
 static void start_check(struct queue *queue)
@@ -254,7 +263,9 @@ static void round_succeeded(struct queue *queue, instant_us now)
     }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, false, now);
-    if (side->state == SIDE_PROBING) {
+    if (side->state == SIDE_PROBING && side->unasked) {
+        side->probe_at = now;
+    } else if (side->state == SIDE_PROBING) {
         if (!side->probed)
             queue->poll_at = now;
         side->probed = true;
@@ -296,6 +307,8 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             report_connected(queue, "side");
             queue->trouble = 0;
             side->state = SIDE_IDLE;
+            queue->ordering->type->forget(queue->ordering);
+            side_confirm(queue, now);
             lease_backend_up(queue, now);
             break;
         case DB_RESULT:

@@ -14,6 +14,11 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 /* Before anything is sent, what has arrived is heard: with leases, that the backend is lost with which they end. */
 void side_hear(struct queue *queue, const struct pollset *ps, instant_us now);
 
+/* A connection is new: nothing is claimed until this one was asked how far ids go, and has answered. Its session is the
+ * one that has learned it, and so it is told whether that still holds: a session that answers has survived on its
+ * server. */
+void side_confirm(struct queue *queue, instant_us now);
+
 /* One turn: takes results, starts the most urgent thing there is to do. */
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now);
 

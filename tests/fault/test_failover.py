@@ -5,6 +5,7 @@ import signal
 from contextlib import contextmanager
 
 import psycopg2
+import pytest
 
 from tests.conftest import migrate
 from tests.support import servers
@@ -101,6 +102,54 @@ def test_the_death_of_one_backend_restarts_the_server_and_costs_nothing_more(rel
             # The others are still there until the server has noticed.
             wait_until(lambda old=old: (now := sessions(database)) is not None and not now & old, 60, "the server to be back")
         assert run.finish() == 0
+
+
+@pytest.mark.parametrize("restart", [True, False], ids=["after a crash", "the sessions alone"])
+def test_ids_that_are_drawn_a_second_time_while_the_relay_is_away_keep_the_order(relay, tmp_path, restart):
+    """A server that has lost its last transactions draws their ids again. When the relay is back they are no news: the
+    sequence is already beyond what it was when it left."""
+    with servers.Postgres(settings=DURABLE) as server:
+        database = server.create_database()
+        migrate(database)
+        run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
+        run.add(500, keys=10)
+        run.start_running()
+        run.wait_until_empty()
+        wait_for_probes(database, 3)
+        database.query(f"alter role {RELAY_ROLE} nologin")
+        if restart:
+            server.restart("immediate")
+        else:
+            database.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'")
+        database.query("select setval('public.events_id_seq', 400)")
+        run.shop.journal.clear()
+        first = run.add(300, keys=10)
+        assert first[0].id == 401 and first[-1].id == 700
+        database.query(f"alter role {RELAY_ROLE} login")
+        run.wait_for(800)
+        run.wait_until_empty()
+        run.stop()
+        assert order_of(run.target.receipts()[500:]) == order_of(first)
+
+
+def order_of(events):
+    keys = {}
+    for one in events:
+        keys.setdefault(one.key, []).append(one.id)
+    return keys
+
+
+def wait_for_probes(db, count):
+    """So many questions of how far the ids go are answered: the first says that they are settled, and the next that they
+    are gone."""
+    seen = set()
+
+    def another():
+        seen.update(db.query("select query_start from pg_stat_activity where application_name = 'pgcourier' and state = 'idle'"
+                             " and (query like '%as holder%' or query like '%as floor%')"))
+        return len(seen) > count
+
+    wait_until(another, 60, f"{count} probes")
 
 
 def sessions(db):

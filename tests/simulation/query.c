@@ -145,10 +145,12 @@ static void run_read_few(struct backend *backend, const struct call *call)
 
 static void run_seen(struct backend *backend, bool drawn)
 {
-    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 2);
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 3);
     result_bigint(res, 0, 0, 1);
     if (drawn)
         result_bigint(res, 0, 1, sim.store.drawn);
+    if (drawn)
+        result_key(res, 0, 2, 1); /* always the same sequence */
     for (size_t i = sim.store.row_count; !drawn && i-- > 0;)
         if (query_sees(backend, &sim.store.rows[i].version)) {
             result_bigint(res, 0, 1, sim.store.rows[i].id);

@@ -143,6 +143,70 @@ START_TEST(floor_falls_when_the_sequence_is_set_back)
 }
 END_TEST
 
+/* One that finds nothing up to the end of its stretch, by this server and this file of the sequence. */
+static void probe_of(const char *source, int64_t drawn)
+{
+    size_t n = ordering_per_key.probe(o, arena, statements);
+    PGresult *res = result_of(3);
+    set_bigint(res, 0, 0, 1);
+    set_bigint(res, 0, 1, drawn);
+    set_text(res, 0, 2, source);
+    ordering_per_key.probed(o, 0, res);
+    PQclear(res);
+    res = result_of(1);
+    ordering_per_key.probed(o, 1, res);
+    set_text(res, 0, 0, NULL);
+    if (n == 3)
+        ordering_per_key.probed(o, 2, res);
+    PQclear(res);
+}
+
+static void assert_nothing_is_passed_over(void)
+{
+    claim();
+    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+}
+
+START_TEST(sequence_that_was_set_back_and_has_caught_up_starts_anew)
+{
+    probe_of("16384 1.5", 1000);
+    probe_of("16384 1.5", 1000);
+    claim();
+    ck_assert_int_eq(parameter(1, 2), 1001);
+    probe_of("16390 1.5", 1100);
+    ck_assert(ordering_per_key.pending(o, 0)); /* all of them are looked at again */
+    assert_nothing_is_passed_over();
+    ck_assert_int_eq(parameter(0, 1), 1100);
+    probe_of("16390 1.5", 1100);
+    claim();
+    ck_assert_int_eq(parameter(1, 2), 1101);
+}
+END_TEST
+
+START_TEST(stretch_that_was_asked_about_before_the_sequence_was_set_back_says_nothing)
+{
+    probe(1000, 0, false, 0);
+    probe(1000, 0, true, 400);
+    probe(5, 0, true, 0); /* nothing is left from 400 to 1000 */
+    assert_nothing_is_passed_over();
+}
+END_TEST
+
+START_TEST(what_may_be_another_server_is_asked_about_everything_again)
+{
+    probe(1000, 0, false, 0);
+    probe(1000, 0, true, 0);
+    ordering_per_key.forget(o);
+    assert_nothing_is_passed_over();
+    ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
+    ck_assert(ordering_per_key.wants_probe(o));
+    probe(1100, 0, false, 0);
+    claim();
+    ck_assert_int_le(parameter(0, 4), 1);
+    ck_assert(ordering_per_key.wants_probe(o)); /* for the floor */
+}
+END_TEST
+
 START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
 {
     probe(1000, 0, false, 0);
@@ -277,6 +341,9 @@ int main(void)
     tcase_add_test(tcase, floor_stops_at_the_first_id_that_is_there);
     tcase_add_test(tcase, floor_never_passes_an_id_that_may_still_appear);
     tcase_add_test(tcase, floor_falls_when_the_sequence_is_set_back);
+    tcase_add_test(tcase, sequence_that_was_set_back_and_has_caught_up_starts_anew);
+    tcase_add_test(tcase, stretch_that_was_asked_about_before_the_sequence_was_set_back_says_nothing);
+    tcase_add_test(tcase, what_may_be_another_server_is_asked_about_everything_again);
     tcase_add_test(tcase, floor_falls_to_an_id_that_was_inserted_below_it);
     tcase_add_test(tcase, floor_is_looked_for_a_stretch_at_a_time);
     tcase_add_test(tcase, smallest_id_of_all_is_an_id);

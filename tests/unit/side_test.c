@@ -52,8 +52,35 @@ static struct statement one_renew(struct ordering *o, const struct span *tokens,
     return statement_of("renew");
 }
 
-static const struct ordering_type one = {
-    .settle = one_settle, .probe = one_probe, .peek = one_peek, .renew = one_renew, .released = note_released};
+static void one_probed(struct ordering *o, size_t index, const PGresult *res)
+{
+    (void)o;
+    (void)index;
+    (void)res;
+}
+
+static bool wants_none(const struct ordering *o)
+{
+    (void)o;
+    return false;
+}
+
+static int forgotten;
+
+static void one_forget(struct ordering *o)
+{
+    (void)o;
+    forgotten++;
+}
+
+static const struct ordering_type one = {.settle = one_settle,
+                                         .probe = one_probe,
+                                         .probed = one_probed,
+                                         .wants_probe = wants_none,
+                                         .forget = one_forget,
+                                         .peek = one_peek,
+                                         .renew = one_renew,
+                                         .released = note_released};
 
 static void set_up(void)
 {
@@ -128,6 +155,47 @@ START_TEST(question_that_cannot_be_sent_drops_the_connection)
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PROBING);
     assert_dropped();
+}
+END_TEST
+
+/* The probe under way is answered, and the next turn begins. */
+static void answer_probe(void)
+{
+    ck_assert_int_eq(side->state, SIDE_PROBING);
+    script_brings_result(0, PGRES_TUPLES_OK);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+}
+
+START_TEST(nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew)
+{
+    forgotten = 0;
+    side->probed = true;
+    script_brings(DB_UP);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(forgotten, 1);
+    ck_assert(!side->probed);
+    answer_probe();
+    ck_assert(side->probed);
+    ck_assert_int_eq(side->state, SIDE_IDLE);
+    ck_assert_int_eq(forgotten, 1);
+}
+END_TEST
+
+START_TEST(probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server)
+{
+    side->probed = true;
+    side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_PROBING);
+    side_confirm(&stage.queue, NOW); /* a claim's connection */
+    ck_assert(!side->probed);
+    answer_probe();
+    ck_assert(!side->probed); /* and it is asked again at once */
+    stage.queue.poll_at = INSTANT_NEVER;
+    answer_probe();
+    ck_assert(side->probed);
+    ck_assert_int_eq(stage.queue.poll_at, NOW);
 }
 END_TEST
 
@@ -223,6 +291,8 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again, 0,
                         (int)(sizeof settlements / sizeof settlements[0]));
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
+    tcase_add_test(tcase, nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew);
+    tcase_add_test(tcase, probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server);
     tcase_add_test(tcase, idle_queue_is_told_whether_there_is_anything);
     tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, renewal_that_fails_is_made_again_soon);
