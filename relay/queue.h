@@ -145,6 +145,7 @@ struct side {
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
     bool outdated;           /* something has come since the question under way was sent */
     bool peek;               /* asked for: see relay/peek.h */
+    bool upkept;             /* the last round was an upkeep task that goes ahead of what else is due */
 };
 
 enum upkeep_task {
@@ -164,6 +165,7 @@ enum upkeep_task {
 struct upkeep {
     instant_us due_at[UPKEEP_TASKS];
     enum upkeep_task task; /* under way */
+    instant_us began_at;   /* that one */
     bool looked;           /* whether the queue is paused is known */
     int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
     int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */

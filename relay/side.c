@@ -156,21 +156,16 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
     return job;
 }
 
-static void start(struct queue *queue, instant_us now)
+/* What leases, claims and the sink's acks wait for. False: none of it is due. */
+static bool start_pressing(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
-    if (side->state != SIDE_IDLE || !db_is_idle(side->db))
-        return;
-    if (upkeep_next(queue, true, now)) {
-        start_upkeep(queue, now);
-        return;
-    }
     if (lease_is_due(queue, now)) {
         start_renewal(queue, now);
-        return;
+        return true;
     }
     if (now < side->retry_at)
-        return;
+        return false;
     struct settle_job *job = urgent_job(queue, now);
     settle_free_orphans(queue);
     settle_free_batches(&queue->leased);
@@ -178,6 +173,26 @@ static void start(struct queue *queue, instant_us now)
         start_settlement(queue, job);
     else if (now >= side->probe_at && queue->upkeep.looked) /* claims wait for the first probe */
         start_probe(queue, now);
+    return side->state != SIDE_IDLE;
+}
+
+/* Upkeep tasks that wait for nothing else may take long, all of them: what is due goes between two. */
+static void start(struct queue *queue, instant_us now)
+{
+    struct side *side = &queue->side;
+    if (side->state != SIDE_IDLE || !db_is_idle(side->db))
+        return;
+    bool upkept = side->upkept;
+    side->upkept = false;
+    if (upkept && start_pressing(queue, now))
+        return;
+    side->upkept = upkeep_next(queue, true, now);
+    if (side->upkept)
+        start_upkeep(queue, now);
+    else if (!upkept && start_pressing(queue, now))
+        return;
+    else if (now < side->retry_at)
+        return;
     else if (side->peek)
         start_peek(queue);
     else if (upkeep_next(queue, false, now))
@@ -263,6 +278,8 @@ static void round_succeeded(struct queue *queue, instant_us now)
     }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, false, now);
+    if (side->state == SIDE_UPKEEP)
+        upkeep_end(queue, NULL, now);
     if (side->state == SIDE_PROBING && side->unasked) {
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {

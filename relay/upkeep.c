@@ -297,6 +297,7 @@ bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now)
 {
     struct upkeep *upkeep = &queue->upkeep;
+    upkeep->began_at = now;
     upkeep->due_at[upkeep->task] = now + tasks[upkeep->task].every_us;
     struct statement st = statement_of(tasks[upkeep->task].sql);
     if (tasks[upkeep->task].bind)
@@ -313,10 +314,15 @@ void upkeep_take(struct queue *queue, const PGresult *res, instant_us now)
 void upkeep_end(struct queue *queue, const struct error *failure, instant_us now)
 {
     struct upkeep *upkeep = &queue->upkeep;
-    if (!failure)
-        return;
-    upkeep->due_at[upkeep->task] = now + tasks[upkeep->task].failed_us;
-    report_upkeep_failed(queue, tasks[upkeep->task].name, failure);
+    instant_us *due_at = &upkeep->due_at[upkeep->task], rested_at = now + (now - upkeep->began_at);
+    if (failure)
+        *due_at = now + tasks[upkeep->task].failed_us;
+    else if (*due_at == upkeep->began_at + tasks[upkeep->task].every_us) /* its answer has not said another time */
+        *due_at = now + tasks[upkeep->task].every_us;
+    if (*due_at < rested_at)
+        *due_at = rested_at;
+    if (failure)
+        report_upkeep_failed(queue, tasks[upkeep->task].name, failure);
 }
 
 instant_us upkeep_due_at(const struct queue *queue)

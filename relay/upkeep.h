@@ -4,7 +4,8 @@
  *   upkeep_open -> (upkeep_next -> upkeep_begin -> send -> upkeep_take -> upkeep_end)*
  *   and for every turn: upkeep_hold
  *
- * One task at a time, of one statement each. A task that fails is tried again later and delays nothing else. */
+ * One task at a time, of one statement each. A task that fails is tried again later and delays nothing else. One that
+ * takes long rests for as long, at least, and takes turns with what the connection is there for. */
 #ifndef RELAY_UPKEEP_H
 #define RELAY_UPKEEP_H
 
@@ -20,7 +21,7 @@ bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now);
 void upkeep_take(struct queue *queue, const PGresult *res, instant_us now);
 
-/* `failure` NULL: it went well. */
+/* `failure` NULL: it went well. From now on it is not due for its interval, or for as long as it took. */
 void upkeep_end(struct queue *queue, const struct error *failure, instant_us now);
 
 instant_us upkeep_due_at(const struct queue *queue);

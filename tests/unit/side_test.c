@@ -4,6 +4,7 @@
 #include "relay/lease.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"
@@ -199,6 +200,27 @@ START_TEST(probe_that_was_sent_before_a_connection_came_up_says_nothing_about_it
 }
 END_TEST
 
+START_TEST(what_is_due_goes_between_two_tasks_that_wait_for_nothing)
+{
+    stage.queue.upkeep.due_at[UPKEEP_LOOK] = stage.queue.upkeep.due_at[UPKEEP_LEASES] = NOW;
+    side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_str_eq(script.sent[0], sql_paused_look);
+    script_brings_result(0, PGRES_TUPLES_OK);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW + SECOND_US);
+    ck_assert_int_eq(stage.queue.upkeep.due_at[UPKEEP_LOOK], NOW + 2 * SECOND_US); /* it has taken a second */
+    struct lane *lane = orphaned_ack();
+    answer_probe();
+    ck_assert_int_eq(side->state, SIDE_UPKEEP);
+    ck_assert_str_eq(script.sent[4], sql_lease_end_ownerless);
+    script_brings_count(0, 0);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW + 3 * SECOND_US); /* and the look is due again */
+    ck_assert_int_eq(lane->state, LANE_SETTLING);
+}
+END_TEST
+
 START_TEST(idle_queue_is_told_whether_there_is_anything)
 {
     side->peek = true;
@@ -293,6 +315,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew);
     tcase_add_test(tcase, probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server);
+    tcase_add_test(tcase, what_is_due_goes_between_two_tasks_that_wait_for_nothing);
     tcase_add_test(tcase, idle_queue_is_told_whether_there_is_anything);
     tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, renewal_that_fails_is_made_again_soon);

@@ -354,6 +354,41 @@ START_TEST(task_that_fails_is_tried_again_after_a_while)
 }
 END_TEST
 
+static const struct {
+    int64_t took_us;
+    bool fails;
+    int64_t rest_us;
+} rests[] = {{MS_US, false, 500 * MS_US},
+             {2 * SECOND_US, false, 2 * SECOND_US},
+             {MS_US, true, SECOND_US},
+             {30 * SECOND_US, true, 30 * SECOND_US}};
+
+START_TEST(task_rests_from_its_end_and_for_as_long_as_it_took)
+{
+    struct error err;
+    error_set(&err, ERROR_TIMEOUT, "no");
+    ck_assert(upkeep_next(queue, true, NOW));
+    upkeep_begin(queue, arena, NOW);
+    upkeep_end(queue, rests[_i].fails ? &err : NULL, NOW + rests[_i].took_us);
+    ck_assert_int_eq(upkeep_due_at(queue), NOW + rests[_i].took_us + rests[_i].rest_us);
+}
+END_TEST
+
+START_TEST(task_that_has_more_to_do_rests_for_as_long_as_it_took)
+{
+    static char column[] = "at", sql[] = "look";
+    stage.config.columns.not_before = column;
+    stage.config.delayed = DELAYED_PASS;
+    upkeep_open(queue);
+    queue->due_sql = sql;
+    queue->upkeep.task = UPKEEP_DUE;
+    upkeep_begin(queue, arena, NOW - SECOND_US);
+    due(10000, 6000);
+    upkeep_end(queue, NULL, NOW);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW + SECOND_US);
+}
+END_TEST
+
 START_TEST(queue_of_another_schema_is_never_paused)
 {
     stage.config.state = "bench";
@@ -424,6 +459,9 @@ int main(void)
     tcase_add_test(tcase, queue_with_a_window_is_closed_until_it_is_known_to_be_open);
     tcase_add_test(tcase, dead_letters_go_a_thousand_at_a_time);
     tcase_add_test(tcase, task_that_fails_is_tried_again_after_a_while);
+    tcase_add_loop_test(tcase, task_rests_from_its_end_and_for_as_long_as_it_took, 0,
+                        (int)(sizeof rests / sizeof rests[0]));
+    tcase_add_test(tcase, task_that_has_more_to_do_rests_for_as_long_as_it_took);
     tcase_add_test(tcase, queue_of_another_schema_is_never_paused);
     tcase_add_test(tcase, first_look_comes_before_the_first_probe);
     tcase_add_test(tcase, look_does_not_wait_until_settling_is_tried_again);
