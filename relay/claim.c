@@ -14,7 +14,8 @@
 #include "relay/settle.h"
 
 #define STRAGGLER_US (50 * MS_US)
-#define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
+#define HELD_SPARE 4                 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
+#define KEPT_MAX_US (60 * SECOND_US) /* well before idle_in_transaction_session_timeout, see session_settings.sql */
 #define VAIN_BURST_US (50 * MS_US)
 #define ROOM_PART 4
 #define ROOM_WAIT_US (5 * MS_US)
@@ -252,8 +253,10 @@ void claim_finish(struct claim *claim, instant_us now)
     if (job)
         follow_delivered(claim, job, now);
     int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
-    /* Whoever wants the table for himself waits for the transaction: it does not last as long as a straggler. */
-    if (finished || job || let_go || claim->in_parts || keys > 0 || !has_only_kept(claim))
+    /* Whoever wants the table for himself waits for the transaction: it does not last as long as a straggler. And one
+     * that stands still for long the server would end, and with its session the locks. */
+    bool stale = now - claim->began_at >= KEPT_MAX_US;
+    if (finished || job || let_go || claim->in_parts || keys > 0 || !has_only_kept(claim) || stale)
         claim_round_start(claim, job, true, keys, now);
 }
 

@@ -124,6 +124,23 @@ START_TEST(straggler_with_nothing_beside_it_does_not_keep_its_transaction)
 }
 END_TEST
 
+/* Nothing is claimed, for a pause. The server ends a session whose transaction stands still, and with it the locks. */
+START_TEST(transaction_of_a_straggler_that_is_kept_is_begun_anew_once_a_minute)
+{
+    size_t from = keep_straggler();
+    stage.queue.paused = true;
+    stage.queue.poll_at = NOW;
+    settle_at(NOW + 60 * SECOND_US - 1);
+    ck_assert_uint_eq(script.sends, from);
+    settle_at(NOW + 60 * SECOND_US);
+    assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "end", NULL});
+    bring_round(from, 0, 0);
+    ck_assert_ptr_eq(claim->batches, batch);
+    ck_assert(slow->kept && claim->in_transaction);
+    ck_assert_int_eq(claim->began_at, NOW);
+}
+END_TEST
+
 START_TEST(lane_that_is_given_back_is_freed_though_nothing_is_written)
 {
     size_t from = keep_straggler();
@@ -320,6 +337,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, straggler_is_freed_when_it_is_settled);
     tcase_add_test(tcase, event_without_a_key_is_kept_by_its_id);
     tcase_add_test(tcase, straggler_with_nothing_beside_it_does_not_keep_its_transaction);
+    tcase_add_test(tcase, transaction_of_a_straggler_that_is_kept_is_begun_anew_once_a_minute);
     tcase_add_test(tcase, lane_that_is_given_back_is_freed_though_nothing_is_written);
     tcase_add_test(tcase, claim_is_left_alone_while_nobody_has_waited_for_long);
     tcase_add_test(tcase, nothing_is_kept_behind_a_pooler);
