@@ -217,8 +217,10 @@ static void round_failed(struct claim *claim, instant_us now)
     give_up_arriving(claim, now);
     back_off(claim, round->rule, now);
     orphan_make(claim, false, now);
-    /* With their session go locks that should be free, and those of what cannot be settled. */
-    if (committed ? !freed : refused && claim->batches)
+    /* With their session go locks that should be free, and those of what cannot be settled; and those that
+     * claim_keep.sql has taken before it failed: a rollback leaves them. */
+    bool astray = round->keep_count > 0 && !round_reached(round, 1) && !queue->leases;
+    if (astray || (committed ? !freed : refused && claim->batches))
         db_drop(claim->db, false, round->error.text);
     round_done(round);
     start_again(claim, now);

@@ -14,9 +14,20 @@ static struct lane *lane_of(const char *key, int64_t id)
     return lane;
 }
 
+static char *sqlstate; /* of what fails; NULL: none */
+
+char *__wrap_PQresultErrorField(const PGresult *result, int field);
+
+char *__wrap_PQresultErrorField(const PGresult *result, int field)
+{
+    (void)result;
+    return field == PG_DIAG_SQLSTATE ? sqlstate : NULL;
+}
+
 static void set_up_straggler(void)
 {
     set_up();
+    sqlstate = NULL;
     batch = stage_batch(&stage);
     slow = lane_of("slow", 1);
     done = lane_of("done", 2);
@@ -298,6 +309,20 @@ START_TEST(round_that_fails_before_a_lock_is_freed_does_not_forget_it)
 }
 END_TEST
 
+START_TEST(locks_of_which_nobody_knows_whether_the_session_took_them_go_with_it)
+{
+    settle_at(NOW);
+    static char cancelled[] = "57014";
+    sqlstate = cancelled;
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_ptr_null(claim->batches);
+    ck_assert_ptr_eq(stage.queue.orphans, batch);
+    ck_assert_ptr_nonnull(strstr(script.drop_reason, "57014"));
+}
+END_TEST
+
 START_TEST(locks_that_the_session_did_not_take_are_lost)
 {
     settle_at(NOW);
@@ -348,6 +373,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, settlement_that_fails_costs_no_lock_that_is_kept);
     tcase_add_test(tcase, claim_that_fails_costs_no_lock_that_is_kept);
     tcase_add_test(tcase, round_that_fails_before_a_lock_is_freed_does_not_forget_it);
+    tcase_add_test(tcase, locks_of_which_nobody_knows_whether_the_session_took_them_go_with_it);
     tcase_add_test(tcase, locks_that_the_session_did_not_take_are_lost);
     tcase_add_test(tcase, locks_that_the_session_did_not_free_go_with_it);
     tcase_add_test(tcase, lost_connection_costs_the_locks_of_its_session);
