@@ -11,7 +11,8 @@
 #define DUE_US (250 * MS_US)
 #define DUE_MAX 10000 /* events at a time */
 #define AFTER_US (200 * MS_US)
-#define AFTER_MAX 1000 /* events at a time */
+#define AFTER_MAX 1000 /* events at a time, */
+#define WOKEN_MAX 5000 /* and of what waits for them */
 
 /* ---- pauses ---- */
 
@@ -139,6 +140,7 @@ static void bind_after(const struct queue *queue, struct arena *arena, struct st
     statement_add_text(ret, queue->config->name);
     statement_add_int(ret, arena, queue->upkeep.asked_to);
     statement_add_int(ret, arena, AFTER_MAX);
+    statement_add_int(ret, arena, WOKEN_MAX);
 }
 
 static void take_after(struct queue *queue, const PGresult *res, instant_us now)
@@ -149,6 +151,8 @@ static void take_after(struct queue *queue, const PGresult *res, instant_us now)
         queue->poll_at = now;
     if (!result_bigint(res, 0, 1, &queue->upkeep.asked_to))
         queue->upkeep.asked_to = EVENT_NO_ID;
+    if (woken >= WOKEN_MAX)
+        queue->upkeep.due_at[UPKEEP_AFTER] = now;
 }
 
 /* ---- leases whose relay is gone ---- */

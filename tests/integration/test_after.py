@@ -1,11 +1,14 @@
 """columns.after: an event is not delivered before those that it names are done, wherever they are; what waits holds its key."""
 
+import os
 import random
+import re
 
 import pytest
 
 from tests.support.history import Event, Fault, Final, Receipt, check
 from tests.support.postgres import RELAY_ROLE
+from tests.support.process import REPO
 from tests.support.servers import Reply, run_command, wait_until
 
 CONFIG = """
@@ -103,6 +106,39 @@ def test_a_dead_letter_is_not_done_until_it_is_put_back_or_dropped(db, http, job
     assert done.returncode == 0, done
     wait_until(lambda: left(db) == [])
     assert one.stop() == 0 and seen(http).count(3) == seen(http).count(4) == 1
+
+
+def after_look(cursor, *values):
+    """The relay's own statement: (woken, last)."""
+    with open(os.path.join(REPO, "sql", "upkeep", "after_look.sql"), encoding="utf-8") as file:
+        text = "".join(line for line in file if not line.startswith("--"))
+    names = {"table": "public.jobs", "filter": "true", "state": "outbox", "id": "e.id"}
+    text = re.sub(r"(?<!:):([a-z]+)", lambda found: names[found.group(1)], text)
+    cursor.execute("deallocate all; prepare look as " + text)
+    cursor.execute("execute look(%s, %s, %s, %s)", ("jobs", *values))
+    return cursor.fetchone()
+
+
+def test_however_many_wait_for_one_event_they_are_woken_a_few_at_a_time(db, jobs):
+    first = -2**63
+    db.query("insert into public.jobs (id, k) values (20, 'x')")
+    db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at, last_error, after_id)"
+             " select 'jobs', n::text, 100 + n, 0, 'infinity', '', case when n <= 5 then 7 when n <= 7 then 9 else 20 end"
+             " from generate_series(1, 8) n")
+    connection = db.connect()
+    with connection.cursor() as cursor:
+        assert after_look(cursor, first, 2, 3) == (3, first), "there is more of the same"
+        assert {after_id for _, after_id in waits(db)} >= {7, 20}
+        assert after_look(cursor, first, 2, 3) == (3, first)
+        assert after_look(cursor, first, 2, 3) == (1, 20), "the last of those that were asked for, done or not"
+        assert waits(db) == [(108, 20)]
+        db.query("update outbox.parked set next_at = 'infinity', after_id = 7 where event_id <= 103;"
+                 "update outbox.parked set next_at = 'infinity', after_id = 9 where event_id = 104")
+        assert after_look(cursor, first, 1, 4) == (3, 7)
+        assert after_look(cursor, 7, 1, 4) == (1, 9)
+        assert after_look(cursor, 9, 1, 4) == (0, 20)
+        assert after_look(cursor, 20, 1, 4) == (0, None)
+    connection.close()
 
 
 RINGS = {"itself": [("a", [1])], "two": [("a", [2]), ("b", [1])], "three": [("a", [2]), ("b", [3]), ("c", [1])]}

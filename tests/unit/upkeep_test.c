@@ -241,6 +241,10 @@ START_TEST(what_others_wait_for_is_asked_about_in_turns)
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "77");
     after(2, 0);
     ck_assert_int_eq(queue->poll_at, NOW);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], NOW + 200 * MS_US);
+    after(5000, 77); /* there is more */
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], NOW);
+    after(0, 0);
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "-9223372036854775808");
 }
 END_TEST
