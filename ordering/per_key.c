@@ -328,6 +328,7 @@ static void per_key_peek(const struct ordering *o, struct arena *arena, struct s
     *ret = statement_of(pk->peek_sql);
     statement_add_int(ret, arena, scan_fresh_above(&pk->scan));
     statement_add_text(ret, pk->options.queue);
+    statement_add_int(ret, arena, 1);
 }
 
 static bool per_key_pending(const struct ordering *o, instant_us now)

@@ -262,6 +262,7 @@ static void unordered_peek(const struct ordering *o, struct arena *arena, struct
     *ret = statement_of(un->peek_sql);
     statement_add_int(ret, arena, scan_fresh_above(&un->scan));
     statement_add_text(ret, un->options.queue);
+    statement_add_int(ret, arena, 0);
 }
 
 static bool unordered_pending(const struct ordering *o, instant_us now)

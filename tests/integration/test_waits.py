@@ -1,8 +1,13 @@
 """Entries of keys that wait must not outlive what they wait for: the oldest ones go first into every claim."""
 
 import json
+import os
+import re
+
+import pytest
 
 from tests.support.journal import read_lines
+from tests.support.process import REPO
 from tests.support.servers import run_command, wait_until
 
 CONFIG = """
@@ -55,6 +60,24 @@ def test_events_outside_the_filter_do_not_keep_a_wait(db, relay, tmp_path):
     assert one.stop() == 0
     assert delivered(out) == [1]
     assert db.value("select count(*) from public.events") == 1
+
+
+@pytest.mark.parametrize("keyless", [False, True])
+@pytest.mark.parametrize("keys", [0, 1])
+@pytest.mark.parametrize("key", ["7", "seven"])
+def test_wait_that_no_claim_takes_is_no_news_for_an_idle_queue(db, keyless, keys, key):
+    """Keys of an unordered queue, and those of another type: they would have it claim for ever."""
+    with open(os.path.join(REPO, "sql", "claim", "claim_peek.sql"), encoding="utf-8") as file:
+        text = "".join(line for line in file if not line.startswith("--"))
+    names = {"table": "outbox.events", "where": "true", "id": "e.id", "state": "outbox",
+             "parked_key": "case when p.key ~ '^[0-9]+$' then p.key::bigint end"}
+    text = re.sub(r"(?<!:):([a-z_]+)", lambda found: names[found.group(1)], text)
+    db.query(PARK, ("" if keyless else key, 1, keyless))
+    with db.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("prepare peek as " + text)
+        cursor.execute("execute peek(0, 'orders', %s)", (keys,))
+        assert len(cursor.fetchall()) == (1 if keyless or (keys and key == "7") else 0)
+    connection.close()
 
 
 def test_waits_left_from_a_key_column_of_another_type_hold_nobody_up(db, relay, tmp_path):

@@ -272,7 +272,8 @@ START_TEST(peek_keep_and_settle_are_those_of_every_strategy)
 {
     struct statement peek;
     ordering_unordered.peek(o, arena, &peek);
-    ck_assert_int_eq(peek.count, 2);
+    ck_assert_int_eq(peek.count, 3);
+    ck_assert_str_eq(peek.values[2], "0");
     int64_t solos[] = {4};
     struct key_list list = {.solos = solos, .solo_count = 1};
     struct statement keep = ordering_unordered.hold(o, &list, true, arena);
