@@ -280,6 +280,13 @@ static void release(struct queue *queue, const struct lane *lane, instant_us now
         keep_away(queue, lane, now);
 }
 
+/* Where the key had waited, its entry is gone when no event of it was left. One that came just then has been passed
+ * over, for the entry, by claims that looked for what is new: it is asked for once more. */
+static bool may_have_more(const struct lane *lane)
+{
+    return lane->more || (lane->waited && !lane->delayed);
+}
+
 /* A lane whose end is settled: what comes next for its key? */
 static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 {
@@ -306,7 +313,7 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
         break;
     case LANE_DELIVERED:
         metrics->delayed += lane->delayed;
-        if (lane->more)
+        if (may_have_more(lane))
             follow(queue, lane, now);
         break;
     }

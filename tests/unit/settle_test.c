@@ -99,6 +99,17 @@ START_TEST(key_with_more_events_is_followed_by_the_claim_that_holds_it)
 }
 END_TEST
 
+START_TEST(key_that_has_waited_is_asked_for_once_more)
+{
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
+    lane->waited = true;
+    stage_finish(lane, 3, LANE_DELIVERED);
+    commit(collect(false));
+    ck_assert_uint_eq(stage.queue.follow.count, 1);
+    ck_assert(span_equal(stage.queue.follow.entries[0].key, span_of("a")));
+}
+END_TEST
+
 START_TEST(full_follow_list_falls_back_on_the_scan)
 {
     for (uint64_t i = 0; i < stage.queue.follow.max; i++)
@@ -428,6 +439,7 @@ int main(void)
     tcase_add_test(tcase, closed_key_waits_without_end);
     tcase_add_test(tcase, dead_event_is_buried_and_the_rest_of_its_key_followed);
     tcase_add_test(tcase, key_with_more_events_is_followed_by_the_claim_that_holds_it);
+    tcase_add_test(tcase, key_that_has_waited_is_asked_for_once_more);
     tcase_add_test(tcase, full_follow_list_falls_back_on_the_scan);
     tcase_add_test(tcase, what_is_given_back_is_looked_at_again_and_its_key_avoided_meanwhile);
     tcase_add_test(tcase, event_without_a_key_is_avoided_too);
