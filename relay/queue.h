@@ -142,6 +142,7 @@ struct side {
     unsigned failures;
     bool probed;             /* since a connection came up for the last time: see side_confirm() */
     bool unasked;            /* the probe under way was sent before */
+    bool settle_failed;      /* and no probe was sent since: the next one goes first */
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
     bool outdated;           /* something has come since the question under way was sent */
     bool peek;               /* asked for: see relay/peek.h */

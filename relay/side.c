@@ -77,7 +77,7 @@ static void start_probe(struct queue *queue, instant_us now)
     for (size_t i = 0; ok && i < n; i++)
         ok = db_send(side->db, &statements[i], &err);
     side->probe_at = now + side->probe_interval_us;
-    side->unasked = false;
+    side->unasked = side->settle_failed = false;
     send(side, SIDE_PROBING, ok, &err);
 }
 
@@ -166,12 +166,14 @@ static bool start_pressing(struct queue *queue, instant_us now)
     }
     if (now < side->retry_at)
         return false;
-    struct settle_job *job = urgent_job(queue, now);
+    /* Claims may wait for the probe, and what the table refuses for claims: see relay/refusal.h. */
+    bool probe = now >= side->probe_at && queue->upkeep.looked; /* claims wait for the first look, too */
+    struct settle_job *job = probe && side->settle_failed ? NULL : urgent_job(queue, now);
     settle_free_orphans(queue);
     settle_free_batches(&queue->leased);
     if (job)
         start_settlement(queue, job);
-    else if (now >= side->probe_at && queue->upkeep.looked) /* claims wait for the first probe */
+    else if (probe)
         start_probe(queue, now);
     return side->state != SIDE_IDLE;
 }
@@ -234,6 +236,7 @@ static void mend_connection(struct queue *queue)
 static void round_failed(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
+    side->settle_failed |= side->round.job != NULL;
     if (side->state == SIDE_UPKEEP) {
         upkeep_end(queue, &side->round.error, now);
         mend_connection(queue);

@@ -149,6 +149,27 @@ START_TEST(settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again
 }
 END_TEST
 
+/* What the table refuses would be tried for ever. */
+START_TEST(probe_that_is_due_comes_after_a_settlement_that_failed)
+{
+    struct lane *lane = orphaned_ack();
+    side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_SETTLING);
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    side_ready(&stage.queue, NULL, side->retry_at);
+    ck_assert_int_eq(side->state, SIDE_PROBING);
+    script_brings_result(0, PGRES_FATAL_ERROR); /* and the other way round */
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, side->retry_at);
+    side_ready(&stage.queue, NULL, side->retry_at);
+    ck_assert_int_eq(lane->state, LANE_SETTLING);
+}
+END_TEST
+
 START_TEST(question_that_cannot_be_sent_drops_the_connection)
 {
     side->probe_at = NOW;
@@ -312,6 +333,7 @@ static void add_tests(TCase *tcase)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again, 0,
                         (int)(sizeof settlements / sizeof settlements[0]));
+    tcase_add_test(tcase, probe_that_is_due_comes_after_a_settlement_that_failed);
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew);
     tcase_add_test(tcase, probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server);
