@@ -77,19 +77,25 @@ begin
         continue when not found; -- delivered in between
         class := coalesce((select q.lock_class from outbox.queue q where q.tbl = 'outbox.events'::regclass limit 1),
                           outbox.lock_class_of('outbox.events'));
-        -- The row, the key's lock, and the event's own, which a queue without an order takes.
-        perform from outbox.events e where e.id = old.id for update skip locked;
-        free := found and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', old.aggregateid, old.id))
+        -- The key's lock, and the event's own, which a queue without an order takes.
+        free := pg_try_advisory_xact_lock(class, outbox.lock_hash('text', old.aggregateid, old.id))
                 and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', null, old.id));
         -- A statement of its own: it sees the leases of whoever had the lock before.
-        if free and not exists (select from outbox.parked p
-                                 where (p.keyless and p.event_id = old.id or not p.keyless and p.key = old.aggregateid)
-                                   and p.token is not null and coalesce(p.resume_at, p.next_at) > clock_timestamp()) then
+        free := free and not exists (select from outbox.parked p
+                                      where p.queue in (select outbox.queue_names()) and p.token is not null
+                                        and (p.keyless and p.event_id = old.id or not p.keyless and p.key = old.aggregateid)
+                                        and coalesce(p.resume_at, p.next_at) > clock_timestamp());
+        -- The row last: of an event that is being delivered it would keep the relay from deleting it until we commit.
+        if free then
+            perform from outbox.events e where e.id = old.id for update skip locked;
+            free := found;
+        end if;
+        if free then
             delete from outbox.events e where e.id = old.id;
             -- The key may have waited for it to be due: as look_again().
             update outbox.parked p
                set next_at = clock_timestamp(), updated_at = clock_timestamp()
-             where p.key = old.aggregateid and not p.keyless and p.event_id = old.id
+             where p.queue in (select outbox.queue_names()) and p.key = old.aggregateid and not p.keyless and p.event_id = old.id
                and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null
                and p.next_at > clock_timestamp();
         elsif on_duplicate = 'again' then

@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 
 from tests.support.postgres import OWNER_ROLE, PRODUCER_ROLE
-from tests.support.servers import Reply, run_command, wait_until
+from tests.support.servers import HANG, Reply, run_command, wait_until
 from tests.support.workers import Worker
 
 CONFIG = """
@@ -50,6 +50,25 @@ def test_a_producer_needs_no_more_rights_for_it(db):
             cursor.execute("select outbox.publish('k', 't', '1', dedupe_key => 'd', on_duplicate => %s)", (mode,))
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("update outbox.events set payload = '2'")
+
+
+@pytest.mark.parametrize("mode", ["ignore", "replace"])
+def test_a_producer_that_does_not_commit_holds_up_no_event_that_is_under_way(db, relay, http, mode):
+    http.rule(lambda request: True, Reply(action=HANG), times=1)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url))
+    publish(db, 1, mode)
+    wait_until(lambda: http.requests, what="the event to be sent")
+    producer = db.connect(autocommit=False)
+    with producer.cursor() as cursor:
+        cursor.execute("select outbox.publish('k', 't', '2', dedupe_key => 'd', on_duplicate => %s)", (mode,))
+        assert cursor.fetchone() == (None,)
+    http.rule(lambda request: True, Reply(200))
+    http.release()
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0 or db.query("select pid from pg_stat_activity where wait_event_type = 'Lock'"),
+               what="the event to be settled")
+    assert db.value("select count(*) from outbox.events") == 0
+    producer.close()
+    assert one.stop() == 0
 
 
 @pytest.mark.parametrize("ordering", ["per_key", "lease"])
