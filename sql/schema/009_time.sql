@@ -355,7 +355,7 @@ begin
                 raise exception 'there is no queue %', quote_ident(s.queue);
             end if;
             count := 0;
-            if s.missed = 'skip' then
+            if s.missed = 'skip' and s.retry_at is null then -- one that failed was not missed
                 s.next_at := outbox.schedule_after(s, greatest(s.next_at, until - interval '1 minute') - interval '1 microsecond');
             end if;
             while s.next_at <= until and count < case when s.missed = 'all' then 100 else 1 end loop

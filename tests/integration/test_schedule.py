@@ -1,6 +1,7 @@
 """Schedules: outbox.next_cron(), outbox.schedule_set() and the relays that insert what is due; and windows of queues."""
 
 import time
+from datetime import timedelta
 
 import psycopg2
 import pytest
@@ -152,6 +153,18 @@ def test_a_run_that_is_late_by_more_than_a_minute_is_skipped(tasks):
     overdue(tasks, "s", "2 min")
     assert tasks.query("select inserted, failed, more from outbox.schedule_run('tasks')") == [(0, None, False)]
     assert tasks.query("select runs, next_at > clock_timestamp() from outbox.schedule") == [(0, True)]
+
+
+def test_a_run_that_failed_is_tried_again_and_not_skipped(tasks):
+    at = tasks.value("select date_trunc('minute', clock_timestamp())")
+    set_schedule(tasks, "s", f"cron => '{at:%M %H} * * *', zone => 'UTC', missed => 'skip', key => 'k'")
+    tasks.query("update outbox.schedule set next_at = %s", [at])
+    tasks.query("alter table outbox.events add constraint no check (false) not valid")
+    assert "no" in tasks.value("select failed from outbox.schedule_run('tasks')")
+    at -= timedelta(minutes=10)
+    tasks.query(f"alter table outbox.events drop constraint no; update outbox.schedule set cron = '{at:%M %H} * * *', next_at = %s, retry_at = clock_timestamp()", [at])
+    assert tasks.query("select inserted, failed, more from outbox.schedule_run('tasks')") == [(1, None, False)]
+    assert tasks.query("select runs, next_at > clock_timestamp(), retry_at, last_error from outbox.schedule") == [(1, True, None, "")]
 
 
 def test_two_relays_insert_each_run_once(tasks, relay, http):
