@@ -53,6 +53,22 @@ def test_a_delivery_that_takes_longer_than_its_lease_is_renewed_and_holds_back_n
     assert len(http.requests) == 2
 
 
+def test_a_lease_whose_key_is_being_paused_is_renewed_behind_that(relay, shop, target, http):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "2s", relay="a"))
+    lease_all(shop, http, 3)
+    operator = shop.db.connect(autocommit=False)
+    operator.cursor().execute("select outbox.pause(queue, key) from outbox.parked where token is not null")
+    wait_until(lambda: shop.db.query("select pid from pg_stat_activity where wait_event_type = 'Lock'"), 30, "the renewal to wait")
+    operator.commit()
+    over_at = shop.db.value("select max(resume_at) from outbox.parked")
+    wait_until(lambda: shop.db.value("select count(*) from outbox.parked where resume_at > %s", [over_at]) == 3, 30, "the leases to be renewed")
+    answer()
+    wait_until(lambda: shop.left() == 0, 30, "the events to be settled")
+    assert not one.logged("lease.lost") and one.stop() == 0
+    assert len(http.requests) == 3
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("owner, duration", [("backend", "1h"), ("name", "3s")])
 def test_500_keys_of_a_killed_relay_are_taken_over(relay, shop, target, http, owner, duration):
