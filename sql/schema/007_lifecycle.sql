@@ -140,37 +140,42 @@ begin
     if not pg_try_advisory_xact_lock(662116619, 0) then
         return;
     end if;
-    select c.relname into part from pg_class c
-     where c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'outbox')
-       and c.relkind = 'r' and not c.relispartition and c.relname ~ '^archive_[0-9]{8}_expired$'
-     order by c.relname limit 1;
-    if found then
-        execute format('drop table outbox.%I', part);
-        removed := 'outbox.' || left(part, -8);
+    begin -- what is noted above stays, whatever becomes of this
+        select c.relname into part from pg_class c
+         where c.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'outbox')
+           and c.relkind = 'r' and not c.relispartition and c.relname ~ '^archive_[0-9]{8}_expired$'
+         order by c.relname limit 1;
+        if found then
+            execute format('drop table outbox.%I', part);
+            removed := 'outbox.' || left(part, -8);
+            again := '1 second';
+            return;
+        end if;
+        delete from outbox.archive_default d
+         where d.ctid = any (array(select o.ctid from outbox.archive_default o where o.archived_at < oldest limit 10000));
+        if found then
+            removed := 'rows of outbox.archive_default';
+            again := '1 second';
+            return;
+        end if;
+        select c.relname into part from pg_inherits i join pg_class c on c.oid = i.inhrelid
+         where i.inhparent = 'outbox.archive'::regclass and c.relname ~ '^archive_[0-9]{8}$'
+           and (to_date(substr(c.relname, 9), 'YYYYMMDD') + 1)::timestamptz <= oldest
+         order by c.relname limit 1;
+        if not found then
+            again := null;
+            return;
+        end if;
+        execute format('alter table outbox.archive detach partition outbox.%I', part);
+        execute format('alter table outbox.%I rename to %I', part, part || '_expired');
         again := '1 second';
-        return;
-    end if;
-    delete from outbox.archive_default d
-     where d.ctid = any (array(select o.ctid from outbox.archive_default o where o.archived_at < oldest limit 10000));
-    if found then
-        removed := 'rows of outbox.archive_default';
-        again := '1 second';
-        return;
-    end if;
-    select c.relname into part from pg_inherits i join pg_class c on c.oid = i.inhrelid
-     where i.inhparent = 'outbox.archive'::regclass and c.relname ~ '^archive_[0-9]{8}$'
-       and (to_date(substr(c.relname, 9), 'YYYYMMDD') + 1)::timestamptz <= oldest
-     order by c.relname limit 1;
-    if not found then
-        again := null;
-        return;
-    end if;
-    execute format('alter table outbox.archive detach partition outbox.%I', part);
-    execute format('alter table outbox.%I rename to %I', part, part || '_expired');
-    again := '1 second';
+    exception
+        when lock_not_available then
+            removed := null;
+            again := '1 minute';
+    end;
 exception
-    when lock_not_available then
-        removed := null;
+    when lock_not_available then -- another relay notes this queue's
         again := '1 minute';
 end
 $$;
