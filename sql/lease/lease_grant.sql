@@ -30,7 +30,7 @@ with owner as materialized (
                                     backend_pid, backend_start)
     select $1::text, w.key, w.id, false, w.failures, w.taken_at + w.lease, w.token, $6::text, w.id, w.taken_at, w.lease, o.pid, o.backend_start
     from wanted w left join owner o on true
-    where w.key is not null
+    where w.key is not null order by w.key collate "C"
     on conflict (queue, key) where not keyless do update
     set event_id = excluded.event_id, attempts = excluded.attempts,
         next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
@@ -44,7 +44,7 @@ with owner as materialized (
                                     backend_pid, backend_start)
     select $1::text, '', w.id, true, w.failures, w.taken_at + w.lease, w.token, $6::text, w.id, w.taken_at, w.lease, o.pid, o.backend_start
     from wanted w left join owner o on true
-    where w.key is null
+    where w.key is null order by w.id
     on conflict (queue, event_id) where keyless do update
     set attempts = excluded.attempts, next_at = excluded.next_at,
         token = excluded.token, worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at,

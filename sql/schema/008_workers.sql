@@ -98,7 +98,7 @@ as $function$
     ), delayed_solo as (
         insert into outbox.parked as p (queue, key, event_id, keyless, next_at, after_id)
         select %1$L, '', h.id, true, coalesce(h.due_at, clock_timestamp() + interval '1 hour'), h.after_id
-        from head h where (h.due_at is not null or h.after_id is not null) and h.key is null
+        from head h where (h.due_at is not null or h.after_id is not null) and h.key is null order by h.id
         on conflict (queue, event_id) where keyless do update
         set attempts = 0, last_error = '', next_at = excluded.next_at, token = null, after_id = excluded.after_id,
             updated_at = excluded.updated_at
@@ -164,21 +164,30 @@ create function outbox.queue_%1$s_due(looked timestamptz) returns timestamptz
     language plpgsql
 as $$
 declare
+    most  constant int := 10000;
     until constant timestamptz := clock_timestamp();
     again boolean;
 begin
     with due as materialized (
-        select %2$s as id, %3$s as key from %4$s e
-        where e.%5$I > coalesce(looked - interval '2 s', until) and e.%5$I <= until and (%6$s) order by e.%5$I
+        select d.id, d.key from (
+            select %2$s as id, %3$s as key from %4$s e
+            where e.%5$I > coalesce(looked - interval '2 s', until) and e.%5$I <= until and (%6$s) order by e.%5$I) d
+        where case when d.key is null then not exists (
+                  select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between d.id and d.id
+                  order by p.event_id offset 0)
+              else not exists (
+                  select from outbox.parked p where p.queue = %7$L and not p.keyless and p.event_id <= d.id
+                  and p.key between (d.key collate "default") and (d.key collate "default")
+                  order by p.key offset 0) end
+        limit most
     ), head as materialized (
         select k.key, k.id, p.place, l.ours
         from (select d.key, min(d.id) as id from due d where d.key is not null group by d.key) k
         left join lateral (
-            select w.ctid as place, w.event_id from outbox.parked w
+            select w.ctid as place from outbox.parked w
             where w.queue = %7$L and not w.keyless and w.key between (k.key collate "default") and (k.key collate "default")
             order by w.key offset 0) p on true
-        left join lateral (select true as ours from outbox.parked w where w.ctid = p.place and w.event_id > k.id for update skip locked) l on true
-        where p.place is null or p.event_id > k.id
+        left join lateral (select true as ours from outbox.parked w where w.ctid = p.place for update skip locked) l on true
     ), keyed as (
         insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
         select %7$L, h.key, h.id, false, until from head h where h.place is null or h.ours order by h.key collate "C"
@@ -190,7 +199,7 @@ begin
         select %7$L, '', d.id, true, until from due d where d.key is null order by d.id
         on conflict do nothing
     )
-    select bool_or(h.place is not null and h.ours is null) into again from head h;
+    select (select bool_or(h.place is not null and h.ours is null) from head h) or count(*) >= most into again from due;
     return case when again then looked else until end;
 end
 $$$function$, q.number, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), q.tbl, q.not_before_column,
@@ -515,7 +524,7 @@ begin
     ), leased_solo as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, '', h.id, true, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
-        from ready h where h.key is null
+        from ready h where h.key is null order by h.id
         on conflict (queue, event_id) where keyless do update
         set attempts = excluded.attempts, next_at = excluded.next_at, token = excluded.token,
             worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
@@ -751,6 +760,10 @@ begin
         raise exception '%: a token is null', verdict
             using errcode = 'null_value_not_allowed', hint = 'Give what take() returned as token.';
     end if;
+    if cardinality(tokens) > 1000 then
+        raise exception '%: at most 1000 tokens, not %', verdict, cardinality(tokens)
+            using errcode = 'invalid_parameter_value', hint = 'Each takes a slot in the lock table of the server until you commit.';
+    end if;
     if cardinality(responses) <> cardinality(tokens) then
         raise exception '%: % responses to % tokens', verdict, cardinality(responses), cardinality(tokens)
             using errcode = 'invalid_parameter_value', hint = 'Give one for each, or null.';
@@ -804,6 +817,18 @@ begin
     perform nextval('outbox.late_verdicts') from generate_series(1, (select count(distinct t) from unnest(tokens) t) - ended);
     return ended;
 end
+$$;
+
+-- The key of an event that cannot leave its table, and whose attempts are over, is closed, so that no call of take() fails
+-- because of it.
+create function outbox.close_leased(token uuid, error text) returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$
+    update outbox.parked p
+       set next_at = 'infinity', resume_at = case when p.resume_at is not null then 'infinity'::timestamptz end,
+           attempts = p.attempts + 1, last_error = left(error, 1000), event_id = p.taken_id, token = null, updated_at = clock_timestamp()
+     where p.token = close_leased.token
 $$;
 
 create function outbox.check_lease(what text, lease interval) returns void
@@ -878,9 +903,17 @@ begin
                    and (p.keyless and p.event_id = any (locked.solos) or not p.keyless and p.key = any (locked.keys))
                  order by p.token for update
             loop
-                if lost.attempts + 1 >= q.max_attempts then
+                continue when lost.attempts + 1 < q.max_attempts;
+                begin
                     perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
-                end if;
+                    set constraints all immediate;
+                exception
+                    when others then
+                        if sqlstate ~ '^(40|53|55P|57|58|XX)' then -- not because of this row
+                            raise;
+                        end if;
+                        perform outbox.close_leased(lost.token, sqlerrm);
+                end;
             end loop;
         end if;
         return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4, $5)', q.number)

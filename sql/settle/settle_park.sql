@@ -33,7 +33,7 @@ with head as (
     where there.yes or pg_catalog.cardinality($8::text[]) > 0
 ), keyed as (
     insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
-    select $1::text, key, id, false, attempts, next_at, why, after_id from head where key is not null
+    select $1::text, key, id, false, attempts, next_at, why, after_id from head where key is not null order by key collate "C"
     on conflict (queue, key) where not keyless do update
     set (event_id, attempts, last_error, next_at, resume_at, after_id) = (
             select case when w.ahead then p.event_id else excluded.event_id end,
@@ -49,7 +49,7 @@ with head as (
     where p.token is null or p.token = any ($8::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp()
 )
 insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
-select $1::text, '', id, true, attempts, next_at, why, after_id from head where key is null
+select $1::text, '', id, true, attempts, next_at, why, after_id from head where key is null order by id
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
     updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id

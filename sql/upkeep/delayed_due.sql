@@ -43,7 +43,7 @@ with due as materialized (
         attempts = case when p.token is null then 0 else p.attempts end
 ), solo as (
     insert into :state.parked as p (queue, key, event_id, keyless, next_at)
-    select $1::text, '', d.id, true, pg_catalog.statement_timestamp() from due d where d.key is null
+    select $1::text, '', d.id, true, pg_catalog.statement_timestamp() from due d where d.key is null order by d.id
     on conflict do nothing
 )
 select (select pg_catalog.count(*) from due) as found,

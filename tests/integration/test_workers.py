@@ -278,6 +278,7 @@ REFUSED = [
     ("select outbox.done(null)", "22004", "take()"),
     ("select outbox.done_all(null)", "22004", "take()"),
     ("select outbox.done_all(array[null]::uuid[])", "22004", "take()"),
+    ("select outbox.done_all(array_fill(gen_random_uuid(), array[1001]))", "22023", "lock table"),
     ("select outbox.fail(null, 'x')", "22004", "take()"),
     ("select outbox.extend(null)", "22004", "take()"),
     ("select outbox.extend(gen_random_uuid(), '0')", "22023", "1 minute"),
@@ -337,6 +338,23 @@ def test_a_row_that_its_table_keeps_is_an_error_and_stays_leased(db, worker):
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="event 1 is still in outbox.events"):
         worker.done(event.token)
     assert left(db) == ids and db.value("select count(*) from outbox.status_leases") == 1
+
+
+@pytest.mark.parametrize("deferred", ["", " deferrable initially deferred"])
+def test_a_row_that_cannot_go_closes_its_key_when_its_last_lease_is_over_and_holds_up_no_other(db, worker, deferred):
+    owner(db, "select outbox.queue_set('tasks', max_attempts => 2)")
+    ids = add(db, "a", "b")
+    db.query(f"create table public.notes (event_id bigint references outbox.events{deferred}); insert into public.notes values ({ids[0]})")
+    for attempt in (1, 2):
+        assert [(event.id, event.attempt) for event in worker.take(5)] == [(id_, attempt) for id_ in ids]
+        over(db)
+    assert worker.take(5) == [] and left(db) == ids[:1]
+    assert [row[:2] for row in db.query("select event_id, reason from outbox.dead")] == [(ids[1], "the lease of worker ran out")]
+    ((key, attempts, error),) = db.query("select key, attempts, last_error from outbox.parked where next_at = 'infinity' and token is null")
+    assert (key, attempts) == ("a", 2) and "foreign key" in error
+    db.query("drop table public.notes; update outbox.parked set next_at = now(), attempts = 0")
+    (event,) = worker.take(5)
+    assert event.id == ids[0] and worker.done(event.token)
 
 
 def test_a_dropped_queue_is_unknown_and_leaves_nothing_behind(db, worker):
