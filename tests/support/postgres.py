@@ -127,6 +127,7 @@ class Postgres(Server):
         try:
             with connection.cursor() as cursor:
                 cursor.execute(sql, parameters)
+                assert not sql.lower().startswith("select from"), "rows without a column cannot be told from none"
                 return cursor.fetchall() if cursor.description else []
         finally:
             connection.close()
@@ -221,7 +222,7 @@ class Database:
 
     def let_relay_in(self, *tables):
         """Lets the login of dsn serve these tables, with the statement of docs/existing-table.md."""
-        self.query("".join(f"select from outbox.grant_relay('{table}');" for table in tables))
+        self.query("".join(f"select outbox.grant_relay('{table}');" for table in tables))
 
     def let_hand_on(self, *tables):
         """Lets the login of dsn put what it has delivered into them, with the statements of docs/stages.md."""

@@ -94,7 +94,7 @@ def server_restart(mode):
 def is_gone(stage, pid):
     """The server answers, and not as long as it has not noticed."""
     try:
-        return not stage.db.query("select from pg_stat_activity where pid = %s", (pid,))
+        return not stage.db.query("select pid from pg_stat_activity where pid = %s", (pid,))
     except psycopg2.OperationalError:
         return False
 
