@@ -8,7 +8,7 @@ with head as (
     select p.event_id
       from outbox.parked p
      where p.queue = $1::text
-       and p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity'
+       and p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity' and (p.attempts > 0 or p.last_error <> '')
        and :closed
        and ($3::bigint is null or p.event_id = $3::bigint)
        and ($4::text is null or p.last_error like $4)

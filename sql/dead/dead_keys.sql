@@ -10,7 +10,7 @@ select d.key, case when d.key is null then d.event_id end
 union
 select case when not p.keyless then p.key end, case when p.keyless then p.event_id end
   from outbox.parked p
- where p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity'
+ where p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity' and (p.attempts > 0 or p.last_error <> '')
    and p.queue = $1
    and ($2::text is null or (p.key = $2 and not p.keyless))
    and ($3::bigint is null or p.event_id = $3)

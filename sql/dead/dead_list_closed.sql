@@ -8,7 +8,7 @@ select p.queue, p.event_id, case when not p.keyless then p.key end, null::text, 
                          'key', case when not p.keyless then p.key end, 'attempts', p.attempts,
                          'first_failed_at', p.first_failed_at, 'closed_at', p.updated_at, 'reason', p.last_error)
   from outbox.parked p
- where p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity'
+ where p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity' and (p.attempts > 0 or p.last_error <> '')
    and ($1::text is null or p.queue = $1)
    and ($2::text is null or (p.key = $2 and not p.keyless))
    and ($3::bigint is null or p.event_id = $3)

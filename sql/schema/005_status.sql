@@ -3,17 +3,19 @@
 create view outbox.status_parked as
     select queue,
            count(*)                                                           as keys,
-           count(*) filter (where next_at = 'infinity' and resume_at is null) as closed,
-           count(*) filter (where resume_at is not null)                      as paused,
+           count(*) filter (where resume_at is null and next_at = 'infinity'
+                              and (attempts > 0 or last_error <> ''))     as closed,
+           count(*) filter (where resume_at is not null)                  as paused,
            count(*) filter (where resume_at is null and attempts = 0 and last_error = ''
-                              and next_at > now() and next_at < 'infinity')   as delayed,
-           max(attempts)                                                      as most_attempts,
-           min(first_failed_at) filter (where last_error <> '')               as oldest_failure
+                              and next_at > now())                        as delayed,
+           max(attempts)                                                  as most_attempts,
+           min(first_failed_at) filter (where last_error <> '')           as oldest_failure
       from outbox.parked
      where token is null or resume_at is not null -- what a worker has does not wait: see status_leases
      group by queue;
 
--- What stands still until somebody opens or resumes it: a key, or with keyless one event.
+-- What stands still until somebody opens or resumes it, or an event that is due at infinity gets a time: a key, or with
+-- keyless one event.
 create view outbox.status_closed as
     select queue, key, event_id, keyless from outbox.parked where next_at = 'infinity';
 

@@ -150,8 +150,8 @@ declare
     rules  constant text[] := array[ -- name, which rows of outbox.parked an index finds, and which of them count
         ['running', 'token is not null', 'next_at > statement_timestamp() and resume_at is null'],
         ['parked', 'token is null and (attempts > 0 or last_error <> '''') and next_at < ''infinity''', null],
-        ['delayed', 'next_at > now() and next_at < ''infinity''', 'token is null and attempts = 0 and last_error = '''''],
-        ['closed', 'next_at = ''infinity''', 'resume_at is null'],
+        ['delayed', 'next_at > now()', 'token is null and attempts = 0 and last_error = '''' and resume_at is null'],
+        ['closed', 'next_at = ''infinity''', 'resume_at is null and (attempts > 0 or last_error <> '''')'],
         ['paused', 'resume_at is not null', 'next_at = ''infinity''']];
     counts bigint[];
     counted record;
@@ -160,10 +160,10 @@ begin
     for queue in select n from outbox.queue_names() n order by 1 loop
         select * into q from outbox.queue x where x.name = queue;
         estimated := '{}'; counts := '{}'; waiting := null; oldest_age := null;
-        if q.name is not null then
+        if exists (select from pg_class c where c.oid = q.tbl) then -- else only relays know it, or its table is gone
             select * into counted from outbox.backlog(q);
             waiting := counted.waiting;
-            oldest_age := clock_timestamp() - counted.oldest_at;
+            oldest_age := case when isfinite(counted.oldest_at) then clock_timestamp() - counted.oldest_at end;
             estimated := case when counted.guessed then array['waiting'] else '{}' end;
         end if;
         foreach rule slice 1 in array rules loop
@@ -233,7 +233,7 @@ create view outbox.stuck as
         (select p.queue, 'closed' as what, case when not p.keyless then p.key end as key, p.event_id, p.updated_at as since,
                 null::text as worker, p.last_error as error
            from outbox.parked p
-          where p.queue = q.queue and p.next_at = 'infinity' and p.resume_at is null limit 1000)
+          where p.queue = q.queue and p.next_at = 'infinity' and p.resume_at is null and (p.attempts > 0 or p.last_error <> '') limit 1000)
         union all
         (select p.queue, case when p.token is not null then 'lease over' else 'retry overdue' end,
                 case when not p.keyless then p.key end, coalesce(p.taken_id, p.event_id), p.next_at,

@@ -4,7 +4,7 @@
 -- :table, :where, :id, :key, :created_at (or null)
 -- $1 queue text
 -- -> seconds double precision, or null
-select extract(epoch from pg_catalog.clock_timestamp() - (:created_at)::timestamptz)
+select case when pg_catalog.isfinite((:created_at)::timestamptz) then extract(epoch from pg_catalog.clock_timestamp() - (:created_at)::timestamptz) end
   from :table e
  where (:where)
    and case when (:key)::text is null then not exists (

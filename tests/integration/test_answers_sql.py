@@ -96,6 +96,16 @@ def test_ten_thousand_are_counted_and_more_are_estimated(db, tasks, watch):
     assert 36_000 < line["waiting"] < 44_000 and 18_000 < line["dead"] < 22_000
 
 
+def test_a_queue_whose_table_is_gone_and_one_without_an_age_hide_no_other(db, tasks, watch):
+    db.query(f"create table public.gone (id bigserial primary key); grant select, delete on public.gone to {OWNER_ROLE};"
+             f" set role {OWNER_ROLE}; select outbox.queue_set('gone', 'public.gone'); reset role; drop table public.gone")
+    add(db, "a")
+    db.query("update outbox.events set created_at = 'infinity'")
+    gone, line = watch("overview")
+    assert (gone["queue"], gone["waiting"]) == ("gone", None)
+    assert (line["queue"], line["waiting"], line["oldest_age"]) == ("tasks", 1, None)
+
+
 def test_a_table_that_vacuum_has_not_seen_for_long_is_not_walked_through(db, tasks, watch):
     db.query("alter table outbox.events set (autovacuum_enabled = off)")
     db.query("insert into outbox.events (aggregateid) select n from generate_series(1, 110000) n")

@@ -37,7 +37,7 @@ def insert(db, key, hours):
 
 
 def park(db, key, event_id, next_at, keyless=False):
-    db.query("insert into outbox.parked (queue, key, event_id, keyless, next_at) values ('orders', %s, %s, %s, %s)",
+    db.query("insert into outbox.parked (queue, key, event_id, keyless, attempts, next_at) values ('orders', %s, %s, %s, 1, %s)",
              (key, event_id, keyless, next_at))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.history import Fault
 from tests.support.postgres import OWNER_ROLE
 from tests.support.process import stands_still
-from tests.support.servers import Reply, wait_until
+from tests.support.servers import Reply, run_command, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget
 from tests.support.workers import Worker
@@ -63,7 +63,7 @@ def test_an_event_holds_its_key_back_until_it_is_due(db, relay, http, timers):
                     " from outbox.parked") == [(0, "", True)] * 2
     wait_until(lambda: len(sent(http)) == 6, what="the others")
     assert [event for event in sent(http) if event in (1, 2, 3)] == [1, 2, 3]
-    wait_until(lambda: db.query("select from public.timers") == db.query("select from outbox.parked") == [], what="nothing to be left")
+    wait_until(lambda: db.query("select id from public.timers") == db.query("select event_id from outbox.parked") == [], what="nothing to be left")
 
 
 def test_an_event_lets_others_of_its_key_pass_until_it_is_due(db, relay, http, timers):
@@ -75,7 +75,7 @@ def test_an_event_lets_others_of_its_key_pass_until_it_is_due(db, relay, http, t
     assert db.query(WAITS) == []
     wait_until(lambda: len(sent(http)) == 6, what="the others")
     assert [event for event in sent(http) if event in (1, 3)] == [1, 3]
-    wait_until(lambda: db.query("select from public.timers") == db.query("select from outbox.parked") == [], what="nothing to be left")
+    wait_until(lambda: db.query("select id from public.timers") == db.query("select event_id from outbox.parked") == [], what="nothing to be left")
 
 
 def test_what_becomes_due_in_front_of_a_key_that_waits_is_not_forgotten(db, relay, http, timers):
@@ -144,6 +144,21 @@ def test_a_time_that_is_moved_to_later_counts(db, relay, http, timers):
                what="it to wait without end")
 
 
+def test_what_never_becomes_due_is_delayed_and_not_closed(db, relay, http, timers, tmp_path):
+    timers(e1=("a", -1))
+    db.query("update public.timers set at = 'infinity'")
+    start(db, relay, http)
+    wait_until(lambda: db.query("select event_id from outbox.parked") == [(1,)], what="it to wait")
+    assert db.query("select delayed, closed from outbox.status_parked") == [(1, 0)]
+    assert db.query("select delayed, closed from outbox.overview where queue = 'timers'") == [(1, 0)] and db.query("select * from outbox.stuck") == []
+    path = tmp_path / "operator.yaml"
+    path.write_text(CONFIG.format(dsn=db.operator_dsn, url=http.url, delayed="hold"))
+    db.let_operator_in("public.timers")
+    for words in (["list"], ["retry", "--all"], ["drop", "--all"], ["drop", "--error", "%"], ["drop", "--key", "a"]):
+        run_command("dead", *words, "-c", str(path))
+    assert db.query("select event_id, next_at = 'infinity' from outbox.parked") == [(1, True)] and db.query("select id from public.timers") == [(1,)]
+
+
 def test_a_time_that_is_moved_to_earlier_counts_when_relays_are_told(db, relay, http, timers):
     timers(e1=("a", 3600), e2=("a", -1), e3=("b", 3600), e4=("b", -1), e5=(None, 3600))
     start(db, relay, http)
@@ -208,7 +223,17 @@ def test_a_worker_is_given_what_may_pass_and_then_what_is_due(db, timers):
     due = []
     wait_until(lambda: due.extend(worker.take(5)) or len(due) == 2, what="the others", interval_s=0.05)
     assert sorted(event.id for event in due) == [1, 3]
-    assert worker.done_all([event.token for event in due]) == 2 and db.query("select from outbox.parked") == []
+    assert worker.done_all([event.token for event in due]) == 2 and db.query("select event_id from outbox.parked") == []
+
+
+def test_more_than_one_look_can_find_become_due_one_after_the_other(db, timers):
+    worker = over_timers(db, "pass")
+    worker.take(1)
+    db.query("insert into public.timers select n, 'k' || n, now() + interval '1 s' from generate_series(1, 10300) n")
+    entries = "select count(*) from outbox.parked where token is null"
+    wait_until(lambda: worker.take(1) and db.value(entries), what="the first look", interval_s=0.05)
+    assert db.value(entries) < 10000
+    wait_until(lambda: worker.take(1) and db.value("select count(*) from outbox.parked") == 10300, what="the next one", interval_s=0.05)
 
 
 def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
@@ -274,7 +299,7 @@ def test_two_relays_that_are_killed_lose_nothing_that_is_delayed(db, relay, tmp_
     for round_number in range(5):
         shop.produce(400, producers=4, seed=round_number)
         goal = shop.settled() + rng.randint(1, 100)
-        wait_until(lambda goal=goal: shop.settled() >= goal, 60, "the drain to go on")
+        wait_until(lambda goal=goal: shop.settled() >= goal or shop.left() == 0, 60, "the drain to go on")
         victim = relays.pop(0)
         receipts, at = target.count() or 0, time.monotonic()
         victim.pause()
