@@ -189,13 +189,13 @@ static void start(struct queue *queue, instant_us now)
     if (upkept && start_pressing(queue, now))
         return;
     side->upkept = upkeep_next(queue, true, now);
-    if (side->upkept)
+    if (side->upkept) {
         start_upkeep(queue, now);
-    else if (!upkept && start_pressing(queue, now))
         return;
-    else if (now < side->retry_at)
+    }
+    if ((!upkept && start_pressing(queue, now)) || now < side->retry_at)
         return;
-    else if (side->peek)
+    if (side->peek)
         start_peek(queue);
     else if (upkeep_next(queue, false, now))
         start_upkeep(queue, now);

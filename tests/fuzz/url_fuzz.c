@@ -33,7 +33,7 @@ static void check_same(CURLU *a, CURLU *b, CURLUPart which, const char *name)
 static void check_dots(const char *path)
 {
     static const char *const names[] = {".", ".."}, *const starts[] = {"/", "%5C"}, *const ends[] = {"/", "%5C", ";"};
-    for (size_t i = 0; i < 2 * 2 * 3; i++) {
+    for (size_t i = 0; i < 12; i++) {
         const char *name = names[i % 2], *start = starts[i / 2 % 2];
         char inside[16];
         snprintf(inside, sizeof inside, "%s%s%s", start, name, ends[i / 4]);
