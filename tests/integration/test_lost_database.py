@@ -20,7 +20,7 @@ queues:
   others: {{ table: public.u, columns: {{ key: key, created_at: at }}, sink: none }}
 """
 COMMANDS = {  # statements by their file, or by words of theirs
-    "status": [*TABLE, "from pg_class c", "select extract(epoch", "status/status_state"],
+    "status": [*TABLE, "from pg_class c", "select case when pg_catalog.isfinite", "status/status_state"],
     "dead list": ["dead/dead_list", "dead/dead_list_closed"],
     "dead show --all": ["dead/dead_show"],
     "dead retry --all": [*TABLE, "dead/dead_columns", "dead/dead_keys", "begin isolation level", "outbox.keep_id",

@@ -177,7 +177,7 @@ def test_two_relays_insert_each_run_once(tasks, relay, http):
     tasks.query("delete from outbox.schedule")
     wait_until(lambda: tasks.value("select count(*) from outbox.events") == 0, what="all to be delivered")
     seen = {(request.headers["schedule"], request.headers["scheduled-at"]) for request in http.requests}
-    ids = {request.headers.get("idempotency-key", request.number) for request in http.requests}
+    ids = {request.headers["event-id"] for request in http.requests}
     assert len(seen) == len(ids) >= 21
     for n in range(3):
         times = sorted(at for name, at in seen if name == f"s{n}")
