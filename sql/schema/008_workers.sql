@@ -623,7 +623,8 @@ begin
         return;
     end if;
     m.waits_from := '-infinity';
-    if q.delayed = 'pass' and q.not_before_column is not null and pg_try_advisory_xact_lock(-1480113367, q.number) then
+    if q.delayed = 'pass' and q.not_before_column is not null
+       and pg_try_advisory_xact_lock(-1820236097, q.number) then -- FNV-1a of "pgcourier:due"
         execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
     end if;
     if q.after_column is not null then

@@ -205,17 +205,27 @@ START_TEST(script_stops_at_the_first_refusal)
 }
 END_TEST
 
-START_TEST(user_without_scripts_sends_one_by_one)
+/* A run of three events whose route is stopped, because the user has no more than these rights. */
+static struct contract *refuse_run_of(const char *rights)
 {
-    tell("ACL SETUSER single on >s3cret ~orders +xadd +ping");
-    settings.username = (char[]){"single"};
-    settings.password = (char[]){"s3cret"};
+    static char user[] = "few", password[] = "s3cret";
+    char acl[100];
+    snprintf(acl, sizeof acl, "ACL SETUSER %s reset on >%s %s", user, password, rights);
+    tell(acl);
+    settings.username = user;
+    settings.password = password;
     struct contract *c = contract_open(&stream);
     ck_assert(c->sink->traits & SINK_TAKES_RUNS);
     contract_add_run(c, "1", 3);
     ck_assert(contract_run(c, PATIENCE_MS));
     ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
     ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_ROUTE);
+    return c;
+}
+
+START_TEST(user_without_scripts_sends_one_by_one)
+{
+    struct contract *c = refuse_run_of("~orders +xadd +ping");
     ck_assert(!(c->sink->traits & SINK_TAKES_RUNS));
     ck_assert_int_eq(contract_probe(c, "orders", PATIENCE_MS), REACH_YES);
     struct delivery *d = contract_add(c, "2", span_of("{}"));
@@ -229,14 +239,7 @@ END_TEST
 /* What an event alone is told as NOPERM comes in other words out of a script. */
 START_TEST(user_with_scripts_but_without_the_command_stops_the_route)
 {
-    tell("ACL SETUSER scripts on >s3cret ~orders +eval +ping");
-    settings.username = (char[]){"scripts"};
-    settings.password = (char[]){"s3cret"};
-    struct contract *c = contract_open(&stream);
-    contract_add_run(c, "1", 3);
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
-    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_ROUTE);
+    struct contract *c = refuse_run_of("~orders +eval +ping");
     ck_assert_ptr_nonnull(strstr(c->ds[0]->cause->text, "let the user do this in the server's ACL"));
     ck_assert(c->sink->traits & SINK_TAKES_RUNS);
     contract_end(c);
@@ -245,14 +248,7 @@ END_TEST
 
 START_TEST(run_to_a_key_that_is_not_allowed_says_nothing_about_scripts)
 {
-    tell("ACL SETUSER narrow on >s3cret ~others +xadd +eval +ping");
-    settings.username = (char[]){"narrow"};
-    settings.password = (char[]){"s3cret"};
-    struct contract *c = contract_open(&stream);
-    contract_add_run(c, "1", 3);
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
-    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_ROUTE);
+    struct contract *c = refuse_run_of("~others +xadd +eval +ping");
     ck_assert_ptr_null(strstr(c->ds[0]->cause->text, "+eval"));
     ck_assert(c->sink->traits & SINK_TAKES_RUNS);
     contract_end(c);
