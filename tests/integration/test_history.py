@@ -269,6 +269,17 @@ def test_a_torn_last_line_did_not_happen_and_any_other_is_an_error(tmp_path):
         list(read_lines(path))
 
 
+def test_a_line_that_is_completed_while_it_is_read_did_not_happen_yet(tmp_path):
+    path = tmp_path / "journal"
+    path.write_text('{"id":1}\n{"id":2')
+    lines = read_lines(path)
+    assert next(lines) == {"id": 1}
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('2}\n{"id":3}\n')
+    assert not list(lines)
+    assert list(read_lines(path)) == [{"id": 1}, {"id": 22}, {"id": 3}]
+
+
 def test_a_misspelt_field_is_refused():
     with pytest.raises(TypeError, match="comit"):
         check([{"id": 1, "key": "a", "comit": "yes"}], [])

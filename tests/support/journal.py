@@ -28,12 +28,14 @@ class Journal:
 
 
 def read_lines(path):
-    """The objects of a file of JSON lines. A last line without its end is left out; any other broken line is an error."""
+    """The objects of a file of JSON lines. A last line without its end is left out; any other broken line is an error.
+
+    Of a file that grows meanwhile the last line may be there in part, and the rest of it a moment later."""
+    torn = False
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        while chunk := list(itertools.islice(file, CHUNK)):
-            if not chunk[-1].endswith("\n"):
-                chunk.pop()
-            yield from json.loads(f"[{','.join(chunk)}]")
+        while not torn and (chunk := list(itertools.islice(file, CHUNK))):
+            torn = not chunk[-1].endswith("\n")
+            yield from json.loads(f"[{','.join(chunk[:-1] if torn else chunk)}]")
 
 
 def digest(payload):
