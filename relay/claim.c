@@ -204,8 +204,11 @@ static bool has_only_kept(const struct claim *claim)
     return true;
 }
 
+/* Locks of the transaction alone. */
 static bool holds_fresh(const struct claim *claim)
 {
+    if (claim->in_vain)
+        return true;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         if (!batch->kept)
             return true;
@@ -240,7 +243,7 @@ void claim_finish(struct claim *claim, instant_us now)
         claim_round_start(claim, NULL, true, keys_to_claim(claim, now), now);
         return;
     }
-    bool finished = claim_is_finished(claim), let_go = false;
+    bool finished = claim_is_finished(claim), let_go = claim->in_vain;
     claim->full = false;
     FAULT_POINT("claim.finish");
     struct settle_job *job;

@@ -264,6 +264,7 @@ void claim_note_laneless(struct claim *claim, const struct batch *batch)
 {
     if (claim->plan.locked <= (int64_t)batch->lane_count)
         return;
+    claim->in_vain = true;
     struct span rest = claim->plan.locked_keys, key;
     while (array_text_next(&rest, batch->arena, &key)) {
         uint64_t hash = span_hash(key);
@@ -282,7 +283,7 @@ size_t claim_count_held(const struct claim *claim)
 
 void claim_forget_held(struct claim *claim)
 {
-    claim->full = false;
+    claim->full = claim->in_vain = false;
     claim->held_solos = 0;
     while (claim->held.count > 0)
         keyset_remove(&claim->held, claim->held.count - 1);
