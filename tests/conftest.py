@@ -2,7 +2,9 @@
 each of the processes that run tests; what a test puts into them is its own: a fresh database, an empty Redis, a topic name
 of its own."""
 
+import functools
 import os
+import time
 
 import pytest
 
@@ -10,7 +12,7 @@ from tests.proof import histories
 from tests.support import parallel, privileges, servers, targets
 from tests.support.process import exit_on_signals
 
-TEMPLATE = "outbox_template"
+DAY_S = 24 * 60 * 60
 
 
 def pytest_configure(config):
@@ -103,16 +105,27 @@ def migrate(database):
 
 @pytest.fixture(scope="session")
 def migrated_template(pg):
-    """Migrated once; copying it is quicker than migrating for every test."""
-    database = pg.create_database(name=TEMPLATE)
-    migrate(database)
-    return TEMPLATE
+    """migrated_template() -> the name of a database that was migrated today, by UTC; copying it is quicker than migrating
+    for every test. Yesterday's would not do: an archive has partitions from the day on that it was made."""
+    @functools.cache
+    def template_of(day):
+        database = pg.create_database(name=f"outbox_template_{day}")
+        migrate(database)
+        return database.name
+
+    return lambda: template_of(int(time.time()) // DAY_S)
+
+
+@pytest.fixture
+def one_day():
+    """The day is the same, by UTC, from before the database is made to the end of the test."""
+    servers.wait_until(lambda: time.time() % DAY_S < DAY_S - 60, 90, "the day to be over")
 
 
 @pytest.fixture
 def db(pg, migrated_template):
     """A fresh database with pgcourier's schema."""
-    database = pg.create_database(migrated_template)
+    database = pg.create_database(migrated_template())
     yield database
     database.drop()
 

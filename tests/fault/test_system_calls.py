@@ -197,7 +197,7 @@ def _stream(target, name):
 @pytest.mark.parametrize("sink", ["file", "redis", "http", pytest.param("kafka", marks=pytest.mark.deep)])
 def test_the_history_is_right_whichever_system_call_fails(pg, migrated_template, tmp_path, new_targets, sink):
     gate = build_gate(tmp_path)
-    databases = [pg.create_database(migrated_template) for _ in range(4 if DEEP else 2)]
+    databases = [pg.create_database(migrated_template()) for _ in range(4 if DEEP else 2)]
     sweep = Sweep([TracedCourse(db, new_targets(sink), gate) for db in databases])
     counts = {call: times for call, times in sweep.count().items() if call not in LEFT_OUT}
     assert counts.keys() <= ERRORS.keys(), f"say in ERRORS how these may fail: {counts.keys() - ERRORS.keys()}"

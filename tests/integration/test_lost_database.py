@@ -33,7 +33,7 @@ MIGRATION = ["begin", "migrate/schema_lock", "migrate/schema_exists", "migrate/s
 
 @pytest.fixture(scope="module")
 def shop(pg, migrated_template):
-    db = pg.create_database(migrated_template)
+    db = pg.create_database(migrated_template())
     for table in "tu":
         db.query(f'create table public.{table} (id bigserial primary key, key text collate "C", at timestamptz)')
         db.query(f"create index on public.{table} (key, id)")

@@ -16,6 +16,7 @@ sinks: {{ none: {{ type: discard }} }}
 queues: {{ orders: {{ sink: none, after: archive, archive_retention: 3d, dead_retention: 1h }} }}
 """
 FOR_EVER = None
+pytestmark = pytest.mark.usefixtures("one_day")
 DAYS = range(1, 8)  # so many days ago
 EXPIRE = "select removed, extract(epoch from again)::int from outbox.archive_expire(%s, %s)"
 

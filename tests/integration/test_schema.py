@@ -24,6 +24,7 @@ OBJECTS = """
     order by 1"""
 
 
+@pytest.mark.usefixtures("one_day")
 def test_migrate_applies_what_is_missing_and_nothing_twice(empty_db):
     first = run_command("migrate", "-d", empty_db.owner_dsn)
     assert first.returncode == 0 and first.stdout.splitlines() == [f"applied {name}" for name in MIGRATIONS]
@@ -34,6 +35,7 @@ def test_migrate_applies_what_is_missing_and_nothing_twice(empty_db):
     assert empty_db.query(OBJECTS) == objects
 
 
+@pytest.mark.usefixtures("one_day")
 def test_printed_migrations_make_the_same_schema(db, empty_db):
     printed = run_command("migrate", "--print")
     assert printed.returncode == 0
@@ -211,6 +213,7 @@ def test_an_existing_table_is_granted_with_its_schema_and_sequence(db):
         db.query("""select outbox.grant_relay('"My Shop"."Events"', 'nosuch')""")
 
 
+@pytest.mark.usefixtures("one_day")
 def test_the_archive_has_a_partition_for_every_coming_day(db):
     db.query("insert into outbox.archive (queue, event_id, original) values ('q', 1, '{\"a\" : 1}')")
     assert db.query("select tableoid::regclass = ('outbox.archive_' || to_char(now() at time zone 'utc', 'YYYYMMDD'))::regclass,"
@@ -219,6 +222,7 @@ def test_the_archive_has_a_partition_for_every_coming_day(db):
     assert db.value("select outbox.archive_prepare(9)") == 2
 
 
+@pytest.mark.usefixtures("one_day")
 def test_rows_that_came_before_their_partition_move_into_it(db):
     db.query("insert into outbox.archive (queue, event_id, original, archived_at)"
              " select 'q', n, '{}', now() + interval '10 days' + n * interval '1 day' from generate_series(0, 3) n")
@@ -228,12 +232,14 @@ def test_rows_that_came_before_their_partition_move_into_it(db):
     assert db.value("select count(*) from outbox.archive") == 4
 
 
+@pytest.mark.usefixtures("one_day")
 def test_relays_prepare_the_archive_at_the_same_time(db):
     with ThreadPoolExecutor(6) as pool:
         made = list(pool.map(lambda _: db.value("select outbox.archive_prepare(30)"), range(6)))
     assert sorted(made) == [0, 0, 0, 0, 0, 23]
 
 
+@pytest.mark.usefixtures("one_day")
 def test_settling_goes_on_while_the_archive_is_prepared(db):
     settling = db.connect(autocommit=False)
     settling.cursor().execute("insert into outbox.archive (queue, event_id, original) values ('q', 1, '{}')")
