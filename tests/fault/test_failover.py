@@ -13,6 +13,7 @@ from tests.support.fault_run import FaultRun
 from tests.support.postgres import RELAY_ROLE
 from tests.support.servers import wait_until
 from tests.support.shop import Shop
+from tests.support.statement_log import StatementLog
 from tests.support.targets import FileTarget
 
 DURABLE = {"synchronous_commit": "on"}
@@ -113,9 +114,11 @@ def test_ids_that_are_drawn_a_second_time_while_the_relay_is_away_keep_the_order
         migrate(database)
         run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
         run.add(500, keys=10)
+        statements = StatementLog(database)
         run.start_running()
         run.wait_until_empty()
-        wait_for_probes(database, 3)
+        statements.forget()
+        wait_for_probes(statements, 3)
         database.query(f"alter role {RELAY_ROLE} nologin")
         if restart:
             server.restart("immediate")
@@ -139,17 +142,10 @@ def order_of(events):
     return keys
 
 
-def wait_for_probes(db, count):
+def wait_for_probes(statements, count):
     """So many questions of how far the ids go are answered: the first says that they are settled, and the next that they
     are gone."""
-    seen = set()
-
-    def another():
-        seen.update(db.query("select query_start from pg_stat_activity where application_name = 'pgcourier' and state = 'idle'"
-                             " and (query like '%as holder%' or query like '%as floor%')"))
-        return len(seen) > count
-
-    wait_until(another, 60, f"{count} probes")
+    wait_until(lambda: statements.text().count("as holder") > count, 60, f"{count} probes")
 
 
 def sessions(db):
