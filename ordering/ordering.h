@@ -74,21 +74,27 @@ struct lease_list {
     size_t count;
 };
 
+/* A key of which a later event may have been gone past. */
+struct missed_key {
+    struct span key;
+    struct id_range ids; /* of its events, all that were found are in here; empty: none was */
+};
+
 /* One claim under way; the strategy's notes from claim() to claim_done(). */
 struct claim_plan {
     struct scan_plan scan;
     struct scan_report report;
-    int64_t locked;                 /* locks taken by this claim */
-    struct span locked_keys;        /* their keys, see array_text.h; in the intake's arena */
-    bool thin;                      /* the rows looked at had too few keys */
-    int64_t rows, rows_limit;       /* events returned and asked for */
-    int64_t key_limit;              /* events of one key asked for */
-    bool from_top;                  /* it looks at what is most urgent, whatever was looked at before */
-    int64_t top_priority, top_id;   /* where to go on from there */
-    bool behind;                    /* the request's word */
-    bool few;                       /* asked for without that limit: the keys are believed to have few */
-    bool all;                       /* whatever is found is locked, and the keys come in no order */
-    const struct span *missed_keys; /* of which a later event may have been gone past; in the intake's arena */
+    int64_t locked;                       /* locks taken by this claim */
+    struct span locked_keys;              /* their keys, see array_text.h; in the intake's arena */
+    bool thin;                            /* the rows looked at had too few keys */
+    int64_t rows, rows_limit;             /* events returned and asked for */
+    int64_t key_limit;                    /* events of one key asked for */
+    bool from_top;                        /* it looks at what is most urgent, whatever was looked at before */
+    int64_t top_priority, top_id;         /* where to go on from there */
+    bool behind;                          /* the request's word */
+    bool few;                             /* asked for without that limit: the keys are believed to have few */
+    bool all;                             /* whatever is found is locked, and the keys come in no order */
+    const struct missed_key *missed_keys; /* in the intake's arena */
     size_t missed_key_count;
     size_t events;  /* the relay's word to claim_done(): events it has taken, */
     bool spilled;   /* and whether it had no room for others */

@@ -21,6 +21,7 @@
 #define FEW_ROWS 4
 #define WARY_CLAIMS 32
 #define FAIR_CLAIMS 4
+#define LOCK_COLUMNS 13
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 
@@ -189,10 +190,25 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     return CLAIM_STATEMENTS;
 }
 
+static void read_missed(struct claim_plan *plan, const PGresult *res, struct arena *arena)
+{
+    struct missed_key *missed = arena_array(arena, (size_t)PQntuples(res), sizeof *missed);
+    for (int row = 0; row < PQntuples(res); row++) {
+        if (PQgetisnull(res, row, 8))
+            continue;
+        struct missed_key *m = &missed[plan->missed_key_count++];
+        *m = (struct missed_key){.key = arena_copy(arena, result_span(res, row, 8)), .ids = {1, 0}};
+        int64_t low;
+        if (result_bigint(res, row, 11, &low) && result_bigint(res, row, 12, &m->ids.hi))
+            m->ids.lo = low;
+    }
+    plan->missed_keys = missed;
+}
+
 static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
                        const struct claim_intake *intake, struct error *err)
 {
-    if (PQnfields(res) != 11 || PQntuples(res) < 1)
+    if (PQnfields(res) != LOCK_COLUMNS || PQntuples(res) < 1)
         return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
                          PQntuples(res), PQnfields(res));
     struct scan_report *report = &plan->report;
@@ -213,11 +229,7 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
     plan->thin = result_bigint(res, 0, 10, &id) && id;
-    struct span *missed = arena_array(intake->arena, (size_t)PQntuples(res), sizeof *missed);
-    for (int row = 0; row < PQntuples(res); row++)
-        if (!PQgetisnull(res, row, 8))
-            missed[plan->missed_key_count++] = arena_copy(intake->arena, result_span(res, row, 8));
-    plan->missed_keys = missed;
+    read_missed(plan, res, intake->arena);
     return true;
 }
 

@@ -143,6 +143,7 @@ static void plan_gaps(struct scan *scan, struct scan_plan *ret)
     }
     gap_take(scan, ret->oldest);
     gap_take(scan, ret->newest);
+    ret->more = scan->gap_count > 0;
 }
 
 void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret)

@@ -43,6 +43,7 @@ struct scan_plan {
     struct id_range newest; /* newest first */
     struct id_range oldest; /* oldest first */
     bool sweeping;          /* `oldest` is the slow sweep's */
+    bool more;              /* these are not all that was to be looked at: a backlog */
 };
 
 /* What the claim found. */

@@ -199,14 +199,22 @@ static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
     return keyset_find(&holder->held, key, hash) != NULL;
 }
 
+/* What was found of a key is what its lane has. (An event that was committed between them since, behind its successor,
+ * is among the missed ids, which are looked at again.) */
+static bool has_all(const struct lane *lane, struct id_range ids)
+{
+    return !id_range_is_empty(ids) && lane->first && lane->first->event.id <= ids.lo && ids.hi <= lane->last->event.id;
+}
+
 /* Whether `holder` has this key, in a lane or from an earlier lane of its open transaction: then it is followed there.
  */
-static bool follow_at(struct claim *holder, struct span key, uint64_t hash, instant_us now)
+static bool follow_at(struct claim *holder, const struct missed_key *missed, uint64_t hash, instant_us now)
 {
     struct queue *queue = holder->queue;
+    struct span key = missed->key;
     struct lane *lane = find_lane(holder->batches, key, hash);
     if (lane)
-        lane->more = true; /* followed when the lane is settled */
+        lane->more = lane->more || !has_all(lane, missed->ids); /* followed when the lane is settled */
     else if (!is_held(holder, key, hash))
         return false;
     else if (!keyset_put(&queue->follow, key, hash, now, holder))
@@ -226,14 +234,15 @@ void claim_follow_missed(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     for (size_t i = 0; i < claim->plan.missed_key_count; i++) {
-        struct span key = claim->plan.missed_keys[i];
+        const struct missed_key *missed = &claim->plan.missed_keys[i];
+        struct span key = missed->key;
         uint64_t hash = span_hash(key);
         struct lane *lost = find_lane(queue->orphans, key, hash);
         bool ours = lost != NULL;
         if (lost)
             lost->more = true;
         for (size_t c = 0; c < queue->claim_count; c++)
-            ours |= follow_at(&queue->claims[c], key, hash, now);
+            ours |= follow_at(&queue->claims[c], missed, hash, now);
         /* Nobody looks for the ids of a key that is asked for by name. */
         if (!ours && was_followed(claim, key) && !keyset_put(&queue->later, key, hash, now + LATER_US, NULL))
             queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);

@@ -29,19 +29,19 @@ static void plan_poll(struct queue *queue, bool found, instant_us now)
     queue->poll_at = instant_min(queue->poll_at, now + queue->idle_us - jitter); /* somebody may have woken it since */
 }
 
-/* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. */
-static bool looks_on(const struct claim *claim, instant_us now)
+/* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. What has settled since, or
+ * was missed a while ago, is none: it has time until the next claim. */
+static bool looks_on(const struct claim_plan *plan)
 {
-    const struct ordering *ordering = claim->queue->ordering;
-    const struct scan_plan *scan = &claim->plan.scan;
-    bool looked = scan->newest.lo <= scan->newest.hi || scan->oldest.lo <= scan->oldest.hi;
-    return looked && !scan->sweeping && ordering->type->pending(ordering, now);
+    const struct scan_report *report = &plan->report;
+    return !plan->scan.sweeping &&
+           (plan->scan.more || !id_range_is_empty(report->newest_left) || !id_range_is_empty(report->oldest_left));
 }
 
-static bool took_all(const struct claim *claim, const struct batch *batch, instant_us now)
+static bool took_all(const struct claim *claim, const struct batch *batch)
 {
     const struct claim_plan *plan = &claim->plan;
-    if (looks_on(claim, now))
+    if (looks_on(plan))
         return false;
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->more)
@@ -92,7 +92,7 @@ void pace_claimed(const struct claim *claim, const struct batch *batch, instant_
     if (!claim->full)
         plan_poll(queue, batch->lane_count > 0, now);
     count_found(queue, (int64_t)batch->event_count, now);
-    queue->took_all = batch->lane_count > 0 && took_all(claim, batch, now);
+    queue->took_all = batch->lane_count > 0 && took_all(claim, batch);
     queue->pace_at = now + (queue->took_all ? worth_waiting_us(queue) : 0);
     instant_us rate = rate_at(claim, batch);
     queue->pace_at = queue->pace_at > rate ? queue->pace_at : rate;

@@ -45,6 +45,7 @@
 --                      none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
 -- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
+-- missed_low, missed_high bigint   smallest and greatest id found of the missed key; null: it was not found by an id
 with fresh as materialized (
     select id, key, first, pg_catalog.count(*) filter (where first) over (order by id desc rows unbounded preceding) as n
     from (select seen.id, seen.key,
@@ -161,10 +162,10 @@ with fresh as materialized (
     from total t
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       m.key as missed_key, s.seen_min, s.thin
+       m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high
 from summary s
 left join (
-    select l.key::text from locked l where not l.ok or (l.ok and l.high > l.low and $16::bigint is not null)
+    select l.key::text, l.low, l.high from locked l where not l.ok or (l.ok and l.high > l.low and $16::bigint is not null)
     union all
-    select f.key::text from found f where f.key::text = any (select pg_catalog.unnest($9::text[]))
+    select f.key::text, f.low, f.high from found f where f.key::text = any (select pg_catalog.unnest($9::text[]))
 ) as m on true

@@ -35,7 +35,9 @@ with due as materialized (
            pg_catalog.count(*) filter (where ok) as locked, pg_catalog.count(ok) as tried,
            pg_catalog.array_agg(key) filter (where ok and solo is null)::text as claim,
            pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo,
-           pg_catalog.array_agg(key::text) filter (where not ok and solo is null) as missed
+           pg_catalog.array_agg(key::text) filter (where not ok and solo is null) as missed,
+           pg_catalog.array_agg(low) filter (where not ok and solo is null) as missed_low,
+           pg_catalog.array_agg(high) filter (where not ok and solo is null) as missed_high
     from (
         -- ok is null: it waits, or is followed anyway.
         select k.*, case when free then pg_catalog.pg_try_advisory_xact_lock($11::integer, :lock_hash) end as ok
@@ -91,13 +93,14 @@ with due as materialized (
                as newest_left,
            case when t.oldest_rows >= $8::bigint or t.rows >= r.rows then coalesce(t.oldest_max + 1, $4::bigint) end
                as oldest_left,
-           t.seen_max, t.missed_min, t.missed_max, t.locked, t.seen_min, t.missed,
+           t.seen_max, t.missed_min, t.missed_max, t.locked, t.seen_min, t.missed, t.missed_low, t.missed_high,
            (t.rows >= r.rows and t.tried < $7::bigint - $7::bigint / 8)::integer::bigint as thin,
            pg_catalog.set_config('courier.claim', coalesce(t.claim, '{}'), true) as claim,
            pg_catalog.set_config('courier.solo', coalesce(t.solo, '{}'), true) as solo
     from total t cross join room r
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       m.key as missed_key, s.seen_min, s.thin
+       m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high
 from summary s
-left join lateral pg_catalog.unnest(s.missed) as m (key) on true
+left join lateral rows from (
+    pg_catalog.unnest(s.missed), pg_catalog.unnest(s.missed_low), pg_catalog.unnest(s.missed_high)) as m (key, low, high) on true

@@ -266,17 +266,17 @@ static void lock_chosen(struct backend *backend)
     }
 }
 
-static size_t list_missed(int64_t *ret)
+static size_t list_missed(const struct candidate **ret)
 {
     size_t n = 0;
     for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++) {
         const struct candidate *c = &choice.ordered[i];
         if (!c->locked || (asks_for_the_first() && c->high > c->low))
-            ret[n++] = c->key;
+            ret[n++] = c;
     }
     for (size_t i = 0; i < choice.found_count; i++)
         if (choice.found[i].solo == QUERY_NO_ID && has(&choice.call->lists[8], choice.found[i].key))
-            ret[n++] = choice.found[i].key;
+            ret[n++] = &choice.found[i];
     return n;
 }
 
@@ -292,6 +292,13 @@ static void put_id(PGresult *res, int row, int column, int64_t id)
 {
     if (id != QUERY_NO_ID)
         result_bigint(res, row, column, id);
+}
+
+static void put_missed(PGresult *res, int row, const struct candidate *c)
+{
+    result_key(res, row, 8, c->key);
+    put_id(res, row, 11, c->low);
+    put_id(res, row, 12, c->high);
 }
 
 /* What the first half leaves for the second, as text. */
@@ -310,7 +317,7 @@ static const char *claim_text(const struct backend *backend)
 
 static PGresult *summarise(void)
 {
-    static int64_t missed[2 * CANDIDATES_MAX];
+    static const struct candidate *missed[2 * CANDIDATES_MAX];
     size_t missed_count = list_missed(missed);
     const int64_t *n = choice.call->n;
     int64_t newest_left = QUERY_NO_ID, oldest_left = QUERY_NO_ID, missed_min = QUERY_NO_ID, missed_max = QUERY_NO_ID,
@@ -339,7 +346,7 @@ static PGresult *summarise(void)
     int64_t enough = choice.all ? n[6] - n[6] / 8 : n[6];
     const char *claimed = claim_text(choice.backend);
     int rows = missed_count > 0 ? (int)missed_count : 1;
-    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 11);
+    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 13);
     for (int row = 0; row < rows; row++) {
         put_id(res, row, 0, newest_left);
         put_id(res, row, 1, oldest_left);
@@ -348,8 +355,8 @@ static PGresult *summarise(void)
         put_id(res, row, 4, missed_max);
         result_bigint(res, row, 5, locked);
         result_text(res, row, 6, claimed, strlen(claimed));
-        if (missed_count > 0 && missed[row] != QUERY_NO_ID)
-            result_key(res, row, 8, missed[row]);
+        if (missed_count > 0 && missed[row]->key != QUERY_NO_ID)
+            put_missed(res, row, missed[row]);
         put_id(res, row, 9, seen_min);
         result_bigint(res, row, 10, cut && (int64_t)choice.ordered_count < enough);
     }

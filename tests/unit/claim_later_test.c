@@ -43,6 +43,25 @@ START_TEST(missed_key_that_is_in_a_lane_of_ours_is_followed_after_it)
 }
 END_TEST
 
+/* Of the lane's own events, seen by a claim beside it, nothing follows. */
+START_TEST(missed_key_is_followed_only_when_more_was_found_of_it_than_its_lane_has)
+{
+    static const struct {
+        int64_t low, high;
+        bool more;
+    } found[] = {{5, 7, false}, {6, 6, false}, {5, 8, true}, {4, 7, true}, {1, 0, true}};
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
+        struct batch *batch = batch_of(&claims[1]);
+        struct lane *lane = stage_event(batch, 5, "b")->lane;
+        stage_event(batch, 7, "b");
+        miss_ids(&claims[0], "b", found[i].low, found[i].high);
+        ck_assert_int_eq(lane->more, found[i].more);
+        miss_ids(&claims[0], "b", 5, 7);
+        ck_assert_int_eq(lane->more, found[i].more);
+    }
+}
+END_TEST
+
 START_TEST(where_no_more_names_can_be_kept_all_ids_are_looked_at_again)
 {
     keyset_done(&stage.queue.later);
@@ -72,6 +91,7 @@ int main(void)
     tcase_add_test(tcase, key_that_others_have_is_asked_for_by_name_again_later);
     tcase_add_test(tcase, key_that_is_followed_already_when_its_time_comes_is_followed_once);
     tcase_add_test(tcase, missed_key_that_is_in_a_lane_of_ours_is_followed_after_it);
+    tcase_add_test(tcase, missed_key_is_followed_only_when_more_was_found_of_it_than_its_lane_has);
     tcase_add_test(tcase, where_no_more_names_can_be_kept_all_ids_are_looked_at_again);
     return run_suite(suite);
 }

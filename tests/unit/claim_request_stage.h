@@ -72,12 +72,17 @@ static inline bool has(const struct span *keys, size_t count, const char *key)
     return false;
 }
 
-static void miss(struct claim *claim, const char *key)
+static inline void miss_ids(struct claim *claim, const char *key, int64_t low, int64_t high)
 {
-    static struct span missed;
-    missed = span_of(key);
+    static struct missed_key missed;
+    missed = (struct missed_key){span_of(key), {low, high}};
     claim->plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
     claim_follow_missed(claim, NOW);
+}
+
+static inline void miss(struct claim *claim, const char *key)
+{
+    miss_ids(claim, key, 1, 0);
 }
 
 #endif

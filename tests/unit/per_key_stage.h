@@ -185,6 +185,8 @@ enum {
     MISSED_KEY,
     SEEN_MIN,
     THIN,
+    MISSED_LOW,
+    MISSED_HIGH,
     LOCK_ALL
 };
 

@@ -150,9 +150,14 @@ START_TEST(missed_keys_and_ids_are_reported)
     set_text(res, 1, MISSED_KEY, NULL);
     set_bigint(res, 2, SEEN_MAX, 900);
     set_text(res, 2, MISSED_KEY, "k2");
+    set_bigint(res, 2, MISSED_LOW, 350);
+    set_bigint(res, 2, MISSED_HIGH, 360);
     ck_assert(take_result(0, res));
     ck_assert_uint_eq(plan.missed_key_count, 2);
-    ck_assert(span_equal(plan.missed_keys[1], span_of("k2")));
+    ck_assert(id_range_is_empty(plan.missed_keys[0].ids));
+    ck_assert(span_equal(plan.missed_keys[1].key, span_of("k2")));
+    ck_assert_int_eq(plan.missed_keys[1].ids.lo, 350);
+    ck_assert_int_eq(plan.missed_keys[1].ids.hi, 360);
     ck_assert_int_eq(plan.locked, 1);
     finish_claim();
     ck_assert_int_ne(ordering_per_key.pending_at(o), INSTANT_NEVER);

@@ -40,6 +40,7 @@ START_TEST(claims_beside_each_other_look_at_ids_of_their_own)
     struct scan_horizon horizon = {.first = 1, .drawn = 90000};
     scan_horizon(&scan, &horizon);
     scan_next(&scan, SECOND_US, &plan);
+    ck_assert(!plan.more);
     struct scan_report report = {.newest_left = {plan.newest.lo, plan.newest.hi - 1000},
                                  .oldest_left = {501, plan.oldest.hi},
                                  .seen_max = 90000,
@@ -48,6 +49,7 @@ START_TEST(claims_beside_each_other_look_at_ids_of_their_own)
     scan_seen(&scan, &plan, &report, MS_US, SECOND_US);
     scan_next(&scan, SECOND_US, &plan);
     scan_next(&scan, SECOND_US, &beside);
+    ck_assert(plan.more && beside.more);
     ck_assert_int_eq(plan.newest.hi, 89000);
     ck_assert_int_eq(plan.newest.lo, 85000); /* four times what the first one used */
     ck_assert_int_eq(plan.oldest.lo, 501);
