@@ -12,8 +12,8 @@
 
 #include <stdbool.h>
 
-/* By which a key's lane is found. A claim has 512 keys unless told otherwise. */
-#define LANE_CHAINS 128
+/* By which a key's lane is found. A claim has up to 1,024 keys unless told otherwise. */
+#define LANE_CHAINS 256
 
 struct lane;
 

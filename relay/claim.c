@@ -17,6 +17,8 @@
 #define HELD_SPARE 4                 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
 #define KEPT_MAX_US (60 * SECOND_US) /* well before idle_in_transaction_session_timeout, see session_settings.sql */
 #define VAIN_BURST_US (50 * MS_US)
+#define LEAN_EVENTS 2
+#define LEAN_US (STRAGGLER_US / 2)
 #define ROOM_PART 4
 #define ROOM_WAIT_US (5 * MS_US)
 
@@ -130,10 +132,28 @@ static bool is_claiming(const struct queue *queue)
     return false;
 }
 
+/* Where a key brings an event or two and is quickly done with, most of what it costs are its claim's statements and
+ * commit: there a claim takes all the locks that its connection may come to hold beside stragglers. */
+int64_t claim_keys_at_most(const struct queue *queue)
+{
+    bool limited = queue->key_limit < queue->config->keys_per_claim;
+    return queue->lean && !limited ? queue->key_limit * CLAIM_LOCKS_FACTOR : queue->key_limit;
+}
+
+static void note_lean(struct claim *claim, instant_us now)
+{
+    size_t events = 0, lanes = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next) {
+        events += batch->event_count;
+        lanes += batch->lane_count;
+    }
+    claim->queue->lean = events <= lanes * LEAN_EVENTS && now - claim->began_at < LEAN_US;
+}
+
 static int64_t most_keys(const struct queue *queue, instant_us now)
 {
     if (!orphans_wait(queue))
-        return queue->key_limit;
+        return claim_keys_at_most(queue);
     return refusal_wants_trial(queue, now);
 }
 
@@ -255,6 +275,8 @@ void claim_finish(struct claim *claim, instant_us now)
     }
     if (job)
         follow_delivered(claim, job, now);
+    if (finished)
+        note_lean(claim, now);
     int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
     /* Whoever wants the table for himself waits for the transaction: it does not last as long as a straggler. And one
      * that stands still for long the server would end, and with its session the locks. */

@@ -183,7 +183,9 @@ const struct setting queue_settings[] = {
      .fallback = "512",
      .min = 1,
      .max = 4096,
-     .help = "keys a claim locks; every one takes a slot in the server's lock table"},
+     .help =
+         "keys a claim locks, or twice as many while they have an event or two each and a quick sink; every one takes "
+         "a slot in the server's lock table"},
     {.name = "max_events_per_key",
      .kind = SETTING_COUNT,
      .offset = AT_QUEUE(max_events_per_key),

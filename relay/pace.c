@@ -1,6 +1,7 @@
 #include "relay/pace.h"
 
 #include "relay/base/lesser.h"
+#include "relay/claim.h"
 
 /* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
  * thousandths: cut off to whole ones, a thousand claims a second would forget as many as come. */
@@ -66,7 +67,7 @@ static int64_t worth_waiting_us(const struct queue *queue)
     if (over_milli <= 0)
         return 0;
     int64_t most_us = lesser(config->poll_min_us * WAITS_MAX, config->poll_max_us);
-    int64_t full_us = SPAN_US * queue->key_limit * EVENT_MILLI / queue->coming_milli;
+    int64_t full_us = SPAN_US * claim_keys_at_most(queue) * EVENT_MILLI / queue->coming_milli;
     return lesser(config->poll_min_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 

@@ -213,10 +213,11 @@ struct queue {
     instant_us renew_at;      /* no lease is renewed before */
     instant_us owner_lost_at; /* the backend with which leases end, for the last time */
     bool stopping;
-    bool paused;          /* by somebody: nothing is claimed, nothing more is sent */
-    bool closed;          /* its window is, or nobody knows yet: nothing is claimed */
-    int64_t key_limit;    /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_found;   /* by the last claim that found any */
+    bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
+    bool closed;        /* its window is, or nobody knows yet: nothing is claimed */
+    int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
+    int64_t keys_found; /* by the last claim that found any */
+    bool lean;          /* the last claim that ended had an event or two of each key, and was quickly done with them */
     int64_t coming_milli; /* thousandths of an event, by what claims have found; see pace.c */
     instant_us coming_at;
     bool took_all; /* the last claim left nothing, that is known */

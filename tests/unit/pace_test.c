@@ -113,6 +113,11 @@ START_TEST(no_claim_waits_for_more_than_it_may_take)
     expect(1000);
     find(24);
     ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US / 2);
+    stage.config.keys_per_claim = KEYS / 2;
+    queue->lean = true;
+    expect(1000);
+    find(24);
+    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US); /* it may take twice as many */
 }
 END_TEST
 
