@@ -59,7 +59,9 @@ def redis(server, stream):
                    "--csv", "XADD", stream, "*", *entry]
 
         def load():
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=RUN_TIMEOUT_S)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_TIMEOUT_S)
+            if done.returncode != 0:
+                raise BenchFailed(f"redis-benchmark ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}")
             return drain.events / float(re.findall(r'"([\d.]+)"', done.stdout)[-7])  # rps, and six columns of latency
         return delete_beside(bench, drain, load)
     return floor
