@@ -34,7 +34,7 @@ bool claim_rows_waits_last(const struct claim_request *request)
     return request->max_keys == 1 && request->draw % 2 == 1;
 }
 
-void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, bool full)
+void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan)
 {
     if (plan->thin)
         rows->look = rows->look * 2 < LOOK_MAX ? rows->look * 2 : LOOK_MAX;
@@ -42,6 +42,6 @@ void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, boo
         rows->look--;
     if (plan->spilled)
         rows->limit = rows->limit > 1 ? rows->limit / 2 : 1;
-    else if (full && rows->limit < ROWS_MAX)
+    else if (plan->rows >= rows->limit / 2 && rows->limit < ROWS_MAX)
         rows->limit *= 2;
 }

@@ -23,7 +23,8 @@ int64_t claim_rows_share(const struct claim_request *request, int64_t share);
 /* and whether waits that are over come behind everything else. */
 bool claim_rows_waits_last(const struct claim_request *request);
 
-/* `plan` is done, and says whether it was truncated; `full`: it returned all the events that it asked for. */
-void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan, bool full);
+/* `plan` is done. Where half of the events that may be asked for were returned, the next claim may ask for more: one
+ * that gets all it asks for has locked keys in vain, and is followed by some that choose. */
+void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan);
 
 #endif

@@ -268,7 +268,7 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
     else if (pk->wary > 0)
         pk->wary--;
     pk->few = pk->options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;
-    claim_rows_done(&pk->rows, plan, full && !plan->few);
+    claim_rows_done(&pk->rows, plan);
 }
 
 static struct statement per_key_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)

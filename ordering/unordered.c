@@ -196,7 +196,7 @@ static void unordered_claim_done(struct ordering *o, struct claim_plan *plan, in
     bool left = !id_range_is_empty(report.oldest_left) || !id_range_is_empty(report.newest_left);
     un->backlog = plan->truncated || (left && !plan->scan.sweeping);
     go_on_from_the_top(un, plan, took_us, now);
-    claim_rows_done(&un->rows, plan, full);
+    claim_rows_done(&un->rows, plan);
 }
 
 static struct statement unordered_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)

@@ -91,6 +91,24 @@ START_TEST(rows_of_a_claim_have_bounds)
 }
 END_TEST
 
+/* Before one is cut short: its keys would have been locked in vain. */
+START_TEST(claim_may_return_more_once_half_of_that_was_returned)
+{
+    static const struct {
+        int64_t rows, next;
+    } returned[] = {{511, 1024}, {512, 2048}, {1023, 2048}, {1024, 4096}};
+    for (size_t i = 0; i < sizeof returned / sizeof returned[0]; i++) {
+        claim();
+        ck_assert(take_result(0, lock_row(1)));
+        plan.rows = returned[i].rows;
+        finish_claim();
+        ck_assert(!plan.truncated);
+        claim();
+        ck_assert_int_eq(plan.rows_limit, returned[i].next);
+    }
+}
+END_TEST
+
 /* ---- how far ids are settled ---- */
 
 START_TEST(floor_rises_over_settled_ids_that_are_gone)
@@ -338,6 +356,7 @@ int main(void)
     tcase_add_test(tcase, truncated_sweep_is_asked_for_again);
     tcase_add_test(tcase, ids_seen_by_a_truncated_claim_are_asked_for_again);
     tcase_add_test(tcase, rows_of_a_claim_have_bounds);
+    tcase_add_test(tcase, claim_may_return_more_once_half_of_that_was_returned);
     tcase_add_test(tcase, floor_rises_over_settled_ids_that_are_gone);
     tcase_add_test(tcase, floor_stops_at_the_first_id_that_is_there);
     tcase_add_test(tcase, floor_never_passes_an_id_that_may_still_appear);
