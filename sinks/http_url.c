@@ -41,6 +41,9 @@ static CURLUcode split(CURLU *parts, struct http_url *ret)
         code = CURLUE_NO_HOST;
     if (code == CURLUE_OK)
         ret->whole = with_query(ret->base, ret->query);
+    /* What libcurl has decoded in a host may be a character that it takes in none: %7F. */
+    if (code == CURLUE_OK)
+        code = curl_url_set(parts, CURLUPART_URL, ret->base, CURLU_PATH_AS_IS);
     return code;
 }
 

@@ -88,9 +88,9 @@ END_TEST
 
 START_TEST(messages_do_not_repeat_the_url)
 {
-    static const char *const bad[] = {"ftp://me:geheim@h/",    "http://me:geheim@h/#f",     "http://me:geheim@h h/",
-                                      "http://me:geheim@/x",   "http://me:geheim@h:99999/", "http://me%0a:geheim@h/",
-                                      "http://me:geheim%01@h/"};
+    static const char *const bad[] = {"ftp://me:geheim@h/",     "http://me:geheim@h/#f",     "http://me:geheim@h h/",
+                                      "http://me:geheim@/x",    "http://me:geheim@h:99999/", "http://me%0a:geheim@h/",
+                                      "http://me:geheim%01@h/", "https://me:geheim@h%7Fh/"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct http_url unused = {0};
         struct error err;
