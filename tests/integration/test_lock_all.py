@@ -37,8 +37,8 @@ class Answer:
     def __init__(self, session):
         rows = session.fetchall()
         (self.newest_left, self.oldest_left, self.seen_max, self.missed_min, self.missed_max, self.locked, names, solos,
-         _, self.seen_min, self.thin) = rows[0]
-        self.missed = sorted(row[8] for row in rows if row[8] is not None)
+         _, self.seen_min, self.thin, _, _) = rows[0]
+        self.missed = {row[8]: row[11:] for row in rows if row[8] is not None}
         self.keys = sorted(name for name in names[1:-1].split(",") if name)
         self.solos = sorted(int(solo) for solo in solos[1:-1].split(",") if solo)
         session.execute("select current_setting('courier.claim'), current_setting('courier.solo')")
@@ -72,7 +72,7 @@ def test_what_is_found_and_free_is_locked_once(db, session):
     for claim in claim_all, claim_some:
         answer = claim(session, newest=(11, 22), oldest=(1, 10), follow=["k1", "k3", "elsewhere"])
         assert answer.keys == ["elsewhere", "k0", "k1", "k2", "k4", "k5", "k6", "k7", "k8", "k9"]
-        assert answer.solos == [22] and answer.missed == []
+        assert answer.solos == [22] and answer.missed == {}
         assert (answer.newest_left, answer.oldest_left, answer.seen_min, answer.seen_max) == (None, None, 1, 22)
         assert (answer.missed_min, answer.missed_max, answer.thin) == (None, None, 0)
         session.execute("rollback; begin")
@@ -86,7 +86,7 @@ def test_what_another_session_holds_is_told(db, session):
                        " pg_advisory_xact_lock(7, hashtext('elsewhere'))")
     for claim in claim_all, claim_some:
         answer = claim(session, fresh=0, follow=["elsewhere"])
-        assert answer.missed == ["elsewhere", "k8"] and answer.solos == [] and len(answer.keys) == 8
+        assert answer.missed == {"elsewhere": (None, None), "k8": (8, 18)} and answer.solos == [] and len(answer.keys) == 8
         assert (answer.missed_min, answer.missed_max) == (8, 22)
         session.execute("rollback; begin")
     other.close()

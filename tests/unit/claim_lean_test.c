@@ -33,7 +33,7 @@ static int64_t next_claims_keys(void)
 START_TEST(claim_behind_one_of_single_events_takes_all_the_locks_it_may)
 {
     deliver(1);
-    ck_assert_int_eq(next_claims_keys(), KEYS * CLAIM_LOCKS_FACTOR);
+    ck_assert_int_eq(next_claims_keys(), (int64_t)KEYS * CLAIM_LOCKS_FACTOR);
 }
 END_TEST
 
