@@ -81,6 +81,17 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
     return st->closed != NULL;
 }
 
+/* As many rows as letters were taken: otherwise some would be gone when this is committed. */
+static bool all_went_in(const struct dead_work *work, const PGresult *put, struct error *err)
+{
+    if (PQnfields(put) == 1 || query_int(put, 0, 0) == query_int(put, 0, 1))
+        return true;
+    return error_set(err, ERROR_CONFLICT,
+                     "%s of %s dead letters went into %s: a trigger keeps the others out. Nothing was changed: have it "
+                     "return the row, and retry again",
+                     query_text(put, 0, 1), query_text(put, 0, 0), work->table->plain_name);
+}
+
 static bool count(struct dead_work *work, const char *what, const char *sql, const char *const params[4], int64_t *ret,
                   struct error *err)
 {
@@ -88,8 +99,9 @@ static bool count(struct dead_work *work, const char *what, const char *sql, con
     if (!result)
         return false;
     *ret = query_int(result, 0, 0);
+    bool whole = all_went_in(work, result, err);
     PQclear(result);
-    return true;
+    return whole;
 }
 
 /* Inside a transaction. `name` is the key, or the id of an event without one. */

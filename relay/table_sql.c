@@ -170,7 +170,7 @@ static const char *parked_key(const struct table *table, struct arena *arena, st
     return out;
 }
 
-#define NEXT_VARIABLES 6
+#define NEXT_VARIABLES 7
 
 /* What goes on to the next queue: one column of its table, and what stands in it, over `e`, or over the answer `r`. */
 struct handed {
@@ -227,6 +227,7 @@ static struct sql_variable *next_variables(const struct table *table, const stru
     out[3] = (struct sql_variable){"next_names", names};
     out[4] = (struct sql_variable){"next_values", values};
     out[5] = (struct sql_variable){"responses", queue->then_payload == THEN_RESPONSE ? responses : ""};
+    out[6] = (struct sql_variable){"next_table_name", literal(arena, next->plain_name)};
     return out;
 }
 

@@ -4,7 +4,7 @@
 -- json column comes back as SQL NULL.
 -- :table, :columns, :fields; :match (rows d of outbox.dead: one key's, or one event's, by $2); :keyless, :conflict
 -- $1 queue text, $2 key or event id text, $3 only this event id bigint or null, $4 only errors like this text or null
--- -> count bigint
+-- -> count bigint, and how many of them are in the table again bigint: fewer when a trigger keeps some out
 with taken as (
     delete from outbox.dead d
      where d.queue = $1::text
@@ -32,4 +32,4 @@ with taken as (
            next_at = case when p.resume_at is null and p.token is null then pg_catalog.now() else p.next_at end,
            resume_at = case when p.resume_at is not null and p.token is null then pg_catalog.now() else p.resume_at end
 )
-select pg_catalog.count(*) from put;
+select (select pg_catalog.count(*) from taken), (select pg_catalog.count(*) from put);

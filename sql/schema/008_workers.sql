@@ -551,6 +551,7 @@ as $$
 #variable_conflict use_column
 declare
     gone bigint;
+    went bigint;
 begin
     with lease as materialized (
         select p.ctid as place, case when not p.keyless then p.key end as key, p.event_id, p.taken_id, p.attempts, p.token
@@ -576,8 +577,8 @@ begin
     ), removed as (
         delete from outbox.parked p using next n where p.ctid = n.place and n.id is null and p.resume_at is null
     )
-    select count(*) into gone from gone;
-    return gone;
+    select (select count(*) from gone), (select count(*) from handed) into gone, went;
+    %15$sreturn gone;
 end
 $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
         (select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = q.tbl),
@@ -588,10 +589,15 @@ $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
              else 'kept as (select)' end,
         outbox.head_sql(q, format('%s as id', id), 'l.key', 'l.event_id', format('e.%I <> l.taken_id', q.id_column)), part.taken,
         case when next.name is null then 'handed as (select)'
-             else format('handed as (insert into %s (%s) select %s from gone g%s where $3 is null order by g.id)', next.tbl, part.columns,
+             else format('handed as (insert into %s (%s) select %s from gone g%s where $3 is null order by g.id returning 1)', next.tbl, part.columns,
                          part.given, case when q.then_payload = 'response' then
                              ' join lease l on l.taken_id = g.id join unnest(tokens, responses) r (token, response) on r.token = l.token'
-                             else '' end) end);
+                             else '' end) end,
+        case when next.name is not null then format($check$if $3 is null and went < gone then
+        raise exception '%% of %% rows did not go into %%: a trigger keeps them out', gone - went, gone, %L
+            using errcode = 'object_not_in_prerequisite_state', hint = 'Nothing was changed; have it return the row, and try once more.';
+    end if;
+    $check$, next.tbl) end);
 
     -- For take() and the verdicts alone, which have the rights of the schema's owner. A superuser may be who calls this.
     for made in select p.oid::regprocedure as name from pg_proc p

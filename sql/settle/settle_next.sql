@@ -2,9 +2,13 @@
 -- so each goes on exactly once, whoever else settles it at the same moment and whatever a trigger keeps. In the order of
 -- :id, which is the order in which they get their new ids. Two ways to find the rows, as in settle_delete.sql.
 --
+-- Fails when a row is not put in, as when a trigger there returns NULL: the event would be lost. SQL has no RAISE; a text
+-- that is no number says it as well.
+--
 -- :table :id :table_name        as in settle_delete.sql
 -- :handed                       what goes on, as columns of e with names, each behind a comma
 -- :next_table :next_columns     the next queue's table, and its columns for that
+-- :next_table_name              its name as a literal
 -- :next_values                  the same names, as columns of g, or the answer r.response
 -- :responses                    a join of g with the answers r; empty when those do not go on
 -- $1 bigint[]   ids
@@ -29,5 +33,9 @@ with blind as materialized (
 ), handed_on as (
     insert into :next_table (:next_columns)
     select :next_values from gone g:responses order by g.id
+    returning 1
 )
-select pg_catalog.count(*) as gone from gone
+select case when g.n = h.n then g.n
+            else pg_catalog.concat(g.n - h.n, ' of ', g.n, ' rows did not go into ', :next_table_name, ': a trigger keeps them out')::bigint
+       end as gone
+from (select pg_catalog.count(*) as n from gone) g, (select pg_catalog.count(*) as n from handed_on) h

@@ -2,11 +2,11 @@
 -- settle_next.sql in one.
 --
 -- :table :id :key :created_at :state :table_name    as in settle_archive.sql
--- :handed :next_table :next_columns :next_values :responses    as in settle_next.sql
+-- :handed :next_table :next_table_name :next_columns :next_values :responses    as in settle_next.sql
 -- :queue_name  the queue's name as a literal
 -- $1 bigint[]  ids
 -- $2 bytea[]   with :responses: what was answered to each
--- No columns; the row count is the number of events that were still there.
+-- One row: gone bigint, the number of events that were still there.
 with blind as materialized (
     select from pg_catalog.pg_class c
     where c.oid = :table_name::regclass and c.reltuples = 0 and c.relpages > 0 and c.relkind = 'r' and not c.relhassubclass
@@ -26,6 +26,12 @@ with blind as materialized (
 ), handed_on as (
     insert into :next_table (:next_columns)
     select :next_values from gone g:responses order by g.id
+    returning 1
+), archived as (
+    insert into :state.archive (queue, event_id, key, created_at, original)
+    select (:queue_name)::text, g.id, g.archive_key, g.created_at, g.original from gone g
 )
-insert into :state.archive (queue, event_id, key, created_at, original)
-select (:queue_name)::text, g.id, g.archive_key, g.created_at, g.original from gone g
+select case when g.n = h.n then g.n
+            else pg_catalog.concat(g.n - h.n, ' of ', g.n, ' rows did not go into ', :next_table_name, ': a trigger keeps them out')::bigint
+       end as gone
+from (select pg_catalog.count(*) as n from gone) g, (select pg_catalog.count(*) as n from handed_on) h

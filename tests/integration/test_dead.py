@@ -233,6 +233,19 @@ def test_a_failure_leaves_the_dead_letter_where_it_is(shop):
     assert shop.db.value("select count(*) from outbox.dead") == 1 and shop.parked() == []
 
 
+def test_a_trigger_that_keeps_a_row_out_loses_no_dead_letter(shop):
+    first, second = shop.insert(7, 7)
+    shop.kill(first)
+    shop.kill(second)
+    shop.db.psql(f"create function public.refuse() returns trigger language plpgsql as $$ begin return null; end $$;"
+                 f"create trigger refuse before insert on public.events for each row when (new.id = {second}) execute function public.refuse()")
+    assert ("queue orders, key 7: 1 of 2 dead letters went into public.events: a trigger keeps the others out. Nothing was changed"
+            in shop.dead("retry", "--key", "7", code=75))
+    assert shop.db.value("select count(*) from outbox.dead") == 2 and shop.parked() == [] and shop.ids() == []
+    shop.db.psql("drop trigger refuse on public.events")
+    assert shop.dead("retry", "--key", "7") == "retried 2 dead letters, opened 0 closed keys\n"
+
+
 RUNNING = """
 database: "{dsn}"
 sinks:

@@ -163,3 +163,21 @@ def test_an_event_that_the_next_table_refuses_stays_and_others_go_on(db, stages)
     db.query("update outbox.parked set next_at = now() where next_at <> 'infinity'")
     wait_until(lambda: db.value("select count(*) from public.second") == 6)
     assert one.stop() == 0
+
+
+@pytest.mark.parametrize("after", ["delete", "archive"])
+def test_an_event_that_a_trigger_keeps_out_of_the_next_table_stays_and_others_go_on(db, stages, after):
+    db.psql("create function public.refuse() returns trigger language plpgsql as $$ begin return null; end $$;"
+            "create trigger refuse before insert on public.second for each row when (new.body ->> 'of' = '3') execute function public.refuse()")
+    db.query("select outbox.pause('second')")
+    produce(db, 6)
+    one = stages(first=f", after: {after}")
+    wait_until(lambda: db.value("select count(*) from public.second") == 5)
+    wait_until(lambda: one.logged("1 of 1 rows did not go into public.second: a trigger keeps them out"))
+    wait_until(lambda: db.query("select id from public.first") == [(3,)])
+    assert db.value("select count(*) from outbox.archive") == (5 if after == "archive" else 0)
+    db.psql("drop trigger refuse on public.second")
+    db.query("update outbox.parked set next_at = now() where next_at <> 'infinity'")
+    wait_until(lambda: db.value("select count(*) from public.first") == 0)
+    assert one.stop() == 0
+    assert sorted(receipt.id for receipt in handed_on(db)) == [1, 2, 3, 4, 5, 6]

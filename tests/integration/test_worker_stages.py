@@ -165,6 +165,21 @@ def test_a_response_that_its_column_does_not_take_changes_nothing(db, stages, wo
     assert second(db) == [("k1", {"n": 1}), ("k2", None), ("k3", {"n": 3})]
 
 
+@pytest.mark.parametrize("after", ["delete", "archive"])
+def test_a_trigger_that_keeps_a_row_out_of_the_next_table_changes_nothing(db, stages, worker, after):
+    stages(f", after => '{after}'")
+    db.psql("create function public.refuse() returns trigger language plpgsql as $$ begin return null; end $$;"
+            "create trigger refuse before insert on public.second for each row when (new.k = 'k1') execute function public.refuse()")
+    produce(db, 2)
+    tokens = [event.token for event in worker.take(2)]
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="1 of 2 rows did not go into public.second: a trigger keeps them out"):
+        worker.done_all(tokens)
+    assert second(db) == [] and db.value("select count(*) from outbox.status_leases") == 2
+    db.psql("drop trigger refuse on public.second")
+    assert worker.done_all(tokens) == 2
+    assert sorted(k for k, _ in second(db)) == ["k1", "k2"]
+
+
 KINDS = {"json": ('{"b":  1}', '{"b":  1}'), "text": ("naïve", "naïve"), "varchar(9)": ("naïve", "naïve"), "bytea": ("naïve", "\\x6e61c3af7665")}
 
 
