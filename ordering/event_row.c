@@ -21,6 +21,7 @@ enum event_column {
 };
 
 #define EXTRA_MAX 64
+#define ATTEMPTS_PAUSED (-1)
 
 /* What waits for another event is looked at again by then, whether or not somebody has seen that one end. */
 #define AFTER_MAX_US (3600 * SECOND_US)
@@ -37,6 +38,15 @@ static bool is_due(const struct ordering_options *options, const PGresult *res, 
     return !options->after || !result_bigint(res, row, column, ret_after_id);
 }
 
+/* 0 where it is null. */
+static int32_t attempts_of(const PGresult *res, int row)
+{
+    uint32_t attempts = 0;
+    if (PQgetlength(res, row, EVENT_ATTEMPTS) == sizeof attempts)
+        memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
+    return (int32_t)be32toh(attempts);
+}
+
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
                     const struct claim_intake *intake, struct error *err)
 {
@@ -48,6 +58,11 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
                           .columns = extra};
     int64_t head = 0;
     bool waited = result_bigint(res, row, EVENT_HEAD, &head);
+    int32_t attempts = attempts_of(res, row);
+    if (attempts == ATTEMPTS_PAUSED) {
+        intake->paused(intake->to);
+        return true;
+    }
     if (waited && PQgetisnull(res, row, EVENT_ID)) {
         intake->gone(intake->to, result_span(res, row, EVENT_GONE), head);
         return true;
@@ -72,10 +87,7 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
     result_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
     for (size_t i = 0; i < options->extra_columns; i++)
         extra[i] = result_span(res, row, EVENT_EXTRA + (int)i);
-    if (waited && head == event.id && PQgetlength(res, row, EVENT_ATTEMPTS) == 4) {
-        uint32_t attempts;
-        memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
-        event.attempt = be32toh(attempts) + 1;
-    }
+    if (waited && head == event.id)
+        event.attempt = (unsigned)attempts + 1;
     return intake->event(intake->to, &event, waited, err);
 }

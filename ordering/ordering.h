@@ -113,6 +113,8 @@ struct claim_intake {
     /* The event is not due for so long, or with a negative number ever: it is not delivered now, nor is what follows of
      * its key. It may be earlier, when event `after_id` is done; EVENT_NO_ID: there is none such. */
     void (*delayed)(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id);
+    /* Somebody has paused the queue: nothing of the claim is to be sent. */
+    void (*paused)(void *to);
 };
 
 /* With no attempts it is no failure: the event is not due. */

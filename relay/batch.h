@@ -87,6 +87,7 @@ struct batch {
     bool solo;                  /* every event has a lane of its own, whatever its key */
     size_t lane_max;            /* events of one key; 0: as many as come */
     bool spilled;               /* rows were left out because bytes_max was reached */
+    bool found_paused;          /* the claim was told that the queue is paused */
     bool lost;                  /* its locks are gone: nothing more of it is sent */
     bool kept;                  /* what is not settled of it is kept: see keep.h */
     bool leased;                /* its lanes are held by leases: see lease.h */

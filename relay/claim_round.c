@@ -13,6 +13,7 @@
 #include "relay/round.h"
 #include "relay/settle.h"
 #include "relay/side.h"
+#include "relay/upkeep.h"
 #include "sql_text.h"
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
@@ -253,6 +254,8 @@ static void take_arriving(struct claim *claim, instant_us now)
     claim->plan.spilled = batch->spilled;
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
     mark_unfinished_keys(claim, batch, now);
+    if (batch->found_paused)
+        upkeep_found_paused(queue, now);
     report_claimed(claim, batch, now - claim->sent_at);
     if (claim->plan.truncated)
         claim_follow_again(claim, now);
@@ -327,6 +330,12 @@ static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us
         lane->after_id = after_id;
 }
 
+static void take_paused(void *to)
+{
+    struct batch *batch = to;
+    batch->found_paused = true;
+}
+
 /* False and *err: it cannot be right. */
 static bool read_result(struct claim *claim, size_t index, const PGresult *res, struct error *err)
 {
@@ -349,7 +358,8 @@ static bool read_result(struct claim *claim, size_t index, const PGresult *res, 
                                   .to = claim->arriving,
                                   .event = take_event,
                                   .gone = take_gone,
-                                  .delayed = take_delayed};
+                                  .delayed = take_delayed,
+                                  .paused = take_paused};
     return ordering->type->claimed(ordering, &claim->plan, index - first, res, &intake, err);
 }
 

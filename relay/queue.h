@@ -169,6 +169,8 @@ struct upkeep {
     enum upkeep_task task; /* under way */
     instant_us began_at;   /* that one */
     bool looked;           /* whether the queue is paused is known */
+    bool told_paused;      /* that it is, was reported */
+    instant_us found_at;   /* a claim has found it paused; -1: none has */
     int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
     int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
     uint64_t purged;       /* dead letters, and nothing said of them yet */

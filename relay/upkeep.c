@@ -44,6 +44,14 @@ void upkeep_hold(struct queue *queue, instant_us now)
         stop_key(queue, (struct span){NULL, 0}, now);
 }
 
+void upkeep_found_paused(struct queue *queue, instant_us now)
+{
+    queue->paused = true;
+    queue->upkeep.found_at = now;
+    if (!queue->upkeep.told_paused)
+        queue->upkeep.due_at[UPKEEP_LOOK] = now; /* who has done so, and why */
+}
+
 static void take_paused(struct queue *queue, const PGresult *res, instant_us now)
 {
     bool paused = false;
@@ -58,14 +66,16 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
             continue;
         }
         paused = true;
-        if (!queue->paused)
+        if (!queue->upkeep.told_paused)
             report_paused(queue, result_span(res, row, 1), result_span(res, row, 2));
     }
-    if (queue->paused && !paused) {
+    if (!paused && queue->upkeep.began_at <= queue->upkeep.found_at)
+        return; /* it was sent before: the next one will know */
+    if (queue->upkeep.told_paused && !paused)
         report_resumed(queue);
+    if (queue->paused && !paused)
         queue->poll_at = now;
-    }
-    queue->paused = paused;
+    queue->paused = queue->upkeep.told_paused = paused;
     queue->upkeep.looked = true;
 }
 
@@ -283,7 +293,7 @@ static const struct {
 void upkeep_open(struct queue *queue)
 {
     struct upkeep *upkeep = &queue->upkeep;
-    *upkeep = (struct upkeep){.looked = !every_queue(queue->config), .asked_to = EVENT_NO_ID};
+    *upkeep = (struct upkeep){.looked = !every_queue(queue->config), .asked_to = EVENT_NO_ID, .found_at = -1};
     queue->closed = has_window(queue->config);
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         upkeep->due_at[i] = tasks[i].is_wanted(queue->config) ? 0 : INSTANT_NEVER;

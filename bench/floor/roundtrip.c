@@ -83,11 +83,17 @@ static void on_gone(void *to, struct span key, int64_t id)
     (void)to, (void)key, (void)id;
 }
 
+static void on_paused(void *to)
+{
+    (void)to;
+}
+
 /* `first`: the result of which statement of the round is the claim's first; those of a settlement are not read. */
 static void run_round(struct relay *relay, const struct statement *statements, size_t count, size_t first,
                       size_t claims)
 {
-    const struct claim_intake intake = {.arena = relay->arena, .to = relay, .event = on_event, .gone = on_gone};
+    const struct claim_intake intake = {
+        .arena = relay->arena, .to = relay, .event = on_event, .gone = on_gone, .paused = on_paused};
     char names[ROUND_MAX][8];
     struct error err;
     for (size_t i = 0; i < count; i++)

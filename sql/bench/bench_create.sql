@@ -52,6 +52,16 @@ create index parked_backend on :state.parked (queue, backend_pid, backend_start)
 create index parked_failed on :state.parked (queue, next_at) where token is null and (attempts > 0 or last_error <> '');
 create index parked_paused on :state.parked (queue) where resume_at is not null;
 alter table :state.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
+create table :state.paused (
+    queue  text not null,
+    key    text,
+    since  timestamptz not null default pg_catalog.clock_timestamp(),
+    by     text not null default session_user,
+    reason text not null default ''
+);
+create unique index paused_queue on :state.paused (queue) where key is null;
+create unique index paused_key on :state.paused (queue, key) where key is not null;
+create index paused_since on :state.paused (queue, since) where key is not null;
 create table :state.dead (
     dead_id      bigint generated always as identity primary key,
     queue        text not null,

@@ -14,7 +14,9 @@
 --
 -- One row an event, events of one key together and in id order:
 -- attempts int      failures so far, of event `head`; a lease of it that ran out is one (and of another event that was put
---                   back in front of the one that was leased, it is none)
+--                   back in front of the one that was leased, it is none); -1 in a first row that has nothing else: the
+--                   queue is paused. As this snapshot is younger than the locks, a claim whose locks nobody could see
+--                   when the pause was committed knows of it
 -- head bigint       the event the key waited for; null: it did not wait
 -- gone text         the key, when it waited and has no event any more; everything below is null then
 -- id bigint         null as well: an event without a key that waited and is gone
@@ -24,7 +26,12 @@
 -- payload           text or bytea
 -- headers, event_id, traceparent text
 -- ...               one text for each extra column
-select p.attempts, p.event_id as head, case when e.id is null then k.name end as gone, e.*
+select -1 as attempts, null::bigint as head, null::text as gone, e.*
+from (select) as one
+left join lateral (select :columns from :table e:text_once where false) as e on true
+where exists (select from :state.paused p where p.queue = $1::text and p.key is null)
+union all
+select p.attempts, p.event_id, case when e.id is null then k.name end, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.claim')::text[]) as k (name)
 left join lateral (
     select (w.attempts + (w.token is not null)::integer) * (w.token is null or w.event_id = w.taken_id)::integer as attempts,

@@ -18,7 +18,12 @@ with waits as materialized (
         order by w.key offset 0
     ) as w
 )
-(select null::integer as attempts, null::bigint as head, null::text as gone, :columns
+select -1 as attempts, null::bigint as head, null::text as gone, e.*
+from (select) as one
+left join lateral (select :columns from :table e:text_once where false) as e on true
+where exists (select from :state.paused p where p.queue = $1::text and p.key is null)
+union all
+(select null, null, null, :columns
  from :table e:text_once
  where :key = any (pg_catalog.current_setting('courier.claim'):::key_type[]) and :id >= $2::bigint and (:where)
    and not (:key)::text = any (select w.name from waits w)

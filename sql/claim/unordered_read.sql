@@ -6,8 +6,13 @@
 -- $1 text      queue
 -- $2 bigint    events at most
 --
--- One row an event, with the columns of per_key_read.sql; gone is always null.
-select p.attempts, p.event_id as head, null::text as gone, e.*
+-- One row an event, with the columns of per_key_read.sql, and one for a pause as there; gone is always null.
+select -1 as attempts, null::bigint as head, null::text as gone, e.*
+from (select) as one
+left join lateral (select :columns from :table e:text_once where false) as e on true
+where exists (select from :state.paused p where p.queue = $1::text and p.key is null)
+union all
+select p.attempts, p.event_id, null, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
 left join lateral (
     select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w

@@ -901,6 +901,9 @@ begin
     for look in 1 .. case when waits then 20 else 1 end loop
         locked := outbox.lock_keys(q, keys, from_id, walk, mark.moves and look = 1, mark.m);
         mark.m := locked.m;
+        if outbox.is_paused(q.name) then -- since we looked; `drain` may have looked for locks before we had these
+            return;
+        end if;
         took := coalesce(took, clock_timestamp() - began);
         if locked.expired then
             -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token.

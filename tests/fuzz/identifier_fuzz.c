@@ -71,6 +71,7 @@ static struct table *next_of(const struct names *names, unsigned shape, struct a
     struct table *next = arena_alloc(arena, sizeof *next);
     *next = (struct table){
         .name_sql = dotted(arena, names->schema, names->next),
+        .plain_name = arena_printf(arena, "%s.%s", names->schema, names->next),
         .id_sql = quoted(arena, names->id),
         .key_sql = quoted(arena, names->next_key),
         .type_sql = quoted(arena, names->type),

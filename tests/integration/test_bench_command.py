@@ -98,9 +98,9 @@ def test_its_tables_are_those_of_the_schema_outbox(db):
                (select array_agg(replace(pg_get_indexdef(i.indexrelid), n.nspname || '.', '') order by pg_get_indexdef(i.indexrelid)) from pg_index i where i.indrelid = c.oid)
           from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
           left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
-         where n.nspname = %s and c.relname in ('events', 'parked', 'dead') group by c.oid, n.nspname order by 1"""
+         where n.nspname = %s and c.relname in ('events', 'parked', 'paused', 'dead') group by c.oid, n.nspname order by 1"""
     ours = db.query(shape, ("bench",))
-    assert ours == db.query(shape, ("outbox",)) and len(ours) == 3
+    assert ours == db.query(shape, ("outbox",)) and len(ours) == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

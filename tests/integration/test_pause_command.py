@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_drain_whose_connection_breaks_says_so(db, relay, http, shop):
     wait_until(lambda: len(http.requests) == 1, what="a delivery is under way")
     with ThreadPoolExecutor() as pool:
         text = pool.submit(shop, "drain", "orders", code=69)
-        ended = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier/drain' and query ~ 'pg_locks'"
+        ended = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier/drain' and query ~ 'pg_locks|outbox.parked'"
         wait_until(lambda: db.query(ended), what="it looks at the locks, and its backend is terminated")
         assert "terminating connection" in text.result()
     http.release()
@@ -111,3 +112,19 @@ def test_drain_waits_for_what_is_on_its_way(db, relay, http, shop):
     assert shop("resume", "orders") and shop("resume", "orders", "--key", "1")
     wait_until(lambda: db.value("select count(*) from public.events") == 0)
     assert one.stop() == 0 and len(http.requests) == 10
+
+
+def test_a_relay_that_stood_still_sends_nothing_after_a_drain(db, relay, http, shop):
+    """It finds the pause in the snapshot that it reads its claims in, however late it looks for it otherwise."""
+    one = relay(shop.path.read_text().replace("sink: web }", "sink: web, poll: { min: 1ms, max: 2ms } }"))
+    for turn in range(1, 11):
+        one.send(signal.SIGSTOP)
+        db.query("insert into public.events (order_id) select n from generate_series(1, 10) n")
+        assert shop("drain", "orders") == "orders is paused and nothing of it is on its way\n"
+        one.send(signal.SIGCONT)
+        wait_until(lambda: len(one.logged("queue.paused")) == turn)
+        assert len(http.requests) == 10 * (turn - 1), "what is sent after the drain"
+        shop("resume", "orders")
+        wait_until(lambda: db.value("select count(*) from public.events") == 0)
+        wait_until(lambda: len(one.logged("queue.resumed")) == turn)
+    assert one.stop() == 0 and len(http.requests) == 100

@@ -141,6 +141,13 @@ static const struct row *passed_over(const struct row *row, bool arrival)
     return NULL;
 }
 
+void judge_read(int process, const struct row *row, bool paused)
+{
+    struct fate *fate = fate_of(row);
+    fate->read_paused &= ~(1U << process);
+    fate->read_paused |= (unsigned)paused << process;
+}
+
 void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
 {
     const struct row *row = store_find_row(&sim.store, id);
@@ -150,6 +157,9 @@ void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
         judge_violation("G1", row, "event %" PRId64 " is delivered and was never committed", id);
     bool zombie = hold_is_lost_unheard(process, row);
     hold_excuse(row);
+    if (fate->read_paused & (1U << process))
+        judge_violation("pause", row, "event %" PRId64 " is sent by relay %d, which has claimed it after the pause", id,
+                        process);
     if (row->due_at > sim.now)
         judge_violation("not_before", row, "event %" PRId64 " is sent %d ms before its time", id,
                         (int)((row->due_at - sim.now) / MS_US));

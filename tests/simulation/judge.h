@@ -16,6 +16,8 @@ void judge_clear(void);
 /* ---- what happens ---- */
 
 void judge_committed(const struct row *row); /* its producer's transaction */
+/* As part of a claim; `paused`: it was told besides that the queue is. */
+void judge_read(int process, const struct row *row, bool paused);
 void judge_submitted(int process, int64_t id, unsigned attempt, bool joined);
 void judge_arrived(int process, int64_t id);
 void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind);

@@ -12,6 +12,7 @@ struct fate {
     instant_us changed_at; /* by somebody else than a relay */
     unsigned submits, arrivals;
     unsigned acked_to;         /* a bit a process that has been told so, has to make use of it and lives */
+    unsigned read_paused;      /* a bit a process whose last claim of it has found the queue paused */
     unsigned open[RELAYS_MAX]; /* deliveries without a verdict */
     instant_us submitted_at[RELAYS_MAX], failed_at[RELAYS_MAX]; /* last */
     unsigned faults;                                            /* verdicts that may be blamed on the event itself */

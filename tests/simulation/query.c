@@ -43,6 +43,7 @@ static void reply_event(struct backend *backend, const struct wait *wait, const 
         static const char payload[2048];
         bool oversize = sim.plan.queue.max_event_bytes > 0 && row->bytes > sim.plan.queue.max_event_bytes;
         result_bigint(res, 0, 3, row->id);
+        judge_read(backend->process, row, backend->reads_paused);
         if (oversize)
             result_bigint(res, 0, 5, row->bytes);
         else
@@ -106,9 +107,21 @@ static void read_solos(struct backend *backend, int64_t *left)
     server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
 }
 
+/* Whether the queue is paused is asked in the same snapshot. */
+static void begin_read(struct backend *backend)
+{
+    backend->reads_paused = sim.now < sim.paused_until;
+    if (!backend->reads_paused)
+        return;
+    PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 13);
+    result_int(res, 0, 0, -1);
+    server_reply(backend, res);
+}
+
 static void run_read(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
+    begin_read(backend);
     for (size_t i = 0; i < backend->claim_keys.count; i++)
         read_key(backend, call, backend->claim_keys.values[i], call->n[2], &left);
     read_solos(backend, &left);
@@ -118,6 +131,7 @@ static void run_read(struct backend *backend, const struct call *call)
 static void run_read_events(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[1];
+    begin_read(backend);
     read_solos(backend, &left);
 }
 
@@ -131,6 +145,7 @@ static int compare_keys(const void *a, const void *b)
 static void run_read_few(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
+    begin_read(backend);
     qsort(backend->claim_keys.values, backend->claim_keys.count, sizeof backend->claim_keys.values[0], compare_keys);
     for (int waiting = 0; waiting <= 1; waiting++)
         for (size_t i = 0; i < backend->claim_keys.count; i++) {

@@ -38,7 +38,7 @@ static bool waited[EVENTS_MAX];
 static size_t event_count;
 static struct span gone_key;
 static int64_t gone_id, delayed_id, delayed_us, after;
-static bool refuse;
+static bool refuse, paused;
 
 static inline bool take_event(void *to, const struct event *event, bool has_waited, struct error *error)
 {
@@ -68,6 +68,12 @@ static inline void take_delayed(void *to, struct span key, int64_t id, int64_t d
     delayed_us = delay_us;
 }
 
+static inline void take_paused(void *to)
+{
+    (void)to;
+    paused = true;
+}
+
 static inline void open_with(bool sequence, bool archive)
 {
     struct ordering_options options = {.queue = "orders",
@@ -89,9 +95,10 @@ static inline void open_with(bool sequence, bool archive)
 static inline void set_up(void)
 {
     arena = arena_new();
-    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone, .delayed = take_delayed};
+    intake = (struct claim_intake){
+        .arena = arena, .event = take_event, .gone = take_gone, .delayed = take_delayed, .paused = take_paused};
     event_count = 0;
-    refuse = false;
+    refuse = paused = false;
     gone_id = delayed_id = delayed_us = after = 0;
     open_with(true, false);
 }

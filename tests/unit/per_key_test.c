@@ -331,6 +331,17 @@ START_TEST(event_that_is_not_due_is_told_and_not_taken)
 }
 END_TEST
 
+START_TEST(pause_is_told)
+{
+    claim();
+    PGresult *res = event_row(0, NULL);
+    set_int(res, 0, ATTEMPTS, -1);
+    ck_assert(take_result(1, res));
+    ck_assert(paused);
+    ck_assert_uint_eq(event_count, 0);
+}
+END_TEST
+
 START_TEST(event_without_an_id_is_refused)
 {
     claim();
@@ -476,6 +487,7 @@ int main(void)
     tcase_add_test(tcase, attempts_count_for_the_head_only);
     tcase_add_test(tcase, key_that_waited_for_nothing_is_told);
     tcase_add_test(tcase, event_that_is_not_due_is_told_and_not_taken);
+    tcase_add_test(tcase, pause_is_told);
     tcase_add_test(tcase, event_without_an_id_is_refused);
     tcase_add_test(tcase, event_that_the_relay_refuses_ends_the_claim);
     tcase_add_test(tcase, settlement_is_done_then_buried_then_parked_then_resumed);

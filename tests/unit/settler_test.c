@@ -17,6 +17,7 @@ static const struct sql_variable variables[] = {
     {"state", "outbox"},
     {"handed", ", e.k as key"},
     {"next_table", "n"},
+    {"next_table_name", "'n'"},
     {"next_columns", "\"nk\""},
     {"next_values", "g.key"},
     {"responses", " join r"},

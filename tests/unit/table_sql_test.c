@@ -233,11 +233,15 @@ START_TEST(columns_that_both_tables_have_go_on)
     static char next_name[] = "\"public\".\"next\"", next_key[] = "\"it's\"", next_type[] = "\"t\"",
                 next_payload[] = "\"p\"";
     static struct table next;
-    next =
-        (struct table){.name_sql = next_name, .key_sql = next_key, .type_sql = next_type, .payload_sql = next_payload};
+    next = (struct table){.name_sql = next_name,
+                          .plain_name = plain_name,
+                          .key_sql = next_key,
+                          .type_sql = next_type,
+                          .payload_sql = next_payload};
     table.next = &next;
     ck_assert_str_eq(value("handed"), ", e.\"order_id\" as key, pg_catalog.row_to_json(e.*) as payload");
     ck_assert_str_eq(value("next_table"), next_name);
+    ck_assert_str_eq(value("next_table_name"), "'public.events'");
     ck_assert_str_eq(value("next_columns"), "\"it's\", \"p\"");
     ck_assert_str_eq(value("next_names"), "'\"it''s\"', '\"p\"'");
     ck_assert_str_eq(value("next_values"), "g.key, g.payload");
@@ -261,6 +265,7 @@ START_TEST(answer_goes_on_as_what_its_column_is)
     static char next_name[] = "\"public\".\"next\"", next_payload[] = "\"p\"";
     static struct table next;
     next = (struct table){.name_sql = next_name,
+                          .plain_name = plain_name,
                           .payload_sql = next_payload,
                           .payload_kind = responses[_i].kind,
                           .payload_is_jsonb = responses[_i].jsonb};

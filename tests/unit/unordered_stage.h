@@ -56,6 +56,7 @@ static struct statement statements[ORDERING_STATEMENTS_MAX];
 static struct claim_plan plan;
 static struct claim_intake intake;
 static struct error err;
+static bool paused;
 static int64_t taken[8];
 static size_t taken_count;
 
@@ -76,6 +77,12 @@ static inline void take_gone(void *to, struct span key, int64_t id)
     taken[taken_count++] = -id;
 }
 
+static inline void take_paused(void *to)
+{
+    (void)to;
+    paused = true;
+}
+
 static inline void open_with(bool priority, bool lock_rows)
 {
     struct ordering_options options = {.queue = "tasks",
@@ -94,8 +101,9 @@ static inline void open_with(bool priority, bool lock_rows)
 static inline void set_up(void)
 {
     arena = arena_new();
-    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone};
+    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone, .paused = take_paused};
     taken_count = 0;
+    paused = false;
     o = NULL;
     open_with(true, false);
 }
@@ -122,6 +130,12 @@ static inline PGresult *row_of(int columns)
 static inline void set_bigint(PGresult *res, int column, int64_t value)
 {
     uint64_t big = htobe64((uint64_t)value);
+    ck_assert_int_eq(PQsetvalue(res, 0, column, (char *)&big, sizeof big), 1);
+}
+
+static inline void set_int(PGresult *res, int column, int32_t value)
+{
+    uint32_t big = htobe32((uint32_t)value);
     ck_assert_int_eq(PQsetvalue(res, 0, column, (char *)&big, sizeof big), 1);
 }
 

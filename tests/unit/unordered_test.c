@@ -175,6 +175,18 @@ START_TEST(events_and_those_that_are_gone_arrive)
 }
 END_TEST
 
+START_TEST(pause_is_told)
+{
+    claim_at(0);
+    ck_assert(take_result(0, lock_row(5)));
+    PGresult *res = row_of(READ_COLUMNS);
+    set_int(res, 0, -1);
+    ck_assert(take_result(1, res));
+    ck_assert(paused);
+    ck_assert_uint_eq(taken_count, 0);
+}
+END_TEST
+
 START_TEST(result_of_another_shape_is_refused)
 {
     claim_at(0);
@@ -321,6 +333,7 @@ int main(void)
     tcase_add_test(tcase, without_a_backlog_nobody_looks_at_the_top);
     tcase_add_test(tcase, events_that_were_given_back_are_urgent_again);
     tcase_add_test(tcase, events_and_those_that_are_gone_arrive);
+    tcase_add_test(tcase, pause_is_told);
     tcase_add_test(tcase, result_of_another_shape_is_refused);
     tcase_add_test(tcase, what_was_locked_and_not_returned_is_claimed_again);
     tcase_add_test(tcase, missed_ids_are_looked_at_again);
