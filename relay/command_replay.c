@@ -255,13 +255,15 @@ static bool may_go_on(const struct replay *replay, const struct replay_left *lef
 }
 
 /* Until all of it is sent. */
-static bool send_all(struct replay *replay, int signal_fd, const struct log *log, struct error *err)
+static bool send_all(struct replay *replay, int signal_fd, const struct log *log, int64_t *ret_withdrawn,
+                     struct error *err)
 {
     for (;;) {
         bool told = false;
         struct replay_left left;
         if (!deliver(replay, signal_fd, log, &told, err) || !replay_look(replay, &left, err))
             return false;
+        *ret_withdrawn = left.withdrawn;
         if (left.unsent == 0)
             return true;
         if (!may_go_on(replay, &left, told, err))
@@ -276,12 +278,16 @@ static bool go_on(PGconn *conn, int signal_fd, const struct config *config, cons
     struct replay *replay = replay_open(conn, config, given->id, given->rate, err);
     if (!replay)
         return false;
-    int64_t unsent = 0, events = replay_events(replay);
-    bool ok = send_all(replay, signal_fd, &given->log, err);
+    int64_t unsent = 0, withdrawn = 0, events = replay_events(replay);
+    bool ok = send_all(replay, signal_fd, &given->log, &withdrawn, err);
     replay_close(replay);
     ok = ok && replay_end(conn, given->id, &unsent, err);
     if (ok)
-        printf("replay %" PRId64 ": all %" PRId64 " event%s sent\n", given->id, events, plural(events));
+        printf("replay %" PRId64 ": all %" PRId64 " event%s sent\n", given->id, events - withdrawn,
+               plural(events - withdrawn));
+    if (ok && withdrawn > 0)
+        printf("replay %" PRId64 ": %" PRId64 " not sent, dead letter%s no more\n", given->id, withdrawn,
+               plural(withdrawn));
     return ok ||
            error_set(err, err->kind, "replay %" PRId64 ": %.240s; to go on: pgcourier replay -c %s --resume %" PRId64,
                      given->id, err->text, given->config_path, given->id);

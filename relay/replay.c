@@ -26,6 +26,7 @@ struct replay {
     struct sink_config sink;
     struct queue_config queue;
     struct config config;
+    bool takes; /* what is sent leaves the dead letters */
     char number[24], name[96], table_name[64], where[WHERE_BYTES];
 };
 
@@ -138,12 +139,20 @@ bool replay_make(PGconn *conn, const struct config *config, const struct replay_
 
 /* ---- at work ---- */
 
+/* Whether an event is still to be sent. A dead letter may have been retried, dropped, purged, or sent by another
+ * replay. */
+static const char *wanted(const struct replay *replay)
+{
+    return replay->takes ? "exists (select from outbox.dead d where d.dead_id = e.pgcourier_dead_id)" : "true";
+}
+
 /* What keeps a key's events back besides its lock. Spelled as in per_key_lock.sql, for the same plan. */
 static bool write_condition(struct replay *replay, struct error *err)
 {
     const char *queue = replay->of->name, *key = replay->table->key_sql; /* a name has no quote in it */
     int n = snprintf(replay->where, WHERE_BYTES,
-                     "not exists (select from outbox.paused p where p.queue = '%s' and p.key is null)", queue);
+                     "%s and not exists (select from outbox.paused p where p.queue = '%s' and p.key is null)",
+                     wanted(replay), queue);
     if (key)
         n += snprintf(replay->where + n, (size_t)(WHERE_BYTES - n),
                       " and (e.%s is null or not exists (select from outbox.parked p where p.queue = '%s' and not "
@@ -192,6 +201,7 @@ static bool take_up(struct replay *replay, const struct config *config, const PG
 {
     const char *sink = query_text(begun, 0, 1), *destination = query_text(begun, 0, 2);
     replay->events = query_int(begun, 0, 4);
+    replay->takes = query_bool(begun, 0, 5);
     replay->of = config_queue(config, query_text(begun, 0, 0), err);
     if (!replay->of)
         return error_set(err, ERROR_CONFIG, "%s", err->text); /* it was not the command line that named it */
@@ -286,7 +296,8 @@ bool replay_look(struct replay *replay, struct replay_left *ret, struct error *e
     snprintf(id, sizeof id, "e.%s", replay->table->id_sql);
     if (replay->table->key_sql)
         snprintf(key, sizeof key, "e.%s", replay->table->key_sql);
-    const struct sql_variable variables[] = {{"table", replay->table_name}, {"id", id}, {"key", key}, {NULL, NULL}};
+    const struct sql_variable variables[] = {
+        {"table", replay->table_name}, {"id", id}, {"key", key}, {"wanted", wanted(replay)}, {NULL, NULL}};
     char *sql = sql_render(sql_replay_left, variables, err);
     const char *params[] = {replay->name, replay->of->name};
     PGresult *left = sql ? query(replay->conn, "replay", sql, 2, params, err) : NULL;
@@ -296,7 +307,8 @@ bool replay_look(struct replay *replay, struct replay_left *ret, struct error *e
     *ret = (struct replay_left){.unsent = query_int(left, 0, 0),
                                 .movable = query_int(left, 0, 1),
                                 .closed = query_int(left, 0, 2),
-                                .paused = query_bool(left, 0, 4)};
+                                .paused = query_bool(left, 0, 4),
+                                .withdrawn = query_int(left, 0, 5)};
     const char *error = query_text(left, 0, 3);
     snprintf(ret->error, sizeof ret->error, "%s", error ? error : "");
     PQclear(left);

@@ -6,8 +6,10 @@
  * was chosen, with the lock class of the queue that the events were of. So a relay delivers from it, order, retries,
  * settlement and crashes are those of every queue, and a key that a live event holds is not delivered from it. A key
  * may also be held by a lease, or paused: those are entries in outbox.parked, which its condition looks for under the
- * lock. Refused alternatives: to insert the events into the queue's table again, whose constraints and triggers are not
- * ours, and to nobody's good when they go to another sink; and to read the archive step by step, which has no index. */
+ * lock. Of dead letters for the queue's own sink it looks whether they still are: the same lock is held by who retries
+ * or drops them, so each is sent by one of the two. Refused alternatives: to insert the events into the queue's table
+ * again, whose constraints and triggers are not ours, and to nobody's good when they go to another sink; and to read
+ * the archive step by step, which has no index. */
 #ifndef RELAY_REPLAY_H
 #define RELAY_REPLAY_H
 
@@ -31,6 +33,7 @@ struct replay_request {
 /* How far it is. */
 struct replay_left {
     int64_t unsent, movable, closed; /* events; those of them that wait for nobody; closed keys */
+    int64_t withdrawn;               /* events that are sent no more: dead letters that are none by now */
     bool paused;                     /* the queue is */
     char error[200];                 /* of a closed key, or empty */
 };

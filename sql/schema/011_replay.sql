@@ -271,7 +271,7 @@ end
 $$;
 
 -- Ends a replay, whole or not, and returns how many of its events were not delivered: they are sent no more. Dead letters among
--- them stay dead letters.
+-- them stay dead letters; what was a dead letter and is none any more is not counted.
 create function outbox.replay_end(replay_id bigint) returns bigint
     language plpgsql
     security definer
@@ -283,7 +283,9 @@ declare
     rest   bigint;
 begin
     execute format('lock table outbox.%I in access exclusive mode', 'replay_' || ended.replay_id);
-    execute format('select count(*) from outbox.%I', 'replay_' || ended.replay_id) into rest;
+    execute format('select count(*) from outbox.%I e where %s', 'replay_' || ended.replay_id,
+                   case when ended.source = 'dead' and ended.sink is null and ended.destination is null
+                        then 'exists (select from outbox.dead d where d.dead_id = e.pgcourier_dead_id)' else 'true' end) into rest;
     execute format('drop table outbox.%I', 'replay_' || ended.replay_id);
     update outbox.replay p set ended_at = clock_timestamp(), unsent = rest where p.replay_id = ended.replay_id;
     return rest;

@@ -88,7 +88,7 @@ begin
         grant select on outbox.replay to outbox_operator;
         -- As a relay of the replay's own table.
         grant select, insert, update, delete on outbox.parked to outbox_operator;
-        grant insert on outbox.dead to outbox_operator;
+        grant insert, select (dead_id) on outbox.dead to outbox_operator;
         grant select on outbox.paused, outbox.schedule, outbox.queue to outbox_operator;
         grant execute on function outbox.replay(text, text, bigint[], text, text, timestamptz, timestamptz, text, text, int, boolean, jsonb),
             outbox.replay_begin(bigint), outbox.replay_lock(bigint), outbox.replay_end(bigint) to outbox_operator;

@@ -25,7 +25,7 @@ with work (name, role) as (
            ('other queue', 'queue_names()', 'EXECUTE'), ('other queue', 'queue', 'SELECT'),
            ('publish', 'publish()', 'EXECUTE'), ('publish', 'events', 'INSERT,SELECT (id)'), ('publish', 'events_id_seq', 'USAGE'),
            ('replay', 'replay()', 'EXECUTE'), ('replay', 'replay_begin()', 'EXECUTE'), ('replay', 'replay_lock()', 'EXECUTE'), ('replay', 'replay_end()', 'EXECUTE'),
-           ('replay', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('replay', 'dead', 'INSERT'), ('replay', 'paused', 'SELECT'), ('replay', 'schedule', 'SELECT'), ('replay', 'queue', 'SELECT'),
+           ('replay', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('replay', 'dead', 'INSERT,SELECT (dead_id)'), ('replay', 'paused', 'SELECT'), ('replay', 'schedule', 'SELECT'), ('replay', 'queue', 'SELECT'),
            ('failures', 'failures', 'SELECT'), ('failures', 'sample_of()', 'EXECUTE'), ('take', 'take()', 'EXECUTE'),
            ('done', 'done()', 'EXECUTE'), ('fail', 'fail()', 'EXECUTE'), ('extend', 'extend()', 'EXECUTE'), ('release', 'release()', 'EXECUTE')
 ), wanted (place, kind, object, of_outbox, right_, role) as materialized (
@@ -62,7 +62,7 @@ with work (name, role) as (
       from wanted w
      where not case when kind = 's' then pg_catalog.has_schema_privilege(object, right_)
                     when kind = 'f' then pg_catalog.has_function_privilege(object, right_)
-                    when right_ = 'SELECT (id)' then pg_catalog.has_column_privilege(object, 'id', 'SELECT')
+                    when right_ like 'SELECT (%)' then pg_catalog.has_column_privilege(object, pg_catalog.substring(right_, '[(](.*)[)]'), 'SELECT')
                     when right_ = 'UPDATE of any column' then pg_catalog.has_any_column_privilege(object, 'UPDATE')
                     when right_ = 'USAGE' then pg_catalog.has_sequence_privilege(object, right_)
                     else pg_catalog.has_table_privilege(object, right_) end

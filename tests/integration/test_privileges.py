@@ -32,7 +32,7 @@ def documented():
     """{command: [(right, object)]} of the page's table."""
     with open(os.path.join(REPO, "docs/security.md")) as file:
         rows = re.findall(r"^\| `([^|]*)` \| [^|]* \| (.*) \|$", file.read().split("## What each command needs")[1], re.MULTILINE)
-    return {command: [(right, thing) for rights, thing in re.findall(r"`([a-z, ()]+) on ([^`]+)`", text) for right in rights.split(", ")]
+    return {command: [(right, thing) for rights, thing in re.findall(r"`([a-z_, ()]+) on ([^`]+)`", text) for right in rights.split(", ")]
             for command, text in rows}
 
 
@@ -127,7 +127,7 @@ def test_a_right_that_is_missing_is_named_with_the_statement_that_grants_it(db, 
         db.query(f"revoke {right} on {thing} from {somebody}")
         done = work(command)
         assert done.returncode == 77 and done.stdout == "", (right, thing, done)
-        assert mend(db, done.stderr, somebody) == f"{right.upper().replace('(ID)', '(id)')} on {thing}"
+        assert mend(db, done.stderr, somebody) == f"{re.sub(r'[(].*[)]', lambda columns: columns[0].lower(), right.upper())} on {thing}"
         assert work(command).returncode == 0, (right, thing)
         db.query(f"revoke outbox_relay, outbox_writer, outbox_worker, outbox_monitor, outbox_operator from {somebody}")
         grant(db, somebody, [(right, thing)])

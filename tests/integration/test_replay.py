@@ -305,6 +305,32 @@ def test_what_is_cancelled_is_sent_no_more(buried, shop, http):
     assert shop.value("select count(*) from outbox.dead") == 6 and shop.value("select count(*) from outbox.parked") == 0
 
 
+@pytest.mark.parametrize("verb", ["retry", "drop"])
+def test_a_dead_letter_that_was_retried_or_dropped_meanwhile_is_not_sent_again(buried, shop, http, config, verb):
+    http.rule(lambda request: request.headers["event-id"] == "11" and MARK in request.headers, Reply(422), times=1)
+    assert replay(buried, "--queue", "orders", "--from", "dead", "--key", "k1").returncode == 75
+    assert [n for n, _ in replayed(http)] == [1, 6, 11]
+    shop.let_operator_in("public.orders")
+    for number in ("16", "26"):
+        assert run_command("dead", verb, "--id", number, "-c", config(shop.operator_dsn)).returncode == 0
+    assert run_command("run", "-c", config(shop.dsn), "--until-empty").returncode == 0
+    done = replay(config(), "--resume", "1")
+    assert done.returncode == 0 and done.stdout == "replay 1: all 6 events sent\nreplay 1: 2 not sent, dead letters no more\n", done
+    assert [n for n, _ in replayed(http)] == [1, 6, 11, 11, 21, 31, 36]
+    assert shop.query("select events, unsent from outbox.replay") == [(8, 0)]
+
+
+def test_a_dead_letter_of_two_replays_is_sent_once(known, shop, http):
+    shop.query("insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original)"
+               " select queue, event_id, key, 'paid', 'no', 1, 'public.orders', original from outbox.archive where key = 'k1'")
+    for _ in range(2):
+        shop.query("select * from outbox.replay('orders', 'dead', key => 'k1')")
+    assert replay(known, "--resume", "2").returncode == 0
+    done = replay(known, "--resume", "1")
+    assert done.returncode == 0 and done.stdout == "replay 1: all 0 events sent\nreplay 1: 8 not sent, dead letters no more\n", done
+    assert len(replayed(http)) == 8
+
+
 @pytest.mark.parametrize("was, expected", [(None, {}), ({}, {}), ({"a": "b", "n": 1}, {"a": "b", "n": "1"})])
 def test_the_mark_comes_beside_the_events_own_headers(shop, config, http, was, expected):
     shop.query("update public.orders set extra = %s", (psycopg2.extras.Json(was) if was is not None else None,))
