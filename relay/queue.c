@@ -29,13 +29,15 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     queue->empty_sql = sql_render(sql_queue_empty, queue->variables, err);
     queue->route = route_new(queue->config->destination, (const char *const *)queue->table->extra_names,
                              queue->table->extra_count, err);
+    queue->purge_sql = sql_render(sql_dead_purge, queue->variables, err);
     bool passes = queue->table->not_before_sql && queue->config->delayed == DELAYED_PASS;
     if (passes)
         queue->due_sql = sql_render(sql_delayed_due, queue->variables, err);
     bool after = queue->table->after_sql != NULL;
     if (after)
         queue->after_sql = sql_render(sql_after_look, queue->variables, err);
-    return queue->empty_sql && queue->route && (queue->due_sql || !passes) && (queue->after_sql || !after);
+    return queue->empty_sql && queue->purge_sql && queue->route && (queue->due_sql || !passes) &&
+           (queue->after_sql || !after);
 }
 
 static bool open_ordering(struct queue *queue, struct error *err)
@@ -135,6 +137,7 @@ void queue_close(struct queue *queue)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);
     free(queue->empty_sql);
+    free(queue->purge_sql);
     free(queue->due_sql);
     free(queue->after_sql);
     free(queue->lease_owner);

@@ -183,9 +183,9 @@ struct queue {
     struct table *table;
     struct arena *names; /* holds `variables` */
     const struct sql_variable *variables;
-    char *empty_sql, *due_sql; /* the latter only where what is not due lets others pass */
-    char *after_sql;           /* only where events come after others */
-    struct queue *next;        /* gets what was delivered; NULL: there is none */
+    char *empty_sql, *purge_sql, *due_sql; /* the latter only where what is not due lets others pass */
+    char *after_sql;                       /* only where events come after others */
+    struct queue *next;                    /* gets what was delivered; NULL: there is none */
     struct ordering *ordering;
     struct route *route;
     struct outlet *outlet;

@@ -48,12 +48,16 @@ static const char *delay(const struct table *table, struct arena *arena)
                         at, at, at);
 }
 
+static const char *after_ids(const struct table *table, struct arena *arena)
+{
+    return arena_printf(arena, table->after_is_array ? "e.%s::bigint[]" : "array[e.%s::bigint]", table->after_sql);
+}
+
 /* The first of the events that this one comes after and that are not done: they are in the queue, or dead letters. What
  * comes before it in its key is done first anyway. */
 static const char *undone(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
-    const char *ids =
-        arena_printf(arena, table->after_is_array ? "e.%s::bigint[]" : "array[e.%s::bigint]", table->after_sql);
+    const char *ids = after_ids(table, arena);
     const char *id = table->id_sql, *own = "", *other = "";
     if (table->key_sql) {
         own = arena_printf(arena, ", e.%s as key", table->key_sql);
@@ -66,6 +70,20 @@ static const char *undone(const struct table *table, const struct queue_config *
         "or exists (select from %s.dead d where d.queue = %s and d.event_id = a.id) order by a.id limit 1)",
         id, own, ids, table->name_sql, id, queue->where ? queue->where : "true", other, id,
         queue->state ? queue->state : "outbox", literal(arena, queue->name));
+}
+
+/* Dead letter d is one that an event comes after which is the next of its key and waits. */
+static const char *needed(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    if (!table->after_sql)
+        return "false";
+    return arena_printf(
+        arena,
+        "d.event_id in (select a.id from %s.parked p cross join lateral (select %s as ids from %s e "
+        "where e.%s between p.event_id and p.event_id order by e.%s offset 0) as o cross join pg_catalog.unnest(o.ids) "
+        "as a (id) where p.queue = %s and p.after_id is not null and a.id is not null)",
+        queue->state ? queue->state : "outbox", after_ids(table, arena), table->name_sql, table->id_sql, table->id_sql,
+        literal(arena, queue->name));
 }
 
 /* JSON is turned into text each time that the text is asked for. */
@@ -273,6 +291,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"parked_key", parked_key(table, arena, &err)},
         {"lock_hash", lock_hash(table, arena, &err)},
         {"columns", event_columns(table, queue, arena)},
+        {"needed", needed(table, queue, arena)},
         {"text_once", text_once(table, queue, arena)},
         {"key_range", range},
         {"key_order", order},

@@ -202,6 +202,7 @@ static void take_expired(struct queue *queue, const PGresult *res, instant_us no
 
 static void bind_purge(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
+    ret->sql = queue->purge_sql;
     statement_add_text(ret, queue->config->name);
     statement_add_int(ret, arena, queue->config->dead_retention_us);
     statement_add_int(ret, arena, PURGE_MAX);
@@ -286,8 +287,7 @@ static const struct {
     [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOUR_US, FAILED_US, archives, NULL, NULL},
     [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOUR_US, FAILED_US, archives, bind_expire,
                        take_expired},
-    [UPKEEP_PURGE] = {"dead_retention", sql_dead_purge, false, HOUR_US, FAILED_US, forgets_dead_letters, bind_purge,
-                      take_purged},
+    [UPKEEP_PURGE] = {"dead_retention", NULL, false, HOUR_US, FAILED_US, forgets_dead_letters, bind_purge, take_purged},
 };
 
 void upkeep_open(struct queue *queue)

@@ -108,6 +108,23 @@ def test_a_dead_letter_is_not_done_until_it_is_put_back_or_dropped(db, http, job
     assert one.stop() == 0 and seen(http).count(3) == seen(http).count(4) == 1
 
 
+@pytest.mark.parametrize("key", ["key: k, ", ""])
+def test_a_dead_letter_that_something_waits_for_is_not_forgotten(db, http, jobs, key):
+    """Both of those that it names: it waits for one of them, and for the other when that is done."""
+    http.rule(lambda request: request.headers["event-id"] in ("1", "2", "3"), Reply(400), times=3)
+    add(db, "a"), add(db, "b"), add(db, "c"), add(db, "d", [1, 3])
+    one = jobs(key=key, more=", dead_retention: 1h")
+    wait_until(lambda: db.value("select count(*) from outbox.dead") == 3 and waits(db) == [(4, 1)])
+    assert one.stop() == 0
+    db.query("update outbox.dead set died_at = now() - interval '2 hours'")
+    one = jobs(key=key, more=", dead_retention: 1h")
+    wait_until(lambda: db.query("select event_id from outbox.dead order by 1") == [(1,), (3,)])
+    add(db, "e")
+    wait_until(lambda: 5 in seen(http))
+    assert 4 not in seen(http) and left(db) == [4] and waits(db) == [(4, 1)]
+    assert one.stop() == 0
+
+
 def after_look(cursor, *values):
     """The relay's own statement: (woken, last)."""
     with open(os.path.join(REPO, "sql", "upkeep", "after_look.sql"), encoding="utf-8") as file:

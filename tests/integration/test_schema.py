@@ -263,7 +263,7 @@ VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', 
           "created_at": '"created_at"', "not_before": '"not_before"', "state": "outbox", "written": "$1::text", "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
           "key_is": 'e."aggregateid" = $2::text',
-          "responses": "", "filter": "true", "wanted": "true", "next_table_name": "'outbox.events'", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
+          "responses": "", "filter": "true", "wanted": "true", "needed": "false", "next_table_name": "'outbox.events'", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
           "next_values": "g.\"aggregateid\", 'x'", "next_names": "'\"aggregateid\"', '\"type\"'"}
 
 

@@ -208,6 +208,7 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_settle_give_back, QUERY_GIVE_BACK},
         {sql_claim_keep, QUERY_KEEP},
         {sql_delayed_due, QUERY_DUE},
+        {sql_dead_purge, QUERY_UPKEEP},
         {sql_claim_free, QUERY_FREE},
     };
     (void)variables;
