@@ -301,7 +301,8 @@ static size_t per_key_settle(struct ordering *o, const struct settlement *s, str
 static void per_key_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
                             size_t *ret_missing)
 {
-    settler_settled(&((struct per_key *)o)->settler, s, index, res, ret_missing);
+    (void)o;
+    settler_settled(s, index, res, ret_missing);
 }
 
 static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)

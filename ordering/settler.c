@@ -48,11 +48,11 @@ void settler_done(struct settler *settler)
 }
 
 /* The statements of a settlement, in the order they run. */
-static size_t settle_kinds(const struct settlement *s, bool kept, enum settle_kind *ret)
+static size_t settle_kinds(const struct settlement *s, enum settle_kind *ret)
 {
     const bool wanted[] = {
         [SETTLE_LEASES] = s->token_count > 0, [SETTLE_DONE] = s->done_count > 0,
-        [SETTLE_BURY] = s->buried_count > 0,  [SETTLE_KEPT] = kept && s->done_count + s->buried_count > 0,
+        [SETTLE_BURY] = s->buried_count > 0,  [SETTLE_KEPT] = s->done_count + s->buried_count > 0,
         [SETTLE_PARK] = s->parked_count > 0,  [SETTLE_UNPARK] = s->resumed_key_count + s->resumed_solo_count > 0,
         [SETTLE_MOVE] = s->moved_count > 0,   [SETTLE_GIVE_BACK] = s->released_count > 0,
     };
@@ -137,24 +137,19 @@ size_t settler_settle(const struct settler *settler, const struct settlement *s,
                       struct statement *ret)
 {
     enum settle_kind kinds[SETTLE_KINDS];
-    size_t n = settle_kinds(s, settler->missed, kinds);
+    size_t n = settle_kinds(s, kinds);
     for (size_t i = 0; i < n; i++)
         ret[i] = settle_statement(settler, s, arena, kinds[i]);
     return n;
 }
 
-void settler_settled(struct settler *settler, const struct settlement *s, size_t index, const PGresult *res,
-                     size_t *ret_missing)
+void settler_settled(const struct settlement *s, size_t index, const PGresult *res, size_t *ret_missing)
 {
     enum settle_kind kinds[SETTLE_KINDS];
-    if (index >= settle_kinds(s, false, kinds) || (kinds[index] != SETTLE_DONE && kinds[index] != SETTLE_BURY))
+    if (index >= settle_kinds(s, kinds) || (kinds[index] != SETTLE_DONE && kinds[index] != SETTLE_BURY))
         return;
-    size_t due = kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count;
-    int64_t counted;
-    size_t gone = PQntuples(res) == 1 && result_bigint(res, 0, 0, &counted)
-                      ? (size_t)counted
-                      : strtoul(PQcmdTuples((PGresult *)res), NULL, 10);
-    *ret_missing += due > gone ? due - gone : 0;
-    if (gone < due)
-        settler->missed = true;
+    int64_t due = (int64_t)(kinds[index] == SETTLE_DONE ? s->done_count : s->buried_count), gone = 0;
+    if (PQntuples(res) == 1)
+        result_bigint(res, 0, 0, &gone);
+    *ret_missing += due > gone ? (size_t)(due - gone) : 0;
 }

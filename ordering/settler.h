@@ -27,7 +27,6 @@ struct settler {
     int32_t lock_class;
     bool archive; /* and nothing goes on */
     char *texts[SETTLE_KINDS];
-    bool missed; /* rows were missing once, gone or kept by something: from then on it is found out which */
 };
 
 /* After a failure, too, it is ready for settler_done(). */
@@ -37,7 +36,6 @@ void settler_done(struct settler *settler);
 /* As in struct ordering_type. */
 size_t settler_settle(const struct settler *settler, const struct settlement *s, struct arena *arena,
                       struct statement *ret);
-void settler_settled(struct settler *settler, const struct settlement *s, size_t index, const PGresult *res,
-                     size_t *ret_missing);
+void settler_settled(const struct settlement *s, size_t index, const PGresult *res, size_t *ret_missing);
 
 #endif

@@ -222,7 +222,8 @@ static size_t unordered_settle(struct ordering *o, const struct settlement *s, s
 static void unordered_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
                               size_t *ret_missing)
 {
-    settler_settled(&((struct unordered *)o)->settler, s, index, res, ret_missing);
+    (void)o;
+    settler_settled(s, index, res, ret_missing);
 }
 
 static void unordered_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)

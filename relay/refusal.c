@@ -73,7 +73,7 @@ static void leave_out(struct queue *queue, struct lane *lane, const struct error
         blame_row(queue, item, cause);
 }
 
-/* A relay that takes a kept row for one that was deleted ends its wait, and its failures so far are forgotten. */
+/* Its failures so far may be forgotten: somebody has opened its key. */
 static bool was_blamed(const struct queue *queue, const struct lane *lane)
 {
     const struct item *item = item_of_thing(lane);

@@ -7,7 +7,7 @@
 -- :table_name       the table's name as a literal
 -- $1 bigint[]  ids
 -- $2 text      queue
--- No columns; the row count is the number of events that were still there.
+-- One row, as in settle_delete.sql.
 with blind as materialized (
     select from pg_catalog.pg_class c
     where c.oid = :table_name::regclass and c.reltuples = 0 and c.relpages > 0 and c.relkind = 'r' and not c.relhassubclass
@@ -22,8 +22,11 @@ with blind as materialized (
     delete from :table e
     where :id = any (case when not exists (select from blind) then $1::bigint[] end)
     returning :id as id, (:key)::text as key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original
+), archived as (
+    insert into :state.archive (queue, event_id, key, created_at, original)
+    select $2::text, id, key, created_at, original from placed
+    union all
+    select $2::text, id, key, created_at, original from listed
 )
-insert into :state.archive (queue, event_id, key, created_at, original)
-select $2::text, id, key, created_at, original from placed
-union all
-select $2::text, id, key, created_at, original from listed
+select n as gone, case when n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
+from (select (select pg_catalog.count(*) from placed) + (select pg_catalog.count(*) from listed) as n) as gone

@@ -7,7 +7,7 @@
 -- $2 bigint[]  ids
 -- $3 bigint[]  attempts made
 -- $4 text[]    why
--- No columns; the row count is the number of events that were still there.
+-- One row, as in settle_delete.sql.
 with gone as (
     delete from :table e
     using rows from (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::text[]))
@@ -15,6 +15,9 @@ with gone as (
     where :id = d.id
     returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts,
               pg_catalog.row_to_json(e.*) as original, (:created_at)::timestamptz as created_at
+), buried as (
+    insert into :state.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
+    select $1::text, id, key, type, why, attempts, :table_name, original, created_at from gone
 )
-insert into :state.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
-select $1::text, id, key, type, why, attempts, :table_name, original, created_at from gone
+select n as gone, case when n < pg_catalog.cardinality($2::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
+from (select pg_catalog.count(*) as n from gone) as gone

@@ -6,7 +6,7 @@
 -- :queue_name  the queue's name as a literal
 -- $1 bigint[]  ids
 -- $2 bytea[]   with :responses: what was answered to each
--- One row: gone bigint, the number of events that were still there.
+-- One row, as in settle_delete.sql.
 with blind as materialized (
     select from pg_catalog.pg_class c
     where c.oid = :table_name::regclass and c.reltuples = 0 and c.relpages > 0 and c.relkind = 'r' and not c.relhassubclass
@@ -33,5 +33,6 @@ with blind as materialized (
 )
 select case when g.n = h.n then g.n
             else pg_catalog.concat(g.n - h.n, ' of ', g.n, ' rows did not go into ', :next_table_name, ': a trigger keeps them out')::bigint
-       end as gone
+       end as gone,
+       case when g.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
 from (select pg_catalog.count(*) as n from gone) g, (select pg_catalog.count(*) as n from handed_on) h

@@ -1,5 +1,7 @@
 """Which rows leave a table: those that were delivered, wherever they have gone meanwhile, and no others."""
 
+import pytest
+
 from tests.support.servers import Reply, wait_until
 
 CONFIG = """
@@ -28,9 +30,17 @@ def test_rows_at_the_same_place_in_another_partition_stay(db, relay, http):
     assert len(http.requests) == 10
 
 
-def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http):
+INSERT = "insert into events (order_id, status) values (1, 'new'), (2, 'new')"
+EMPTIED = f"{INSERT}; delete from events;"  # and vacuumed: the planner takes it for empty, and rows are taken by their place
+
+
+@pytest.mark.parametrize("before", ["", EMPTIED])
+@pytest.mark.parametrize("rest", ["", ", after: archive", ", ordering: lease"])
+def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http, before, rest):
     db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
-            "create index on events (order_id, id); insert into events (order_id, status) values (1, 'new'), (2, 'new')")
+            f"create index on events (order_id, id); {before}")
+    db.psql("vacuum (truncate false) events")
+    db.psql(INSERT)
     db.let_relay_in("public.events")
     application = db.connect(autocommit=False)
 
@@ -39,7 +49,7 @@ def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http):
         return Reply(200)
 
     http.respond = update
-    one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=""))
+    one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=rest))
     wait_until(lambda: db.value("select count(*) > 0 from pg_stat_activity where application_name = 'pgcourier'"
                                 " and datname = current_database() and wait_event_type = 'Lock'"), what="the relay to wait for the row")
     application.commit()
@@ -47,4 +57,4 @@ def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http):
     wait_until(lambda: ids(db) == [], what="the rows to leave")
     assert one.stop() == 0
     assert len(http.requests) == 2
-    assert not one.logged("settle")
+    assert not one.logged("settle.missing") and (before or not one.logged("settle"))

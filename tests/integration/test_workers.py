@@ -1,5 +1,7 @@
 """Workers that pull: every shape of table, beside relays, and what is refused."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg2
 import pytest
 
@@ -338,6 +340,27 @@ def test_a_row_that_its_table_keeps_is_an_error_and_stays_leased(db, worker):
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="event 1 is still in outbox.events"):
         worker.done(event.token)
     assert left(db) == ids and db.value("select count(*) from outbox.status_leases") == 1
+
+
+@pytest.mark.parametrize("verdict", ["done", "fatal", "lost"])
+def test_an_event_that_is_updated_while_it_is_ended_is_ended(db, worker, verdict):
+    """An application changes its priority, say, and commits while a verdict, or who finds the last lease over, waits for the row."""
+    owner(db, "select outbox.queue_set('tasks', max_attempts => 1)")
+    add(db, "a")
+    (event,) = worker.take()
+    application = db.connect(autocommit=False)
+    application.cursor().execute("update outbox.events set type = 'changed'")
+    if verdict == "lost":
+        over(db)
+    end = {"done": lambda: worker.done(event.token), "fatal": lambda: worker.fail(event.token, fatal=True), "lost": lambda: worker.take() == []}[verdict]
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(end)
+        wait_until(lambda: db.value("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 1)
+        application.commit()
+        assert ended.result() is True
+    application.close()
+    assert left(db) == [] and db.value("select count(*) from outbox.parked") == 0
+    assert db.query("select original ->> 'type' from outbox.dead") == ([] if verdict == "done" else [("changed",)])
 
 
 @pytest.mark.parametrize("deferred", ["", " deferrable initially deferred"])

@@ -133,7 +133,7 @@ bool query_move(struct backend *backend, const struct call *call)
         moved->taken_id = ids->values[i];
         moved->attempts = 0;
     }
-    server_reply(backend, result_count(tokens->count));
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     return true;
 }
 
@@ -149,7 +149,7 @@ bool query_give_back(struct backend *backend, const struct call *call)
         free->token = 0;
         free->attempts = free->head == free->taken_id ? free->attempts : 0;
     }
-    server_reply(backend, result_count(tokens->count));
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     return true;
 }
 

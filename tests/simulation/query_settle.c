@@ -117,7 +117,7 @@ static bool run_park(struct backend *backend, const struct call *call)
         store_add_wait(&sim.store, &wait, backend->part);
         judge_parked(backend->process, ids->values[i], attempts->values[i], delay < 0);
     }
-    server_reply(backend, result_count(ids->count));
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     return true;
 }
 
@@ -155,7 +155,7 @@ static bool run_unpark(struct backend *backend, const struct call *call)
         if (old && !query_end_wait(backend, old))
             return false;
     }
-    server_reply(backend, result_count(0));
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     return true;
 }
 
@@ -164,21 +164,26 @@ static bool run_delete(struct backend *backend, const struct call *call, const s
     size_t gone;
     if (!delete_rows(backend, ids, call->query == QUERY_BURY, &gone))
         return false;
-    server_reply(backend, result_count(gone));
+    backend->misses = backend->misses || gone < ids->count;
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 2);
+    result_bigint(res, 0, 0, (int64_t)gone);
+    server_reply(backend, res);
     return true;
 }
 
 static bool run_kept(struct backend *backend, const struct list *ids)
 {
-    for (size_t i = 0; i < ids->count; i++) {
+    for (size_t i = 0; backend->misses && i < ids->count; i++) {
         const struct row *row = store_find_row(&sim.store, ids->values[i]);
         if (!row || !store_sees(&sim.store, &backend->snapshot, &row->version))
             continue;
         judge_refused(row, ids->count == 1);
+        backend->misses = false;
         backend->refusal = "22P02";
         return false;
     }
-    server_reply(backend, result_count(0));
+    backend->misses = false;
+    server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     return true;
 }
 

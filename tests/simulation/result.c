@@ -17,7 +17,6 @@ struct pg_result {
     ExecStatusType status;
     int rows, columns;
     const char *sqlstate;
-    char affected[KEY_TEXT_MAX];
     struct cell cells[];
 };
 
@@ -30,13 +29,6 @@ PGresult *result_new(ExecStatusType status, int rows, int columns)
     res->rows = rows;
     res->columns = columns;
     unread++;
-    return res;
-}
-
-PGresult *result_count(size_t affected)
-{
-    PGresult *res = result_new(PGRES_COMMAND_OK, 0, 0);
-    snprintf(res->affected, sizeof res->affected, "%zu", affected);
     return res;
 }
 
@@ -143,11 +135,6 @@ char *PQgetvalue(const PGresult *res, int row, int column)
 int PQgetlength(const PGresult *res, int row, int column)
 {
     return cell_at(res, row, column)->size;
-}
-
-char *PQcmdTuples(PGresult *res)
-{
-    return res->affected;
 }
 
 void PQclear(PGresult *res)

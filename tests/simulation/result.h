@@ -1,6 +1,6 @@
 /* tests/simulation/result.h -- results of statements, without libpq: its functions that read one are defined here anew.
  *
- * libpq can build a result, but neither a failure nor the count of affected rows. */
+ * libpq can build a result, but no failure. */
 #ifndef TESTS_SIMULATION_RESULT_H
 #define TESTS_SIMULATION_RESULT_H
 
@@ -10,7 +10,6 @@
 
 /* In the run's arena, all columns null. PQclear() has to be called all the same: result_unread() counts. */
 PGresult *result_new(ExecStatusType status, int rows, int columns);
-PGresult *result_count(size_t affected);
 PGresult *result_error(const char *sqlstate);
 
 void result_bigint(PGresult *res, int row, int column, int64_t value);

@@ -94,6 +94,7 @@ struct backend {
     instant_us cut_at;                   /* nothing passes from then on; */
     instant_us heard_at;                 /* the client finds out at this time */
     struct list claim_keys, claim_solos; /* courier.claim, courier.solo */
+    bool misses;                         /* its settlement has found rows missing */
     bool reads_paused;                   /* its claim is told that the queue is paused */
 };
 

@@ -74,6 +74,7 @@ static void put_variables(struct work *work, bool dead, bool keyless)
     work->variable_count = 0;
     for (const struct sql_variable *v = table_variables(table, work->queue, work->arena); v->name; v++)
         put(work, v->name, v->text);
+    put(work, "wanted", "true");
     if (dead)
         put_plain_names(work);
     if (!dead)
@@ -83,7 +84,6 @@ static void put_variables(struct work *work, bool dead, bool keyless)
     put(work, "columns", table->id_sql);
     put(work, "fields", arena_printf(work->arena, "r.%s", table->id_sql));
     put(work, "key_is", table->key_sql ? arena_printf(work->arena, "e.%s::text = $2::text", table->key_sql) : "false");
-    put(work, "wanted", "true");
 }
 
 static void put_written_key(struct work *work)

@@ -43,7 +43,7 @@ START_TEST(what_was_delivered_goes_where_it_is_wanted)
     const int64_t done[] = {1};
     const struct span responses[] = {SPAN_LITERAL("{}")};
     const struct settlement s = {.done = done, .done_count = 1, .responses = ways[_i].responses ? responses : NULL};
-    ck_assert_uint_eq(settler_settle(&settler, &s, arena, statements), 1);
+    ck_assert_uint_eq(settler_settle(&settler, &s, arena, statements), 2);
     ck_assert_int_eq(strstr(statements[0].sql, "insert into outbox.archive") != NULL, ways[_i].archive);
     ck_assert_int_eq(strstr(statements[0].sql, "insert into n (\"nk\")") != NULL, ways[_i].hand_on);
     ck_assert_int_eq(statements[0].count, ways[_i].parameters);
