@@ -4,7 +4,7 @@
 
 static void settle_all(void)
 {
-    const int64_t done[] = {1, 2};
+    const int64_t done[] = {1, 2, 3};
     const struct span resumed[] = {SPAN_LITERAL("k")};
     const struct settle_failure failure = {.id = 3, .key = SPAN_LITERAL("f"), .why = SPAN_LITERAL("refused")};
     const struct settlement all = {.done = done,
@@ -15,7 +15,7 @@ static void settle_all(void)
                                    .parked_count = 1,
                                    .resumed_keys = resumed,
                                    .resumed_key_count = 1};
-    ck_assert_uint_eq(ordering_per_key.settle(o, &all, arena, statements), 4);
+    ck_assert_uint_eq(ordering_per_key.settle(o, &all, arena, statements), 5);
 }
 
 static void claim_and_settle(void)

@@ -383,7 +383,7 @@ END_TEST
 
 START_TEST(settlement_is_done_then_buried_then_parked_then_resumed)
 {
-    const int64_t done[] = {1, 2};
+    const int64_t done[] = {1, 2, 3};
     const struct settle_failure failure = {.id = 3, .key = SPAN_LITERAL("k"), .attempts = 2, .why = SPAN_LITERAL("no")};
     const struct span resumed[] = {SPAN_LITERAL("r")};
     const struct settlement all = {.done = done,
