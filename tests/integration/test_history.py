@@ -80,12 +80,34 @@ LEGAL = {
     "a sink that is away costs nothing": (((1, "away"), (2, "away"), 1, 2, 3, 4, 5, 6, 7), {}),
     "a dead letter is retried after its key went on": (
         ((1, "reject"), 2, 3, 4, 5, 6, 7, 1), {"faults": [Fault("dead retry", revived=[1])]}),
+    "a dead letter is retried and dies again": (
+        ((1, "reject"), 2, 3, 4, 5, 6, 7, (1, "reject")), {"dead": [1], "faults": [Fault("dead retry", revived=[1])]}),
+    "dead letters of one key are retried after it went on": (
+        ((1, "reject"), (3, "reject"), 6, 2, 4, 5, 7, 1, 3), {"faults": [Fault("dead retry", revived=[1, 3])]}),
+    "an event that died unsent is retried after its key went on": (
+        (2, 3, 4, 5, 6, 7, 1), {"faults": [Fault("dead retry", revived=[1])]}),
+    "an event is taken, a crash hides it, it dies, and a retry delivers it again": (
+        (1, 2, (1, "refuse"), 3, 4, 5, 6, 7, 1), {"faults": [killed(1, receipts=2), Fault("dead retry", revived=[1])]}),
+    "two events of a key die one after the other": (((1, "reject"), (3, "reject"), 6, 2, 4, 5, 7), {"dead": [1, 3]}),
+    "an event dies after its predecessor was acknowledged": ((1, (3, "silent"), (3, "refuse"), 6, 2, 4, 5, 7), {"dead": [3]}),
+    "a request for a dead letter, the first of it that arrives, comes when its key has gone on": (
+        (3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [killed(1)]}),
     "a dead letter is dropped": (((1, "reject"), 2, 3, 4, 5, 6, 7), {"faults": [Fault("dead drop", dropped=[1])]}),
     "a relay that has lost its claim does not notice at once": (
         (request(1, "x", 1, 5), request(1, "y", 3, 4), request(3, "y", 6, 7), request(6, "y", 8, 9), 2, 4, 5, 7),
         {"faults": [Fault("connection lost", 1, relay="x", at=2, until=5)]}),
     "two relays that have lost their claims do not notice at once": (
         (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(2, relay="x", at=2)]}),
+    "a relay that has lost its claim is in one request while another makes two": (
+        (request(1, "x", 1, 9), request(3, "y", 2, 3), request(6, "y", 4, 5), 2, 4, 5, 7), {"faults": [killed(1, relay="x")]}),
+    "a relay that has lost its claim makes two requests while another is in one": (
+        (request(1, "x", 1, 9), request(3, "y", 2, 3), request(6, "y", 4, 5), 2, 4, 5, 7), {"faults": [killed(1, relay="y")]}),
+    "a relay that has lost its claim is in two requests while another makes one": (
+        (request(1, "x", 1, 9), request(3, "x", 2, 8), request(6, "y", 3, 4), 2, 4, 5, 7), {"faults": [killed(1, relay="x")]}),
+    "nobody knows how long a request was open that got no answer": (
+        (request(1, "x", 1, 9, "silent"), request(1, "y", 3, 4), 3, 6, 2, 4, 5, 7), {}),
+    "nobody knows how long a request was open whose answer was late": (
+        (request(1, "x", 1, 9, "late"), request(3, "y", 3, 4), 6, 2, 4, 5, 7), {}),
     "a request that was given up arrives when its event is a dead letter and its key goes on": (
         ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "faults": [killed(1, receipts=1)]}),
     "an attempt fails that no sink saw, and the next is the last": (
@@ -119,6 +141,16 @@ ILLEGAL = [
     ({"order"}, ((1, "refuse"), 3, 1, 2, 4, 5, 6, 7), {}),
     ({"order"}, ((1, "silent"), 3, 1, 2, 4, 5, 6, 7), {}),
     ({"order"}, ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"dead": [1], "attempts": 2}),
+    *[({"order"}, (1, 2, (6, answer), 3, 6, 4, 5, 7), {}) for answer in ("silent", "late", "refuse", "reject", "away")],
+    ({"order"}, ((3, "late"), 1, (3, "refuse"), 6, 2, 4, 5, 7), {"dead": [3]}),
+    ({"order"}, ((3, "silent"), 1, (3, "refuse"), 6, 2, 4, 5, 7), {"dead": [3]}),
+    ({"order"}, ((3, "reject"), 1, 6, 2, 4, 5, 7), {"dead": [3]}),
+    ({"order"}, ((3, "reject"), (1, "reject"), 6, 2, 4, 5, 7), {"dead": [1, 3]}),
+    ({"order"}, ((3, "reject"), 1, 6, 2, 4, 5, 7), {"faults": [Fault("dead drop", dropped=[3])]}),
+    ({"order"}, ((3, "reject"), 1, 6, 2, 4, 5, 7, 3), {"faults": [Fault("dead retry", revived=[3])]}),
+    ({"order"}, ((1, "refuse"), 3, (1, "refuse"), 2, 4, 5, 6, 7), {"faults": [Fault("dead drop", dropped=[1])]}),
+    ({"order"}, (request(1, "x", 1, 2, "refuse"), request(3, "y", 3, 4), request(1, "x", 5, 6, "refuse"), 6, 2, 4, 5, 7),
+     {"dead": [1], "faults": [killed(1, relay="y")]}),
     ({"order"}, (2, 6, 3, 4, 5, 7), {"dead": [1], "events": [Event(1, "a", doomed=True), *EVENTS[1:]]}),
     ({"order", "stuck"}, (2, 3, 6, 4, 5, 7), {"left": [1]}),
     ({"duplicate"}, (1, *ALL), {}),
@@ -133,6 +165,11 @@ ILLEGAL = [
     ({"duplicate"}, (request(1, "x", 1, 2), request(1, "x", 3, 4), *ALL[1:]), {"faults": [killed(5, relay="y")]}),
     ({"duplicate"}, (request(1, "x", 1, 2), request(1, "x", 3, 4), *ALL[1:]), {"faults": [killed(5, at=9)]}),
     ({"duplicate"}, (request(1, "x", 1, 2), request(1, "x", 3, 4), *ALL[1:]), {"faults": [killed(5, until=0.5)]}),
+    ({"duplicate"}, ((1, "reject"), 2, 3, 1, 1, 4, 5, 6, 7), {"faults": [Fault("dead retry", revived=[1])]}),
+    ({"duplicate"}, ((1, "reject"), 2, 3, 1, 4, 5, 6, 7), {"dead": [1], "faults": [Fault("dead retry", revived=[1])]}),
+    ({"duplicate"}, (1, (1, "refuse"), 2, 3, 4, 5, 6, 7), {"dead": [1], "faults": [Fault("dead retry", revived=[1])]}),
+    ({"duplicate"}, (*ALL[:5], request(6, "x", 1, 2), 7), {"left": [6], "drained": False, "faults": [killed(1, relay="y")]}),
+    ({"bound"}, ((1, "reject"), 2, 3, 1, 1, 1, 4, 5, 6, 7), {"faults": [Fault("dead retry", revived=[1]), killed(1)]}),
     ({"bound"}, (1, 2, 1, 2, 3, 4, 5, 6, 7), {"faults": [killed(1)]}),
     ({"bound"}, (1, 1, *ALL), {"faults": [killed(9)]}),
     ({"bound"}, (1, *ALL), {"faults": [killed(1)], "left": [7], "drained": False}),
@@ -140,6 +177,7 @@ ILLEGAL = [
     ({"exclusion"}, (request(1, "x", 1, 5, "refuse"), request(1, "y", 3, 4), 3, 6, 2, 4, 5, 7), {}),
     ({"exclusion"}, (request(1, "x", 1, 5), request(3, "y", 3, 4), 6, 2, 4, 5, 7), {"faults": [killed(1, relay="z")]}),
     ({"exclusion"}, (request(1, "x", 2, 5), request(3, "y", 3, 4), 6, 2, 4, 5, 7), {"faults": [killed(1, relay="x", until=1)]}),
+    ({"exclusion"}, (request(1, "x", 1, 9, "ack"), request(3, "y", 2, 3, "silent"), 3, 6, 2, 4, 5, 7), {}),
     ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(1)]}),
     ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [killed(2, ids=[1, 3])]}),
     ({"exclusion"}, (*TWICE_AT_ONCE, 4, 7), {"faults": [Fault("SIGTERM", 0)]}),
@@ -151,6 +189,7 @@ ILLEGAL = [
     ({"bound"}, ((1, "refuse"), 3, (1, "refuse"), (2, "refuse"), 5, (2, "refuse"), 4, 6, 7), {"dead": [1, 2], "faults": [killed(1)]}),
     ({"stuck"}, (1, 2, 4, 5, 7), {"left": [3, 6]}),
     ({"stuck"}, (1, 2, 3, 5, 6, 7), {"left": [4]}),
+    ({"stuck"}, (2, (1, "reject"), 4, 7), {"left": [1, 3, 5, 6], "parked": [Parked(1, "a", True)]}),
     ({"stuck"}, (2, (1, "refuse"), 4, 5, 7), {"left": [1, 3, 6], "parked": [Parked(1, "a", False)]}),
     ({"cause"}, (2, 4, 5, 7), {"left": [1, 3, 6], "parked": [Parked(1, "a", True)]}),
     ({"cause"}, ((1, "refuse"), *ALL[1:]), {"dead": [1], "attempts": 2}),
@@ -162,7 +201,8 @@ ILLEGAL = [
     ({"account"}, ((1, "reject"), *ALL[1:]), {"dead": [1, 1]}),
     ({"account"}, ALL, {"archived": ALL[1:]}),
     ({"account"}, ALL, {"archived": [*ALL, 1]}),
-    ({"account"}, (2, 4, 5, 7, (3, "reject")), {"left": [1, 3, 6], "drained": False, "parked": [Parked(3, "a", True)]}),
+    ({"cause"}, ALL[1:], {"dead": [1], "faults": [Fault("dead retry", revived=[1])]}),
+    ({"account", "order"}, (2, 4, 5, 7, (3, "reject")), {"left": [1, 3, 6], "drained": False, "parked": [Parked(3, "a", True)]}),
     ({"account"}, (*ALL[:5], (6, "reject"), 6, 7), {"parked": [Parked(6, "a", True)]}),
 ]
 
@@ -206,6 +246,12 @@ def test_a_fault_explains_one_attempt_that_no_sink_saw(attempt, faults, found):
     assert check(EVENTS[:1], log, faults).kinds() == found
 
 
+@pytest.mark.parametrize("attempts, found", [((1, 2, 1), set()), ((1, 2, 3), set()), ((1, 2, 4), {"attempt"})])
+def test_a_retry_may_begin_to_count_anew(attempts, found):
+    log = [Receipt(1, "a", answer, attempt=attempt) for attempt, answer in zip(attempts, ("refuse", "refuse", "ack"))]
+    assert check(EVENTS[:1], log, [Fault("dead retry", revived=[1])]).kinds() == found
+
+
 def test_a_fault_is_given_to_the_duplicate_that_no_other_explains():
     """Whichever comes first: the first fault explains both duplicates, the second only one of them."""
     wide, narrow = killed(1), killed(1, ids=[2])
@@ -220,6 +266,20 @@ def test_the_counts_add_up():
     assert verdict.counts == {"produced": 7, "delivered": 4, "dead": 1, "left": 2, "dropped": 0}
 
 
+@pytest.mark.parametrize("where", ["left", "dead", "dropped"])
+def test_what_was_taken_and_is_kept_all_the_same_is_not_counted_as_delivered(where):
+    faults = [killed(1), Fault("dead drop", dropped=[6])] if where == "dropped" else [killed(1)]
+    kept = {} if where == "dropped" else {where: [6]}
+    counts = judge(*ALL, (6, "refuse"), faults=faults, drained=False, **kept).require().counts
+    assert counts == {"produced": 7, "delivered": 6, "dead": 0, "left": 0, "dropped": 0} | {where: 1}
+
+
+def test_a_phantom_counts_as_nothing():
+    verdict = judge(*ALL[:5], 7, 9, left=[6, 8], dead=[10], drained=False)
+    assert verdict.kinds() == {"phantom"}
+    assert verdict.counts == {"produced": 7, "delivered": 6, "dead": 0, "left": 1, "dropped": 0}
+
+
 def test_the_report_shows_the_smallest_offending_history_the_faults_and_the_seed():
     log = [Receipt(event_id, KEYS[event_id], *rest) for event_id, *rest in
            [(1,), (2,), (6, "ack", "x"), (3, "refuse"), (3, "ack", None, 2), (4,), (5,), (7,), (7,)]]
@@ -229,7 +289,7 @@ def test_the_report_shows_the_smallest_offending_history_the_faults_and_the_seed
     assert str(raised.value).splitlines() == [
         "seed 812",
         "order (G2: delivered first while a smaller id of its key had no acknowledgement): 1,"
-        " first: event 6 was taken (receipt 2) while 3 was still to come",
+        " first: event 6 came (receipt 2) while 3 was still to come",
         "duplicate (G3: delivered again without a fault that explains it): 1,"
         " first: event 7 was acknowledged (receipt 7) and came again (receipt 8), and no fault explains it",
         "event 7",

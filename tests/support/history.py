@@ -20,7 +20,7 @@ is not judged.
                 again, as many that came from two relays at once, and one attempt that no sink saw. Narrow it down: ids
                 (which events), relay (whose), at, receipts (the sink had at least so many), until (nothing it left behind
                 can arrive later than that). What somebody did by hand is a fault, too: revived and dropped are ids of dead
-                letters.
+                letters. A retry makes nothing uncertain: it sends again what was not taken, until it is acknowledged or dead.
     final       Final: what the database held in the end; shop.py reads it.
 
 ordered=False leaves out what holds for keys only. attempts: failures before an event is given up. drained=False: the
@@ -147,10 +147,11 @@ class _Judge:
         self.failures = defaultdict(list)  # id -> answers other than ack
         self.extras = []
         self.overlaps, self.overlapping = [], set()  # an Extra for each pair of requests; the numbers of those requests
-        self.receipts_of_dead = defaultdict(list)  # id -> numbers
+        self.given_up = self.dropped.union(self.dead)
+        self.receipts_of_given_up = defaultdict(list)  # id -> numbers
         for number, receipt in enumerate(self.receipts):
-            if receipt.id in self.dead:
-                self.receipts_of_dead[receipt.id].append(number)
+            if receipt.id in self.given_up:
+                self.receipts_of_given_up[receipt.id].append(number)
 
     def violate(self, kind, event_id, text, key=None):
         event = self.verdict.events.get(event_id)
@@ -171,7 +172,7 @@ class _Judge:
             if event.id in self.last:
                 self._explain_again(receipt, number)
             if ordered and event.key is not None:
-                if event.id not in self.taken and receipt.answer in TAKEN:
+                if event.id not in self.last:
                     self._check_order(event, number, lanes[event.key])
                 if receipt.relay is not None and receipt.end is not None:
                     self._check_exclusion(receipt, number, requests[event.key])
@@ -204,7 +205,7 @@ class _Judge:
     def _explain_again(self, receipt, number):
         """After a failure a relay tries again; after an acknowledgement only a fault explains it."""
         before = self.receipts[self.last[receipt.id]]
-        if before.answer == "ack" and receipt.id not in self.revived:
+        if before.answer == "ack":
             text = f"was acknowledged (receipt {self.last[receipt.id]}) and came again (receipt {number})"
             self._needs_fault(text, before.id, self._faults(
                 lambda fault: fault.may_touch(before) and fault.has_begun(number, receipt)
@@ -217,24 +218,23 @@ class _Judge:
         self.extras.append(Extra(event_id, text, options, len(self.extras)))
 
     def _check_order(self, event, number, lane_ids):
-        """Takes off the lane what nothing has to wait for any more."""
-        if event.id in self.dead or event.id in self.revived or event.id in self.dropped:
-            return
-        while lane_ids[-1] != event.id and self._is_settled(lane_ids[-1], number):
+        """Whatever the sink answered, and whatever became of the event later: a relay that sends it before its turn has only
+        been lucky when it is refused. Takes off the lane what nothing has to wait for any more."""
+        while lane_ids and lane_ids[-1] < event.id and self._is_settled(lane_ids[-1], number):
             lane_ids.pop()
-        if lane_ids[-1] != event.id:
-            self.violate("order", event.id, f"was taken (receipt {number}) while {lane_ids[-1]} was still to come")
+        if lane_ids and lane_ids[-1] < event.id:
+            self.violate("order", event.id, f"came (receipt {number}) while {lane_ids[-1]} was still to come")
 
     def _is_settled(self, event_id, number):
-        """Acknowledged or given up."""
-        if event_id in self.acked or event_id in self.revived or event_id in self.dropped:
+        """Acknowledged or given up. When a revived one was given up is not known."""
+        if event_id in self.acked or event_id in self.revived:
             return True
-        return event_id in self.dead and self._was_given_up(event_id, number)
+        return event_id in self.given_up and self._was_given_up(event_id, number)
 
     def _was_given_up(self, event_id, number):
         """A dead letter is not sent any more: a receipt of it after that one needs a fault that has sent it."""
         explained = {}
-        for later in self.receipts_of_dead[event_id]:
+        for later in self.receipts_of_given_up[event_id]:
             if later > number:
                 receipt = self.receipts[later]
                 explained[later] = self._faults(lambda fault, receipt=receipt, later=later: fault.may_touch(receipt)
@@ -272,7 +272,9 @@ class _Judge:
         it, and an attempt may fail that no sink saw."""
         failures = self.failures.get(receipt.id, ())
         least, most = 1 + failures.count("refuse"), 1 + len(failures)
-        if least <= receipt.attempt <= most or receipt.id in self.revived:
+        if receipt.id in self.revived:
+            least = 1  # a retry may begin anew
+        if least <= receipt.attempt <= most:
             return
         begun = sum(fault.in_flight > 0 and fault.has_begun(number, receipt) for fault in self.faults)
         if not least - begun <= receipt.attempt <= most + begun:
@@ -297,7 +299,7 @@ class _Judge:
             self.violate("account", event_id, f"is {left:d} times in the table, {dead} dead letters and {archived} times archived")
         if left or dead:
             before = self.receipts[self.last[event_id]] if event_id in self.last else None
-            if before and before.answer == "ack" and event_id not in self.revived:
+            if before and before.answer == "ack":
                 place = "still in the table" if left else "a dead letter"
                 self._needs_fault(f"was acknowledged (receipt {self.last[event_id]}) and is {place}", event_id, self._faults(
                     lambda fault: fault.may_touch(before) and fault.may_be_of(before.relay)))
@@ -325,7 +327,7 @@ class _Judge:
         event = self.verdict.events.get(event_id)
         unseen = sum(fault.in_flight > 0 for fault in self.faults)  # each may make an attempt fail that no sink saw
         needed = max(1, attempts - unseen)
-        if len(failures) < needed and "reject" not in failures and not (event and event.doomed) and event_id not in self.revived:
+        if len(failures) < needed and "reject" not in failures and not (event and event.doomed):
             self.violate("cause", event_id, f"is {state} after {len(failures)} failures, and takes {needed}")
 
     def _count(self):
