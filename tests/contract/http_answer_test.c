@@ -7,16 +7,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A connection to `elsewhere` would do, so it speaks no TLS. What begins with https is in http_tls_test.c. */
 START_TEST(redirect_is_a_failure_and_not_followed)
 {
-    static char answer[160];
-    snprintf(answer, sizeof answer, "HTTP/1.1 307 Moved\r\nLocation: %s/elsewhere\r\nContent-Length: 0\r\n\r\n",
-             http.url);
-    http_server_script(http.server, (struct http_script){.answer = answer});
-    enum error_kind kind;
-    ck_assert_int_eq(http_verdict_of_one(&kind), VERDICT_RETRY);
-    ck_assert_int_eq(kind, ERROR_ROUTE);
-    ck_assert_uint_eq(http_server_counts(http.server).requests, 1);
+    static const char *const schemes[] = {"http", "https"};
+    struct http_server *elsewhere = http_server_start(NULL, NULL);
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        static char answer[160];
+        snprintf(answer, sizeof answer,
+                 "HTTP/1.1 307 Moved\r\nLocation: %s://127.0.0.1:%d/in\r\nContent-Length: 0\r\n\r\n", schemes[i],
+                 http_server_port(elsewhere));
+        http_server_script(http.server, (struct http_script){.answer = answer});
+        enum error_kind kind;
+        ck_assert_int_eq(http_verdict_of_one(&kind), VERDICT_RETRY);
+        ck_assert_int_eq(kind, ERROR_ROUTE);
+        ck_assert_uint_eq(http_server_counts(http.server).requests, i + 1);
+        ck_assert_uint_eq(http_server_counts(elsewhere).connections, 0);
+    }
+    http_server_stop(elsewhere);
 }
 END_TEST
 

@@ -316,16 +316,6 @@ START_TEST(probe_finds_out_without_sending)
 }
 END_TEST
 
-START_TEST(proxies_of_the_environment_are_ignored)
-{
-    setenv("http_proxy", "http://127.0.0.1:1", 1);
-    enum error_kind kind;
-    enum verdict verdict = http_verdict_of_one(&kind);
-    unsetenv("http_proxy");
-    ck_assert_int_eq(verdict, VERDICT_ACKED);
-}
-END_TEST
-
 static void refused(const char *part)
 {
     struct error err;
@@ -379,7 +369,6 @@ static TCase *own_tcase(void)
     tcase_add_test(tcase, receiver_that_makes_it_wait_gets_all_requests_that_are_allowed);
     tcase_add_test(tcase, close_gives_up_what_is_unanswered);
     tcase_add_test(tcase, probe_finds_out_without_sending);
-    tcase_add_test(tcase, proxies_of_the_environment_are_ignored);
     tcase_add_test(tcase, settings_that_cannot_work_are_refused_at_open);
     return tcase;
 }

@@ -2,6 +2,7 @@
 #include "tests/contract/sink_contract.h"
 #include "tests/support/http_server.h"
 
+#include <openssl/ssl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,21 @@ static bool make_all(void)
     snprintf(ca, sizeof ca, "%s/ca.pem", dir);
     snprintf(script, sizeof script, make_certificates, dir);
     return system(script) == 0;
+}
+
+/* What systems refuse of their own accord is allowed here to client and server, so that what is refused all the same,
+ * is refused by the sink. OpenSSL reads it once, when it is first used. */
+static bool allow_what_is_outdated(void)
+{
+    static const char text[] = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = outdated\n"
+                               "[outdated]\nMinProtocol = TLSv1\nCipherString = DEFAULT@SECLEVEL=0\n";
+    char path[64];
+    snprintf(path, sizeof path, "%s/openssl.cnf", dir);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    bool written = fputs(text, file) >= 0;
+    return fclose(file) == 0 && written && setenv("OPENSSL_CONF", path, 1) == 0;
 }
 
 static bool remove_all(void)
@@ -170,6 +186,92 @@ START_TEST(server_without_tls_is_refused)
 }
 END_TEST
 
+static size_t swallow(char *bytes, size_t size, size_t count, void *data)
+{
+    (void)bytes, (void)data;
+    return size * count;
+}
+
+/* The same server, asked by a handle like the sink's that may speak it. */
+static CURLcode outcome_with(long least_version)
+{
+    struct http_url parsed;
+    struct error err;
+    ck_assert(http_url_init(&parsed, url, &err));
+    CURL *easy = curl_easy_init();
+    ck_assert(http_handle_init(easy, &settings, &parsed));
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, "{}");
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, swallow);
+    curl_easy_setopt(easy, CURLOPT_SSLVERSION, least_version);
+    CURLcode code = curl_easy_perform(easy);
+    curl_easy_cleanup(easy);
+    http_url_done(&parsed);
+    return code;
+}
+
+START_TEST(server_whose_tls_is_outdated_is_refused)
+{
+    static const int versions[] = {TLS1_VERSION, TLS1_1_VERSION};
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        serve("good");
+        http_server_limit_tls(server, versions[i]);
+        refuses(ERROR_UNREACHABLE);
+        ck_assert_int_eq(outcome_with(CURL_SSLVERSION_TLSv1_0), CURLE_OK);
+        ck_assert_uint_eq(http_server_counts(server).requests, 1);
+        stop(&setup);
+    }
+    serve("good");
+    http_server_limit_tls(server, TLS1_2_VERSION);
+    struct contract *c = contract_open(&setup);
+    struct delivery *d = contract_add(c, "k", span_of("{}"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_int_eq(d->verdict, VERDICT_ACKED);
+    contract_end(c);
+}
+END_TEST
+
+/* From https to https is the one way that no list of schemes closes. */
+START_TEST(redirect_to_https_is_a_failure_and_not_followed)
+{
+    serve("good");
+    struct http_server *first = server;
+    serve("good");
+    static char answer[160];
+    snprintf(answer, sizeof answer, "HTTP/1.1 307 Moved\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", url);
+    http_server_script(first, (struct http_script){.answer = answer});
+    snprintf(url, sizeof url, "https://127.0.0.1:%d/in", http_server_port(first));
+    struct contract *c = contract_open(&setup);
+    struct delivery *d = contract_add(c, "k", span_of("{}"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    enum verdict verdict = d->verdict;
+    enum error_kind kind = d->cause ? d->cause->kind : ERROR_NONE;
+    contract_end(c);
+    size_t requests = http_server_counts(first).requests;
+    http_server_stop(first);
+    ck_assert_int_eq(verdict, VERDICT_RETRY);
+    ck_assert_int_eq(kind, ERROR_ROUTE);
+    ck_assert_uint_eq(requests, 1);
+    ck_assert_uint_eq(http_server_counts(server).connections, 0);
+}
+END_TEST
+
+START_TEST(proxies_of_the_environment_are_ignored_with_tls_too)
+{
+    static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    serve("good");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        setenv(names[i], "http://127.0.0.1:1", 1);
+        struct contract *c = contract_open(&setup);
+        struct delivery *d = contract_add(c, "k", span_of("{}"));
+        bool done = contract_run(c, PATIENCE_MS);
+        unsetenv(names[i]);
+        ck_assert(done);
+        ck_assert_msg(d->verdict == VERDICT_ACKED, "%s", names[i]);
+        contract_end(c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN); /* as pgcourier does: OpenSSL writes without MSG_NOSIGNAL */
@@ -187,11 +289,14 @@ int main(void)
     tcase_add_test(tcase, expired_certificate_is_refused);
     tcase_add_test(tcase, unreadable_ca_file_is_refused_at_open);
     tcase_add_test(tcase, server_without_tls_is_refused);
+    tcase_add_test(tcase, server_whose_tls_is_outdated_is_refused);
+    tcase_add_test(tcase, redirect_to_https_is_a_failure_and_not_followed);
+    tcase_add_test(tcase, proxies_of_the_environment_are_ignored_with_tls_too);
     suite_add_tcase(suite, tcase);
     suite_add_tcase(suite, contract_tcase(&setup));
     SRunner *runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_NOFORK);
-    bool made = make_all();
+    bool made = make_all() && allow_what_is_outdated();
     if (made)
         srunner_run_all(runner, CK_ENV);
     else

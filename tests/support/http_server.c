@@ -218,6 +218,12 @@ struct http_server *http_server_start(const char *certificate_file, const char *
     return server;
 }
 
+void http_server_limit_tls(struct http_server *server, int version)
+{
+    if (SSL_CTX_set_max_proto_version(server->tls, version) != 1)
+        abort();
+}
+
 void http_server_stop(struct http_server *server)
 {
     if (!server)

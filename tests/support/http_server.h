@@ -34,6 +34,9 @@ struct http_server *http_server_start(const char *certificate_file, const char *
 void http_server_stop(struct http_server *server); /* cuts all connections */
 int http_server_port(const struct http_server *server);
 
+/* Before its first connection: it speaks no later version of TLS than this one of OpenSSL's (TLS1_1_VERSION). */
+void http_server_limit_tls(struct http_server *server, int version);
+
 void http_server_script(struct http_server *server, struct http_script script); /* for requests from now on */
 void http_server_release(struct http_server *server);                           /* those held now, and all later ones */
 struct http_counts http_server_counts(struct http_server *server);
