@@ -125,6 +125,25 @@ def test_a_dead_letter_whose_row_cannot_be_deleted_closes_its_key(db, relay, htt
     assert db.query("select event_id from outbox.dead") == [(BAD,)]
 
 
+def test_of_several_dead_letters_in_one_settlement_the_one_whose_row_stays_is_found(db, relay, http):
+    """At once: a relay that has met such a row looks whether others are gone. Here it is none of the outer ones, in whatever
+    order they are written down."""
+    shop, target = Shop(db), HttpTarget(http)
+    met, outer, kept = 10, (50, 70), 60
+    db.psql(TRIGGER.format(body=f"if old.id in ({met}, {kept}) then return null; end if;"))
+    http.rule(lambda request: int(request.headers["event-id"]) in (*outer, kept), Reply(400))
+    one = relay(shop.config(target.sink(), retry="{ base: 1h, max: 1h, attempts: 3 }", connections=1))
+    shop.insert(range(1, KEYS + 1))
+    wait_until(lambda: [row[1] for row in stuck(db)] == [met], 60, "the relay to meet the first of them")
+    shop.insert(range(KEYS + 1, 2 * KEYS + 1))
+    wait_until(lambda: [row[1] for row in stuck(db)] in ([met, kept], [kept, met]), 60, "the relay to find the other")
+    wait_until(lambda: shop.left() == 2, 60, "all other keys to be settled")
+    assert one.stop() == 0
+    assert db.query("select event_id from outbox.dead order by event_id") == [(event_id,) for event_id in outer]
+    sent_once = dict.fromkeys(range(1, 2 * KEYS + 1), 1)
+    assert Counter(receipt.id for receipt in target.receipts()) == sent_once | {met: 2}
+
+
 @pytest.mark.parametrize("obstacle", ["foreign_key", "deferred_foreign_key"])
 def test_a_straggler_and_a_row_that_cannot_be_deleted_in_one_claim(db, relay, http, obstacle):
     """The side connection meets it first, while the claim is still being delivered."""

@@ -87,6 +87,23 @@ START_TEST(dead_event_is_buried_and_the_rest_of_its_key_followed)
 }
 END_TEST
 
+/* `done` has them behind what is done, for the question whether they are gone. */
+START_TEST(each_dead_event_is_asked_after_behind_those_done)
+{
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 1, LANE_DEAD);
+    stage_finish(stage_lane_of_three(batch, 10, "b"), 2, LANE_DEAD);
+    stage_finish(stage_lane_of_three(batch, 20, "c"), 0, LANE_DEAD);
+    struct settle_job *job = collect(false);
+    const struct settlement *s = &job->settlement;
+    ck_assert_uint_eq(s->done_count, 3);
+    ck_assert_uint_eq(s->buried_count, 3);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(s->done[s->done_count + i], s->buried[i].id);
+    ck_assert_int_eq(s->buried[0].id + s->buried[1].id + s->buried[2].id, 2 + 12 + 20);
+    commit(job);
+}
+END_TEST
+
 START_TEST(key_with_more_events_is_followed_by_the_claim_that_holds_it)
 {
     struct lane *lane = stage_lane_of_three(batch, 1, "a");
@@ -438,6 +455,7 @@ int main(void)
     tcase_add_test(tcase, acked_prefix_is_done_and_the_failure_behind_it_parked);
     tcase_add_test(tcase, closed_key_waits_without_end);
     tcase_add_test(tcase, dead_event_is_buried_and_the_rest_of_its_key_followed);
+    tcase_add_test(tcase, each_dead_event_is_asked_after_behind_those_done);
     tcase_add_test(tcase, key_with_more_events_is_followed_by_the_claim_that_holds_it);
     tcase_add_test(tcase, key_that_has_waited_is_asked_for_once_more);
     tcase_add_test(tcase, full_follow_list_falls_back_on_the_scan);
