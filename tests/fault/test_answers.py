@@ -1,6 +1,8 @@
 """Answers of sinks that come late, half, or wrong: what may have been taken is sent again, under the same name and in order;
 what was refused for no fault of the event's costs it no attempt."""
 
+import os
+
 import pytest
 
 from tests.support.fake_redis import Answer, FakeRedis, FakeRedisTarget
@@ -10,6 +12,7 @@ from tests.support.proxy import DOWN, UP, Proxy
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
 
+DEEP = os.environ.get("PGCOURIER_DEEP") == "1"
 KEYS = 20
 
 
@@ -55,20 +58,26 @@ def test_an_answer_that_says_nothing_is_sent_again_before_the_next_of_its_key(re
 
 
 def test_an_exchange_may_break_at_any_byte(relay, db, http):
-    """Of the request or of the answer; a proxy ends the connection there."""
+    """Of the request or of the answer; a proxy ends the connection there. Several do at a time, because each time is followed
+    by a pause."""
     with Proxy(http.port) as proxy:
-        target = HttpTarget(http)
-        run = FaultRun(relay, Shop(db), target)
-        run.start(sink={"url": f"http://127.0.0.1:{proxy.port}/in", "connections": 1},
+        run = FaultRun(relay, Shop(db), HttpTarget(http))
+        at_a_time = 8
+        run.start(sink={"url": f"http://127.0.0.1:{proxy.port}/in", "connections": at_a_time},
                   retry="{ base: 20ms, max: 50ms, attempts: 1000 }", connections=1)
-        cuts = [(UP, 1), (UP, 60), (UP, 200), (DOWN, 1), (DOWN, 15), (DOWN, 37)]
-        for direction, size in cuts:
-            run.fault("a broken exchange", in_flight=1)
-            trap = proxy.cut_after(size, direction)
+        run.add(1, keys=1)
+        run.wait_until_empty()
+        whole = proxy.passed(0)
+        cuts = [(direction, size) for direction in (UP, DOWN)
+                for size in range(0, whole[direction], 1 if DEEP else whole[direction] // 12)]
+        while cuts:
+            run.fault("a broken exchange", in_flight=1, times=at_a_time)
+            traps = [proxy.cut_after(size, direction) for direction, size in cuts[:at_a_time]]
             proxy.cut()
-            run.add(6, keys=2)
+            run.add(6 * at_a_time, keys=2 * at_a_time)
             run.wait_until_empty()
-            assert trap.sprung
+            assert all(trap.sprung for trap in traps), f"of {whole}, not all of these were an end: {traps}"
+            del cuts[:at_a_time]
         run.finish()
 
 

@@ -89,6 +89,15 @@ def test_latency_delays_each_chunk(proxy, connect):
     assert time.monotonic() - started >= 0.4
 
 
+def test_what_passes_is_counted_for_each_connection(proxy, connect):
+    (client, peer), (other, _) = connect(), connect()
+    client.sendall(b"ping")
+    peer.sendall(b"pong!")
+    other.sendall(b"x")
+    wait_until(lambda: [proxy.passed(number) for number in range(proxy.connections)] == [{UP: 4, DOWN: 5}, {UP: 1, DOWN: 0}],
+               PATIENCE_S, "all to have passed")
+
+
 def test_slices_are_written_one_by_one(proxy, connect):
     written = []
 
@@ -100,7 +109,7 @@ def test_slices_are_written_one_by_one(proxy, connect):
             written.append(data)
 
     proxy.slice_bytes = 3
-    asyncio.run(_Link(proxy, Writer(), Writer(), None).send(Writer(), b"12345678"))
+    asyncio.run(_Link(proxy, Writer(), Writer(), {}, None).send(Writer(), b"12345678"))
     assert written == [b"123", "drained", b"456", "drained", b"78", "drained"]
     client, peer = connect()
     client.sendall(b"12345678")

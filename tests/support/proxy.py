@@ -10,6 +10,7 @@
         proxy.cut_after(100, DOWN)       # the next connection that is made ends after 100 bytes from the peer
         proxy.cut_before(b"commit", UP)  # the connection ends just before those bytes are passed on; each trap, once
         proxy.blackhole_before(b"commit", UP)
+        proxy.passed(0)[UP]              # bytes of the first of proxy.connections, so far
         proxy.vanish()                   # as if both sides' other end had lost power: not even packets are acknowledged
 
 A peer that tells its clients where to connect to (Kafka's advertised.listeners, Redis Cluster) must be told to name the
@@ -51,10 +52,10 @@ class Trap:
 class _Link:
     """One connection through the proxy."""
 
-    def __init__(self, proxy, client, peer, budget):
+    def __init__(self, proxy, client, peer, passed, budget):
         self.proxy = proxy
         self.writers = {UP: peer, DOWN: client}
-        self.passed = {UP: 0, DOWN: 0}
+        self.passed = passed
         self.tail = {UP: b"", DOWN: b""}  # too short for a pattern, so that one across two chunks is found
         self.budget = budget
         self.silent = False  # for good
@@ -131,6 +132,7 @@ class Proxy:
         self.slice_bytes = 0
         self.connections = 0
         self._links = set()
+        self._passed = []  # a dict for each connection, in the order they were made
         self._traps = []
         self._budgets = []
         self._longest_pattern = 0
@@ -191,6 +193,10 @@ class Proxy:
         return [(link.writers[DOWN].get_extra_info("peername")[1], link.writers[UP].get_extra_info("sockname")[1])
                 for link in list(self._links)]
 
+    def passed(self, number):
+        """How many bytes the number'th connection has had so far, by direction."""
+        return dict(self._passed[number])
+
     # --- what they do, in the proxy's thread ---
 
     async def _shut(self):
@@ -217,12 +223,14 @@ class Proxy:
 
     async def _accept(self, reader, writer):
         self.connections += 1
+        self._passed.append({UP: 0, DOWN: 0})
+        passed = self._passed[-1]
         try:
             peer_reader, peer_writer = await asyncio.open_connection("127.0.0.1", self.peer_port)
         except OSError:
             writer.transport.abort()
             return
-        link = _Link(self, writer, peer_writer, self._budgets.pop(0) if self._budgets else None)
+        link = _Link(self, writer, peer_writer, passed, self._budgets.pop(0) if self._budgets else None)
         self._links.add(link)
         await asyncio.gather(link.pump(reader, UP), link.pump(peer_reader, DOWN))
         self._links.discard(link)
