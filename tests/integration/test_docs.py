@@ -206,7 +206,7 @@ def test_defaults_of_librdkafka_that_differ_are_as_documented():
 def test_the_systemd_unit_is_valid_and_hardened(tmp_path):
     unit = tmp_path / "pgcourier.service"
     unit.write_text(read("packaging/pgcourier.service").replace("/usr/bin/pgcourier", binary()))
-    for command in (["verify"], ["security", "--offline=true", "--threshold=20"]):
+    for command in (["verify"], ["security", "--offline=true", "--threshold=15"]):
         done = subprocess.run(["systemd-analyze", *command, str(unit)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "pgcourier.service:" not in done.stderr
