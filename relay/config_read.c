@@ -221,6 +221,7 @@ static bool unknown_key(struct config_place *place, const struct yaml_pair *pair
     return config_error(place, err, "no such key; known here: %s", list);
 }
 
+/* NOLINTBEGIN(misc-no-recursion): the keys of a group hold no group. */
 static bool read_key(const struct config_place *place, const struct yaml_node *map, const struct yaml_pair *pair,
                      const struct config_keys *keys, struct error *err)
 {
@@ -263,3 +264,4 @@ bool config_read(const struct config_place *place, const struct yaml_node *map, 
     }
     return true;
 }
+/* NOLINTEND(misc-no-recursion) */

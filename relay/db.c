@@ -254,7 +254,9 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
         snprintf(db->trouble, sizeof db->trouble, "the server is in recovery or read-only; waiting for a primary");
         return false;
     }
-    db->sharing = db->options.prepared == PREPARED_OFF || atoi(PQgetvalue(res, 0, 0)) != PQbackendPID(db->conn);
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", PQbackendPID(db->conn));
+    db->sharing = db->options.prepared == PREPARED_OFF || strcmp(PQgetvalue(res, 0, 0), pid) != 0;
     /* A SQL_ASCII database holds bytes: asking for UTF8 would make the server refuse those that are not. */
     bool ascii = strcmp(PQgetvalue(res, 0, 2), "SQL_ASCII") == 0;
     if (db->sharing && !ascii)

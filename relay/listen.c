@@ -15,7 +15,8 @@ struct listener {
 /* A channel name is an identifier: quotes are doubled. */
 static char *listen_statement(const char *channel)
 {
-    char *sql = memory_new(strlen(channel) * 2 + sizeof "listen \"\""), *p = stpcpy(sql, "listen \"");
+    const struct span head = SPAN_LITERAL("listen \"");
+    char *sql = memory_new(head.size + strlen(channel) * 2 + sizeof "\""), *p = mempcpy(sql, head.data, head.size);
     for (; *channel; channel++) {
         if (*channel == '"')
             *p++ = '"';

@@ -383,17 +383,14 @@ struct table *table_inspect(PGconn *conn, const struct queue_config *queue, stru
     return NULL;
 }
 
-void table_free(struct table *table)
+static void free_one(struct table *table)
 {
-    if (!table)
-        return;
     for (size_t i = 0; i < MAPPINGS; i++)
         free(*(char **)((char *)table + mappings[i].table_offset));
     for (size_t i = 0; i < table->extra_count; i++) {
         free(table->extra_sql[i]);
         free(table->extra_names[i]);
     }
-    table_free(table->next);
     free(table->extra_sql);
     free(table->extra_names);
     free(table->sent_key_sql);
@@ -401,4 +398,12 @@ void table_free(struct table *table)
     free(table->name_sql);
     free(table->plain_name);
     free(table);
+}
+
+void table_free(struct table *table)
+{
+    for (struct table *next; table; table = next) {
+        next = table->next;
+        free_one(table);
+    }
 }

@@ -94,6 +94,7 @@ static void add_pair(struct reader *r, struct yaml_node *map, struct yaml_pair p
     map->pairs[map->count++] = pair;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): no deeper than DEPTH_MAX. */
 static bool read_pair(struct reader *r, struct fy_node_pair *from, struct yaml_node *map, int depth)
 {
     struct fy_node *key = fy_node_pair_key(from), *value = fy_node_pair_value(from);
@@ -188,6 +189,7 @@ static struct yaml_node *read_node(struct reader *r, struct fy_node *node, struc
         good = read_scalar(r, node, ret);
     return good ? ret : NULL;
 }
+/* NOLINTEND(misc-no-recursion) */
 
 /* libfyaml skips over what is not UTF-8 and leaves a hole there, so that is looked at first. */
 static bool check_text(struct reader *r, struct span text)
@@ -278,6 +280,7 @@ done:
     return NULL;
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): no deeper than DEPTH_MAX. */
 static void wipe(const struct yaml_node *node)
 {
     /* The texts are in our own arena, where nobody else looks at them any more. */

@@ -223,7 +223,8 @@ static void add(struct build *build, const char *name, struct span value)
         return;
     size_t name_size = strlen(name);
     char *variable = arena_alloc(build->arena, name_size + value.size + 2);
-    char *out = stpcpy(stpcpy(variable, name), "=");
+    char *out = mempcpy(variable, name, name_size);
+    *out++ = '=';
     memcpy(out, value.data, value.size);
     build->variables[build->count++] = variable;
 }

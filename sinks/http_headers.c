@@ -123,10 +123,11 @@ static bool fixed_fill(struct http_headers *headers, const char *bearer_token, s
     if (bearer_token) {
         if (!*bearer_token || !is_printable(bearer_token) || strchr(bearer_token, ' '))
             return error_set(err, ERROR_CONFIG, "bearer_token: empty, or has spaces or control characters in it");
-        char *value = memory_new(strlen(bearer_token) + sizeof "Bearer ");
-        sprintf(value, "Bearer %s", bearer_token);
+        size_t size = strlen(bearer_token) + sizeof "Bearer ";
+        char *value = memory_new(size);
+        snprintf(value, size, "Bearer %s", bearer_token);
         ok = ok && fixed_add(headers, "Authorization", value);
-        explicit_bzero(value, strlen(value));
+        explicit_bzero(value, size);
         free(value);
     }
     return ok || error_set(err, ERROR_RESOURCE, "headers: out of memory");
@@ -185,7 +186,7 @@ static bool add(struct build *build, const char *name, struct span value, struct
         build->total += name_size + size;
     if (build->total > HTTP_HEADERS_TOTAL_MAX)
         return error_set(err, ERROR_REFUSED, "headers: more than %d bytes in all", HTTP_HEADERS_TOTAL_MAX);
-    char *line = arena_alloc(build->arena, name_size + size + 3), *out = stpcpy(line, name);
+    char *line = arena_alloc(build->arena, name_size + size + 3), *out = mempcpy(line, name, name_size);
     *out++ = size ? ':' : ';'; /* see fixed_add() */
     if (size)
         *out++ = ' ';

@@ -1,6 +1,7 @@
 #include "sinks/http_url.h"
 
 #include <curl/curl.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* CURLUE_OK also where the URL has no such part; *ret then stays as it is. */
@@ -19,8 +20,9 @@ static char *with_query(const char *base, const char *query)
 {
     if (!query)
         return memory_text(base);
-    char *whole = memory_new(strlen(base) + strlen(query) + 2);
-    stpcpy(stpcpy(stpcpy(whole, base), "?"), query);
+    size_t size = strlen(base) + strlen(query) + 2;
+    char *whole = memory_new(size);
+    snprintf(whole, size, "%s?%s", base, query);
     return whole;
 }
 

@@ -53,6 +53,7 @@ static void check_config(const struct config *config)
         check_queue(config, &config->queues[i]);
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as a configuration, which yaml.c bounds. */
 static void check_node(const struct yaml_node *node, int depth)
 {
     FUZZ_CHECK(node->line > 0 && node->column > 0 && depth < 100, "%d:%d", node->line, node->column);

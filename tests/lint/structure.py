@@ -35,6 +35,9 @@ SQL = re.compile(r'"[^"\n]*\b(SELECT\s+[\w*(]|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET
 # Memory comes from one place, which knows what to do when there is none left.
 ALLOCATES_IN = "relay/base/arena.c"
 ALLOCATION = re.compile(r"\b(malloc|calloc|realloc|reallocarray|aligned_alloc|strn?dup|v?asprintf|getline|open_memstream)\(")
+# What trusts its argument's length, says nothing of a number that is none, or goes through a shell. The compiler refuses
+# arrays of variable length and alloca, clang-tidy recursion.
+BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|stpcpy|strncpy|strncat|v?sprintf|gets|ato[fil]|atoll|strtok|strtok_r|system|popen|alloca)\s*\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -83,6 +86,14 @@ def stray_allocations(name, text):
             yield f"{name}:{number}: {found.group(1)}(): memory comes from relay/base/arena.h"
 
 
+def banned_calls(name, text):
+    if not name.startswith(("relay/", "ordering/", "sinks/", "bench/")):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        for call in BANNED.findall(line):
+            yield f"{name}:{number}: {call}(): one of the functions that are not used here, see BANNED in {os.path.relpath(__file__, REPO)}"
+
+
 def too_long(name, text):
     lines = text.count("\n")
     if lines > (LINES_MAX_TESTS if name.startswith("tests/") else LINES_MAX):
@@ -110,7 +121,7 @@ def main():
         text = read(name)
         problems += too_long(name, text)
         if name in sources:
-            problems += [*wrong_includes(name, text), *stray_sql(name, text), *stray_allocations(name, text)]
+            problems += [*wrong_includes(name, text), *stray_sql(name, text), *stray_allocations(name, text), *banned_calls(name, text)]
     flags = include_flags()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for found in pool.map(lambda name: list(compiles_alone(name, flags)), headers):

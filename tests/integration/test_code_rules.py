@@ -1,0 +1,45 @@
+"""What the code may not use is found by the lint and by the compiler, and none of it is there."""
+
+import json
+import os
+import shlex
+import subprocess
+
+import pytest
+
+from tests.lint.structure import banned_calls, read, tracked
+from tests.support.process import REPO
+
+BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "gets", "atoi", "atol", "strtok", "strtok_r", "system", "popen", "alloca"]
+
+
+@pytest.mark.parametrize("function", BANNED)
+def test_a_banned_function_is_found(function):
+    text = f"/* {function} is a word here */\n    x = fs{function}(a) + b.{function}(a);\n    {function}(text);\n"
+    (problem,) = banned_calls("relay/x.c", text)
+    assert problem.startswith(f"relay/x.c:3: {function}(): ")
+
+
+def test_no_banned_function_is_used():
+    assert [problem for name in tracked("*.c", "*.h") for problem in banned_calls(name, read(name))] == []
+
+
+@pytest.mark.parametrize("body, warning", [("char a[n]; a[0] = 1; return a[0];", "vla"),
+                                           ("char *a = __builtin_alloca((unsigned)n); a[0] = 1; return a[0];", "alloca"),
+                                           ("return abs(n);", "implicit-function-declaration")])
+def test_the_compiler_refuses(tmp_path, body, warning):
+    with open(os.path.join(REPO, "build/release/compile_commands.json")) as file:
+        entry = next(entry for entry in json.load(file) if entry["file"].endswith("/relay/base/arena.c"))
+    source = tmp_path / "source.c"
+    source.write_text(f"int tried(int n);\nint tried(int n)\n{{\n    {body}\n}}\n")
+    flags = [flag for flag in shlex.split(entry["command"]) if flag.startswith(("-W", "-std", "-O")) and not flag.startswith("-Wl")]
+    done = subprocess.run(["cc", *flags, "-c", "-o", "/dev/null", str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and f"-Werror={warning}" in done.stderr
+
+
+def test_recursion_is_found(tmp_path):
+    source = tmp_path / "source.c"
+    source.write_text("int down(int n);\nint down(int n)\n{\n    return n > 0 ? down(n - 1) : 0;\n}\n")
+    done = subprocess.run(["clang-tidy", "--quiet", f"--config-file={REPO}/.clang-tidy", str(source), "--"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "misc-no-recursion" in done.stdout
