@@ -1,6 +1,7 @@
 #include "relay/command.h"
 
 #include "relay/base/arena.h"
+#include "relay/conninfo.h"
 #include "relay/query.h"
 #include "relay/sqlstate.h"
 #include "sql_text.h"
@@ -174,6 +175,10 @@ static bool prepare_session(PGconn *conn, struct error *err)
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)
 {
+    if (!conninfo_check(database, err)) {
+        error_prefix(err, "database");
+        return NULL;
+    }
     char name[64];
     snprintf(name, sizeof name, "pgcourier/%s", command);
     /* Before dbname, so that the user's own settings win. A server that accepts and never answers would hold us for

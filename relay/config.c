@@ -162,6 +162,21 @@ static bool read_queues(const struct config_place *top, const struct yaml_node *
 
 /* ---- all ---- */
 
+/* Of the top level's `name` or `name_file`, which are not given both. */
+static struct config_place place_of_database(const struct config_place *top, const struct yaml_node *root,
+                                             const char *name)
+{
+    char in_file[64];
+    snprintf(in_file, sizeof in_file, "%s_file", name);
+    const struct yaml_pair *file = yaml_find(root, in_file);
+    struct config_place ret = config_place_of(top, root, name);
+    if (file) {
+        ret.line = file->value->line;
+        ret.column = file->value->column;
+    }
+    return ret;
+}
+
 static bool read_top(const char *file, const struct yaml_node *root, struct config *config, struct error *err)
 {
     struct config_place top = {.file = file, .line = 1, .column = 1, .path = ""};
@@ -174,8 +189,8 @@ static bool read_top(const char *file, const struct yaml_node *root, struct conf
     setting_defaults(config_settings, config);
     if (!config_read(&top, root, keys, err))
         return false;
-    struct config_place database = config_place_of(&top, root, "database");
-    struct config_place listen = config_place_of(&top, root, "listen_database");
+    struct config_place database = place_of_database(&top, root, "database");
+    struct config_place listen = place_of_database(&top, root, "listen_database");
     if (!config_check_database(&database, config->database, err))
         return false;
     if (config->listen_database && !config_check_database(&listen, config->listen_database, err))

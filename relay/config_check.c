@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/suggest.h"
+#include "relay/conninfo.h"
 #include "sinks/sink.h"
 
 #include <ctype.h>
@@ -29,16 +30,18 @@ bool config_check_database(const struct config_place *place, const char *text, s
     bool is_url = strncmp(text, "postgresql://", 13) == 0 || strncmp(text, "postgres://", 11) == 0;
     if (!is_url && strstr(text, "://"))
         return config_error(place, err, "libpq knows no such URL; write postgresql://USER@HOST/DATABASE");
-    if (!is_url && !strchr(text, '='))
-        return true; /* a database's name alone, or nothing */
+    bool is_name = !is_url && !strchr(text, '='); /* a database's name alone, or nothing */
     char *why = NULL;
-    PQconninfoOption *options = PQconninfoParse(text, &why);
-    bool good = options != NULL;
+    PQconninfoOption *options = is_name ? NULL : PQconninfoParse(text, &why);
+    bool good = is_name || options != NULL;
     PQconninfoFree(options);
     PQfreemem(why);
-    return good || config_error(place, err,
-                                "libpq cannot read this; write postgresql://USER@HOST/DATABASE or host=HOST "
-                                "dbname=DATABASE");
+    if (!good)
+        return config_error(place, err,
+                            "libpq cannot read this; write postgresql://USER@HOST/DATABASE or host=HOST "
+                            "dbname=DATABASE");
+    struct error cause;
+    return conninfo_check(text, &cause) || config_error(place, err, "%s", cause.text);
 }
 
 /* ---- destination ---- */

@@ -114,7 +114,8 @@ static PQconninfoOption *read_options(const char *database)
     return options;
 }
 
-bool conninfo_exposed(const char *database, struct exposure *ret)
+/* *ret_falls_back: in plain text if the other side likes. */
+static bool find_exposure(const char *database, struct exposure *ret, bool *ret_falls_back)
 {
     PQconninfoOption *options = read_options(database);
     struct conninfo_security security = {
@@ -125,6 +126,23 @@ bool conninfo_exposed(const char *database, struct exposure *ret)
         .roots = find_roots(value_of(options, "sslrootcert")),
     };
     bool exposed = conninfo_security_exposed(&security, ret);
+    *ret_falls_back = exposed && (strcmp(security.sslmode, "allow") == 0 || strcmp(security.sslmode, "prefer") == 0);
     PQconninfoFree(options);
     return exposed;
+}
+
+bool conninfo_exposed(const char *database, struct exposure *ret)
+{
+    bool falls_back;
+    return find_exposure(database, ret, &falls_back);
+}
+
+bool conninfo_check(const char *database, struct error *err)
+{
+    struct exposure exposure;
+    bool falls_back;
+    return !find_exposure(database, &exposure, &falls_back) || !falls_back ||
+           error_set(err, ERROR_CONFIG,
+                     "what goes to %s %s; write %s, or sslmode=disable if the network itself is safe", exposure.hosts,
+                     exposure.why, exposure.remedy);
 }

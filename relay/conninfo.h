@@ -2,6 +2,7 @@
 #ifndef RELAY_CONNINFO_H
 #define RELAY_CONNINFO_H
 
+#include "relay/base/error.h"
 #include "relay/base/exposure.h"
 
 /* Whose certificates sign the server's. A mode that looks at no host name takes any certificate that they sign, and
@@ -20,7 +21,11 @@ struct conninfo_security {
  * why. Connects to nothing; a string that libpq cannot read leads nowhere. */
 bool conninfo_exposed(const char *database, struct exposure *ret);
 
-/* The same by the options alone. */
+/* False and *err (ERROR_CONFIG) where what goes over that network is encrypted or not as the other side likes. Nobody
+ * who thinks of it asks for that, but it is libpq's default. */
+bool conninfo_check(const char *database, struct error *err) MUST_CHECK;
+
+/* The first by the options alone. */
 bool conninfo_security_exposed(const struct conninfo_security *security, struct exposure *ret);
 
 #endif

@@ -113,10 +113,11 @@ HERE, NOWHERE = "host=/run/postgresql", "{ type: discard }"
 UNVERIFIED = "is encrypted only if the server offers it, and its certificate is not verified: sslmode=prefer, libpq's default"
 NO_ROOT = "is encrypted, but the server's certificate is not verified: sslmode=require has no root certificate"
 VERIFY = "sslmode=verify-full sslrootcert=FILE"
+REFUSED_PEER = f"what goes to db.example {UNVERIFIED}; write {VERIFY}, or sslmode=disable if the network itself is safe"
 # The database, the sink, what the place points at, and the line after it.
 EXPOSED = {
-    "postgres": ("postgresql://me:s3cret@db.example/shop", NOWHERE, "postgresql:",
-                 f"database: warning: what goes to db.example {UNVERIFIED}  fix: {VERIFY}"),
+    "postgres": ("postgresql://me:s3cret@db.example/shop?sslmode=disable", NOWHERE, "postgresql:",
+                 f"database: warning: what goes to db.example is not encrypted: sslmode=disable  fix: {VERIFY}"),
     "postgres without a root": ("host=db.example,/run/postgresql sslmode=require sslrootcert=/nonexistent password=s3cret", NOWHERE, "host=",
                                 f"database: warning: what goes to db.example {NO_ROOT}  fix: {VERIFY}"),
     "redis": (HERE, '{ type: redis, url: "redis://:s3cret@cache.example" }', "redis://",
@@ -173,16 +174,58 @@ def test_a_database_that_only_the_environment_names_is_warned_of(tmp_path):
     text = PEERS.format(database="x", sink=NOWHERE).split("\n", 1)[1]
     assert warnings_of(tmp_path, text, PGHOST="/run/postgresql") == []
     assert warnings_of(tmp_path, text, PGHOST="db.example", PGSSLMODE="verify-full") == []
-    (line,) = warnings_of(tmp_path, text, PGHOST="db.example")
+    (line,) = warnings_of(tmp_path, text, PGHOST="db.example", PGSSLMODE="disable")
     assert line.startswith(" database: warning: what goes to db.example ")
 
 
 def test_a_secret_in_a_file_has_its_place(tmp_path):
-    (tmp_path / "conninfo").write_text("host=db.example password=s3cret\n")
-    text = PEERS.format(database="x", sink=NOWHERE).replace("database: x", f"database_file: {tmp_path}/conninfo\nlisten_database: dbname=shop host=l.example")
+    (tmp_path / "conninfo").write_text("host=db.example password=s3cret sslmode=require sslrootcert=/nonexistent\n")
+    text = PEERS.format(database="x", sink=NOWHERE).replace("database: x", f"database_file: {tmp_path}/conninfo\nlisten_database: dbname=shop host=l.example sslmode=disable")
     first, second = warnings_of(tmp_path, text)
     assert first.startswith("1:16: database: warning: what goes to db.example ")
     assert second.startswith("2:18: listen_database: warning: what goes to l.example ")
+
+
+# The lines of the configuration that name the database, the file of services, the environment, and where the refusal points.
+REFUSED_DATABASES = {
+    "url": ("database: postgresql://me:s3cret@db.example/shop", {}, "1:11: database"),
+    "prefer": ("database: host=localhost,db.example sslmode=prefer password=s3cret", {}, "1:11: database"),
+    "file": ("stats_interval: 1s\ndatabase_file: FOLDER/conninfo", {}, "2:16: database"),
+    "listen": ("database: host=/run/postgresql\nlisten_database: host=db.example", {}, "2:18: listen_database"),
+    "service": ("database: service=far", {"PGSERVICEFILE": "FOLDER/services"}, "1:11: database"),
+    "environment": ("stats_interval: 1s", {"PGHOST": "db.example"}, "1:1: database"),
+    "mode of the environment": ("database: host=db.example", {"PGSSLMODE": "prefer"}, "1:11: database"),
+}
+
+
+@pytest.mark.parametrize("lines, env, place", REFUSED_DATABASES.values(), ids=REFUSED_DATABASES)
+@pytest.mark.parametrize("command", [["check-config"], ["run"], ["migrate"], ["status"]], ids=lambda command: command[0])
+def test_a_database_that_would_be_talked_to_in_plain_text_unasked_is_refused(tmp_path, command, lines, env, place):
+    (tmp_path / "conninfo").write_text("host=db.example password=s3cret\n")
+    (tmp_path / "services").write_text("[far]\nhost=db.example\npassword=s3cret\n")
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(lines.replace("FOLDER", str(tmp_path)) + PEERS.split("{database}")[1].format(sink=NOWHERE))
+    done = run_command(*command, "-c", str(path), env={name: value.replace("FOLDER", str(tmp_path)) for name, value in env.items()})
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.removeprefix("pgcourier: ") == f"{path}:{place}: {REFUSED_PEER}\n"
+
+
+def test_so_is_one_that_a_command_is_given(tmp_path):
+    done = run_command("migrate", "-d", "postgresql://me:s3cret@db.example/shop")
+    assert (done.returncode, done.stdout, done.stderr) == (78, "", f"pgcourier: database: {REFUSED_PEER}\n")
+
+
+def test_such_a_database_does_not_take_the_place_of_another_when_the_configuration_is_read_again(db, relay):
+    config = f'database: "{db.dsn}"\nsinks:\n  out: {{ type: discard }}\nqueues:\n  q: {{ sink: out }}\n'
+    one = relay(config)
+    wait_until(lambda: one.logged("relay.start"), 30, "the relay to start")
+    one.configure(config.replace("host=127.0.0.1", "host=db.example"))
+    one.send(signal.SIGHUP)
+    wait_until(lambda: one.logged("config.refused"), 30, "a refusal")
+    assert REFUSED_PEER in one.logged("config.refused")[0].replace("\\", "")
+    db.query("insert into outbox.events (aggregateid) values ('k')")
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, 30, "the old configuration to go on")
+    assert one.stop() == 0
 
 
 def test_a_relay_warns_at_its_start_and_when_it_reads_the_configuration_again(db, relay):

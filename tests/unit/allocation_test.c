@@ -16,7 +16,7 @@
 
 /* ---- configuration ---- */
 
-static const char whole[] = "database: host=h dbname=d\n"
+static const char whole[] = "database: host=h sslmode=disable dbname=d\n"
                             "listen_database: ${PATH:-x}\n"
                             "sinks:\n"
                             "  web:\n"
@@ -39,7 +39,7 @@ static const char whole[] = "database: host=h dbname=d\n"
                             "    retry: { base: 1s, max: 1m, attempts: 5 }\n"
                             "  more: { sink: bus, destination: x }\n";
 
-static const char unknown_sink[] = "database: host=h\n"
+static const char unknown_sink[] = "database: host=/h\n"
                                    "sinks: { out: { type: file, path: p } }\n"
                                    "queues: { a: { sink: uot } }\n";
 

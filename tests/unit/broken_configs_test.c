@@ -51,6 +51,7 @@ int main(void)
 {
     /* What the files count on. */
     unsetenv("PGCOURIER_UNSET");
+    unsetenv("PGSSLMODE");
     setenv("PGCOURIER_BAD", "5x", 1);
     file_count = scandir(DIRECTORY, &files, is_config, alphasort);
     Suite *suite = suite_create("broken_configs");

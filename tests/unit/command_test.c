@@ -34,6 +34,8 @@ PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, 
 
 PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const *values, int expand)
 {
+    if (strcmp(names[0], "dbname") == 0) /* conninfo_check() */
+        return __real_PQconnectStartParams(names, values, expand);
     ck_assert_str_eq(names[1], "connect_timeout");
     snprintf(timeout, sizeof timeout, "%s", values[1]);
     return without_memory ? NULL : __real_PQconnectStartParams(names, values, expand);
@@ -159,6 +161,23 @@ START_TEST(exit_code_follows_the_kind_of_error)
 }
 END_TEST
 
+START_TEST(database_that_may_be_talked_to_in_plain_text_without_its_being_wanted_is_refused)
+{
+    struct error err;
+    unsetenv("PGSSLMODE");
+    ck_assert_ptr_null(command_connect("host=db.example password=hunter2", "test", &err));
+    ck_assert_int_eq(err.kind, ERROR_CONFIG);
+    ck_assert_str_eq(err.text,
+                     "database: what goes to db.example is encrypted only if the server offers it, and its "
+                     "certificate is not verified: sslmode=prefer, libpq's default; write "
+                     "sslmode=verify-full sslrootcert=FILE, or sslmode=disable if the network itself is safe");
+    ck_assert_str_eq(timeout, ""); /* nobody was called */
+    PGconn *conn = command_connect("host=127.0.0.1 hostaddr=127.0.0.1 port=1", "test", &err);
+    ck_assert_ptr_nonnull(conn);
+    PQfinish(conn);
+}
+END_TEST
+
 static const struct {
     const char *said;
     bool password;
@@ -262,6 +281,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     tcase_add_loop_test(tcase, exit_code_follows_the_kind_of_error, 0, COUNT(codes));
+    tcase_add_test(tcase, database_that_may_be_talked_to_in_plain_text_without_its_being_wanted_is_refused);
     tcase_add_loop_test(tcase, connection_that_cannot_be_made_is_one_line, 0, COUNT(refusals));
     tcase_add_test(tcase, library_without_memory_is_an_error_that_passes);
     tcase_add_loop_test(tcase, session_that_does_not_answer_is_given_up, 0, COUNT(questions));

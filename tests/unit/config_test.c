@@ -342,6 +342,7 @@ END_TEST
 
 int main(void)
 {
+    setenv("PGSSLMODE", "disable", 1); /* databases of other machines are named here, without a word on TLS */
     Suite *suite = suite_create("config");
     TCase *tcase = tcase_create("config");
     suite_add_tcase(suite, tcase);

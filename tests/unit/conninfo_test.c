@@ -111,6 +111,8 @@ static const struct {
     {"host=db.example", NULL, NULL, "db.example", "sslmode=prefer"},
     {"host=db.example", "PGSSLMODE", "verify-full", NULL, NULL},
     {"host=db.example", "PGSSLMODE", "require", "db.example", "sslmode=require"},
+    {"host=db.example", "PGSSLMODE", "allow", "db.example", "sslmode=allow"},
+    {"host=db.example", "PGSSLMODE", "disable", "db.example", "sslmode=disable"},
     {"host=db.example", "PGREQUIRESSL", "1", "db.example", "sslmode=require"},
     {"host=db.example sslmode=disable", "PGSSLMODE", "verify-full", "db.example", "sslmode=disable"},
     {"host=db.example hostaddr=127.0.0.1", NULL, NULL, NULL, NULL},
@@ -143,6 +145,15 @@ START_TEST(strings_files_and_environment_are_put_together_as_libpq_does)
         ck_assert_str_eq(exposure.hosts, strings[_i].exposed);
         ck_assert_ptr_nonnull(strstr(exposure.why, strings[_i].why));
     }
+    bool falls_back = exposed && (strstr(strings[_i].why, "=allow") || strstr(strings[_i].why, "=prefer"));
+    struct error err;
+    ck_assert_msg(conninfo_check(strings[_i].database, &err) == !falls_back, "%s", strings[_i].database);
+    if (!falls_back)
+        return;
+    ck_assert_int_eq(err.kind, ERROR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(err.text, strings[_i].exposed));
+    ck_assert_ptr_nonnull(strstr(err.text, strings[_i].why));
+    ck_assert_ptr_null(strstr(err.text, "s3cret"));
 }
 END_TEST
 
