@@ -1,7 +1,7 @@
 #include "relay/check_database.h"
 #include "relay/command.h"
-#include "relay/config_peers.h"
 #include "relay/config_preset.h"
+#include "relay/config_warning.h"
 #include "sinks/sink.h"
 
 #include <argp.h>
@@ -69,12 +69,10 @@ static int check_sinks(const struct config *config)
     return code;
 }
 
-static void print_warnings(const struct config *config)
+static void print_warning(const struct config_warning *warning, void *unused)
 {
-    struct config_warning warning;
-    for (size_t i = 0; i < config_peer_count(config); i++)
-        if (config_peer_exposed(config, i, &warning))
-            printf("%s: %s: warning: %s  fix: %s\n", warning.place, warning.setting, warning.text, warning.remedy);
+    (void)unused;
+    printf("%s: %s: warning: %s  fix: %s\n", warning->place, warning->setting, warning->text, warning->remedy);
 }
 
 static int check_config(int argc, char **argv)
@@ -102,7 +100,7 @@ static int check_config(int argc, char **argv)
     printf("\n");
     for (size_t i = 0; i < config->queue_count; i++)
         config_preset_print(stdout, &config->queues[i]);
-    print_warnings(config);
+    config_warnings(config, print_warning, NULL);
     code = arguments.database ? check_database(config) : EXIT_OK;
     config_free(config);
     return code;

@@ -2,7 +2,8 @@
 #include "relay/base/descriptor_limit.h"
 #include "relay/base/setting.h"
 #include "relay/command.h"
-#include "relay/config_peers.h"
+#include "relay/config_warning.h"
+#include "relay/libraries.h"
 #include "relay/relay.h"
 #include "relay/version.h"
 
@@ -88,13 +89,25 @@ static void running_close(struct running *running)
     *running = (struct running){0};
 }
 
-static void log_warnings(const struct running *running, const struct log *log)
+static void log_warning(const struct config_warning *warning, void *arg)
 {
-    struct config_warning warning;
-    for (size_t i = 0; i < config_peer_count(running->config); i++)
-        if (config_peer_exposed(running->config, i, &warning))
-            LOG(log, LOG_WARN, "config.warning", log_text("place", warning.place), log_text("setting", warning.setting),
-                log_text("text", warning.text), log_text("fix", warning.remedy));
+    const struct log *log = arg;
+    LOG(log, LOG_WARN, "config.warning", log_text("place", warning->place), log_text("setting", warning->setting),
+        log_text("text", warning->text), log_text("fix", warning->remedy));
+}
+
+static void log_warnings(const struct running *running, struct log *log)
+{
+    config_warnings(running->config, log_warning, log);
+}
+
+static void log_start(const struct arguments *arguments, const struct config *config)
+{
+    char libraries[200];
+    libraries_show(libraries, sizeof libraries);
+    LOG(&arguments->log, LOG_INFO, "relay.start", log_text("version", PGCOURIER_VERSION),
+        log_text("config", arguments->config), log_int("queues", (int64_t)config->queue_count),
+        log_text("libraries", libraries));
 }
 
 static bool running_open(const struct arguments *arguments, int signal_fd, struct running *ret, struct error *err)
@@ -120,7 +133,7 @@ static bool running_open(const struct arguments *arguments, int signal_fd, struc
 }
 
 /* SIGHUP. The new configuration is opened while the old one still stands; only then does the old one end. */
-static enum relay_end reload(const struct arguments *arguments, int signal_fd, struct running *running)
+static enum relay_end reload(struct arguments *arguments, int signal_fd, struct running *running)
 {
     struct error err;
     struct running next;
@@ -155,8 +168,7 @@ static int run(int argc, char **argv)
     int signal_fd = command_open_signals(&err);
     if (signal_fd < 0 || !running_open(&arguments, signal_fd, &running, &err))
         return command_fail(&err);
-    LOG(&arguments.log, LOG_INFO, "relay.start", log_text("version", PGCOURIER_VERSION),
-        log_text("config", arguments.config), log_int("queues", (int64_t)running.config->queue_count));
+    log_start(&arguments, running.config);
     log_warnings(&running, &arguments.log);
     enum relay_end end = RELAY_RELOAD;
     for (;;) {

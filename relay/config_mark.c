@@ -1,6 +1,7 @@
 #include "relay/config_mark.h"
 
 #include "relay/base/arena.h"
+#include "relay/config_expand.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,21 @@
 
 struct config_mark {
     char *path;
+    char *file;                   /* NULL: it names none */
     const struct yaml_node *node; /* of use only while the file is read */
     int line, column;
 };
+
+/* "password_file", or "ssl.key.location", which stands in a map. What has a secret in it is called neither. */
+static char *file_of(const char *name, const struct yaml_node *value)
+{
+    size_t size = strlen(name), suffix = strlen("_file");
+    bool named = size > suffix && strcmp(name + size - suffix, "_file") == 0;
+    struct error err;
+    if (value->kind != YAML_SCALAR || !(named || strstr(name, ".location") || strstr(name, ".keytab")))
+        return NULL;
+    return config_expand(value->text, &err);
+}
 
 static void add_all(struct config *config, const char *prefix, const struct yaml_node *map)
 {
@@ -20,8 +33,8 @@ static void add_all(struct config *config, const char *prefix, const struct yaml
         const struct yaml_pair *pair = &map->pairs[i];
         char path[PATH_BYTES_MAX];
         snprintf(path, sizeof path, "%s%s%s", prefix, prefix[0] ? "." : "", pair->name);
-        config->marks[config->mark_count++] =
-            (struct config_mark){memory_text(path), pair->value, pair->value->line, pair->value->column};
+        config->marks[config->mark_count++] = (struct config_mark){memory_text(path), file_of(pair->name, pair->value),
+                                                                   pair->value, pair->value->line, pair->value->column};
     }
 }
 
@@ -41,9 +54,17 @@ void config_mark_all(struct config *config, const struct yaml_node *root)
 
 void config_mark_free(struct config *config)
 {
-    for (size_t i = 0; i < config->mark_count; i++)
+    for (size_t i = 0; i < config->mark_count; i++) {
         free(config->marks[i].path);
+        free(config->marks[i].file);
+    }
     free(config->marks);
+}
+
+const char *config_mark_file(const struct config *config, size_t mark, const char **ret_path)
+{
+    *ret_path = config->marks[mark].path;
+    return config->marks[mark].file;
 }
 
 static const struct config_mark *find(const struct config *config, const char *path)

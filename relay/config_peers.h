@@ -4,14 +4,7 @@
 #ifndef RELAY_CONFIG_PEERS_H
 #define RELAY_CONFIG_PEERS_H
 
-#include "relay/config.h"
-
-struct config_warning {
-    char place[400];    /* FILE:LINE:COLUMN, or FILE alone where the setting is not in it */
-    char setting[200];  /* "database", "sinks.web.url" */
-    char text[600];     /* what is wrong; shows no user, no password and no query of a URL */
-    const char *remedy; /* what to write instead */
-};
+#include "relay/config_warning.h"
 
 /* database, listen_database, and the sinks. */
 size_t config_peer_count(const struct config *config);

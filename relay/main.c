@@ -2,6 +2,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/base/suggest.h"
 #include "relay/command.h"
+#include "relay/libraries.h"
 #include "relay/version.h"
 
 #include <fcntl.h>
@@ -93,7 +94,9 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        puts("pgcourier " PGCOURIER_VERSION);
+        char libraries[200];
+        libraries_show(libraries, sizeof libraries);
+        printf("pgcourier %s\nwith %s\n", PGCOURIER_VERSION, libraries);
         return EXIT_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "-?") == 0) {

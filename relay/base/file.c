@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Reads until the end or until `max` + 1 bytes are there. */
@@ -59,4 +60,21 @@ done:
     if (fd >= 0)
         close(fd);
     return ret;
+}
+
+const char *file_mode_exposed(mode_t mode, uid_t owner, uid_t reader)
+{
+    mode_t of_group = owner == 0 ? S_IWGRP | S_IXGRP : S_IRWXG;
+    if (mode & (S_IWOTH | S_IWGRP))
+        return mode & S_IWOTH ? "may be written by everybody" : "may be written by its group";
+    if (mode & (S_IRWXO | of_group))
+        return mode & S_IRWXO ? "may be read by everybody" : "may be read by its group";
+    return reader != 0 && owner != 0 && owner != reader ? "belongs to another user, who is not root" : NULL;
+}
+
+const char *file_exposed(const char *path)
+{
+    struct stat of;
+    bool is_file = stat(path, &of) == 0 && S_ISREG(of.st_mode);
+    return is_file ? file_mode_exposed(of.st_mode, of.st_uid, geteuid()) : NULL;
 }

@@ -10,7 +10,7 @@ import pytest
 from tests.lint.structure import banned_calls, read, tracked
 from tests.support.process import REPO
 
-BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "gets", "atoi", "atol", "strtok", "strtok_r", "system", "popen", "alloca"]
+BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "gets", "atoi", "atol", "strtok", "strtok_r", "system", "popen", "alloca", "PQescapeLiteral", "PQfn"]
 
 
 @pytest.mark.parametrize("function", BANNED)

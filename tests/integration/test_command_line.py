@@ -22,7 +22,7 @@ queues: { orders: { sink: none } }
 def test_version_is_printed(option):
     result = run_command(option)
     assert result.returncode == 0
-    assert re.fullmatch(r"pgcourier \d+\.\d+\.\d+\n", result.stdout)
+    assert re.fullmatch(r"pgcourier \d+\.\d+\.\d+\nwith [^\n]+\n", result.stdout)
 
 
 @pytest.mark.parametrize("option", ["-h", "-?"])

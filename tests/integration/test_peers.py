@@ -180,6 +180,7 @@ def test_a_database_that_only_the_environment_names_is_warned_of(tmp_path):
 
 def test_a_secret_in_a_file_has_its_place(tmp_path):
     (tmp_path / "conninfo").write_text("host=db.example password=s3cret sslmode=require sslrootcert=/nonexistent\n")
+    os.chmod(tmp_path / "conninfo", 0o600)
     text = PEERS.format(database="x", sink=NOWHERE).replace("database: x", f"database_file: {tmp_path}/conninfo\nlisten_database: dbname=shop host=l.example sslmode=disable")
     first, second = warnings_of(tmp_path, text)
     assert first.startswith("1:16: database: warning: what goes to db.example ")

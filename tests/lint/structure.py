@@ -35,9 +35,10 @@ SQL = re.compile(r'"[^"\n]*\b(SELECT\s+[\w*(]|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET
 # Memory comes from one place, which knows what to do when there is none left.
 ALLOCATES_IN = "relay/base/arena.c"
 ALLOCATION = re.compile(r"\b(malloc|calloc|realloc|reallocarray|aligned_alloc|strn?dup|v?asprintf|getline|open_memstream)\(")
-# What trusts its argument's length, says nothing of a number that is none, or goes through a shell. The compiler refuses
-# arrays of variable length and alloca, clang-tidy recursion.
-BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|stpcpy|strncpy|strncat|v?sprintf|gets|ato[fil]|atoll|strtok|strtok_r|system|popen|alloca)\s*\(")
+# What trusts its argument's length, says nothing of a number that is none, goes through a shell, or had the weaknesses that
+# old releases of libpq still have (relay/libraries.c). The compiler refuses arrays of variable length and alloca, clang-tidy
+# recursion.
+BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|stpcpy|strncpy|strncat|v?sprintf|gets|ato[fil]|atoll|strtok|strtok_r|system|popen|alloca|PQescape\w+|PQfn)\s*\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 

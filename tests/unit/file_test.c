@@ -66,6 +66,52 @@ START_TEST(file_of_others_is_refused)
 }
 END_TEST
 
+static const struct {
+    mode_t mode;
+    uid_t owner, reader;
+    const char *why;
+} modes[] = {
+    {0600, 7, 7, NULL},
+    {0400, 7, 7, NULL},
+    {0600, 0, 7, NULL}, /* by an access list, as systemd has for its credentials */
+    {0640, 0, 7, NULL},
+    {0440, 0, 7, NULL},
+    {0600, 8, 0, NULL},
+    {0640, 7, 7, "may be read by its group"},
+    {0644, 7, 7, "may be read by everybody"},
+    {0644, 0, 7, "may be read by everybody"},
+    {0604, 0, 0, "may be read by everybody"},
+    {0620, 7, 7, "may be written by its group"},
+    {0660, 0, 7, "may be written by its group"},
+    {0602, 0, 7, "may be written by everybody"},
+    {0666, 7, 7, "may be written by everybody"},
+    {0600, 8, 7, "belongs to another user, who is not root"},
+    {0400, 8, 7, "belongs to another user, who is not root"},
+};
+
+START_TEST(secret_is_for_its_reader_and_root_alone)
+{
+    const char *why = file_mode_exposed(S_IFREG | modes[_i].mode, modes[_i].owner, modes[_i].reader);
+    ck_assert_pstr_eq(why, modes[_i].why);
+}
+END_TEST
+
+START_TEST(mode_and_owner_are_those_of_the_file)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s.link", path);
+    ck_assert_int_eq(symlink(path, name), 0);
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_ptr_null(file_exposed(path));
+    ck_assert_int_eq(chmod(path, 0604), 0);
+    ck_assert_str_eq(file_exposed(path), "may be read by everybody");
+    ck_assert_str_eq(file_exposed(name), "may be read by everybody");
+    ck_assert_int_eq(unlink(name), 0);
+    ck_assert_ptr_null(file_exposed("/dev/null"));
+    ck_assert_ptr_null(file_exposed("/nonexistent"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("file");
@@ -76,5 +122,7 @@ int main(void)
     tcase_add_test(tcase, file_over_the_limit_is_refused);
     tcase_add_test(tcase, what_is_not_there_or_no_file_is_refused);
     tcase_add_test(tcase, file_of_others_is_refused);
+    tcase_add_loop_test(tcase, secret_is_for_its_reader_and_root_alone, 0, (int)(sizeof modes / sizeof modes[0]));
+    tcase_add_test(tcase, mode_and_owner_are_those_of_the_file);
     return run_suite(suite);
 }
