@@ -77,6 +77,11 @@ static const struct setting http_settings[] = {
      .kind = SETTING_TEXT,
      .offset = offsetof(struct http_settings, ca_file),
      .help = "PEM file of the authorities to trust instead of the system's"},
+    {.name = "pinned_public_key",
+     .kind = SETTING_TEXT,
+     .offset = offsetof(struct http_settings, pinned_public_key),
+     .help = "sha256//BASE64 of the server's public key, more after a ;: beside a certificate that is valid, it has to "
+             "have one of them"},
     {.name = "http_version",
      .kind = SETTING_CHOICE,
      .offset = offsetof(struct http_settings, http_version),
@@ -160,6 +165,27 @@ static void request_give_back(struct http *http, struct http_request *request)
     http->idle = request;
 }
 
+/* "sha256//" and 32 bytes in base64, separated by ;. libcurl would take anything else for the name of a file. */
+static bool check_pins(const struct http_settings *settings, bool https, struct error *err)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const struct span head = SPAN_LITERAL("sha256//");
+    const size_t size = 43; /* of the digits, before one = */
+    const char *pin = settings->pinned_public_key;
+    if (pin && !https)
+        return error_set(err, ERROR_CONFIG, "pinned_public_key: http:// has no keys; write https:// or leave it out");
+    while (pin) {
+        const char *hash = strncmp(pin, head.data, head.size) == 0 ? pin + head.size : "";
+        const char *end = hash + size + 1;
+        if (strspn(hash, digits) != size || hash[size] != '=' || (*end && *end != ';'))
+            return error_set(err, ERROR_CONFIG,
+                             "pinned_public_key: write sha256// and the 44 characters of the key's SHA-256 in base64, "
+                             "more keys after a ;");
+        pin = *end ? end + 1 : NULL;
+    }
+    return true;
+}
+
 static bool http_start(struct http *http, struct error *err)
 {
     const struct http_settings *settings = http->settings;
@@ -171,6 +197,8 @@ static bool http_start(struct http *http, struct error *err)
         return error_set(err, ERROR_CONFIG, "connect_timeout: longer than timeout, which includes it");
     if (settings->ca_file && access(settings->ca_file, R_OK) != 0)
         return error_set(err, ERROR_CONFIG, "ca_file: %s: %s", settings->ca_file, strerror(errno));
+    if (!check_pins(settings, http->url.https, err))
+        return false;
     http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
     if (!http->headers)
         return false;

@@ -114,6 +114,8 @@ static bool set_transport(CURL *easy, const struct http_settings *settings, cons
         bad |= curl_easy_setopt(easy, CURLOPT_CAINFO, settings->ca_file);
         bad |= curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
     }
+    if (settings->pinned_public_key)
+        bad |= curl_easy_setopt(easy, CURLOPT_PINNEDPUBLICKEY, settings->pinned_public_key);
     bad |= curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     /* A resolver thread that is still at work does not hold up close(). */
     bad |= curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);

@@ -64,6 +64,7 @@ static const struct {
     {CURLE_SSL_CACERT_BADFILE,       ERROR_ROUTE,       "ca_file cannot be read"},
     {CURLE_SSL_ISSUER_ERROR,         ERROR_ROUTE,       "the certificate is not trusted"},
     {CURLE_SSL_INVALIDCERTSTATUS,    ERROR_ROUTE,       "the certificate is not trusted"},
+    {CURLE_SSL_PINNEDPUBKEYNOTMATCH, ERROR_ROUTE,       "the server's key is not that of pinned_public_key"},
     {CURLE_URL_MALFORMAT,            ERROR_ROUTE,       "the URL cannot be used"},
     {CURLE_UNSUPPORTED_PROTOCOL,     ERROR_ROUTE,       "the URL's scheme cannot be used"},
     {CURLE_COULDNT_RESOLVE_HOST,     ERROR_UNREACHABLE, "no such host"},

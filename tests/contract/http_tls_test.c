@@ -32,6 +32,8 @@ static const char make_certificates[] =
     "  openssl x509 -req -in $1.csr -CA ca.pem -CAkey ca.key -CAcreateserial -copy_extensions copy $3 -out $1.pem\n"
     "}\n"
     "sign good IP:127.0.0.1 '-days 2'\n"
+    "openssl x509 -in good.pem -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary |\n"
+    "  base64 | tr -d '\\n' > good.pin\n"
     "sign elsewhere DNS:elsewhere.example '-days 2'\n"
     "sign expired IP:127.0.0.1 '-days 0'\n"; /* from now to now; openssl 3.5 takes no negative number */
 
@@ -132,6 +134,65 @@ START_TEST(certificate_of_the_configured_authority_is_accepted)
     ck_assert_uint_le(http_server_counts(server).connections, 16);
     ck_assert_int_eq(contract_probe(c, "", PATIENCE_MS), REACH_YES);
     contract_end(c);
+}
+END_TEST
+
+#define ANOTHER_KEY "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+START_TEST(key_that_is_pinned_is_accepted)
+{
+    char path[80], pins[200], hash[64] = "";
+    snprintf(path, sizeof path, "%s/good.pin", dir);
+    FILE *file = fopen(path, "r");
+    ck_assert(file && fgets(hash, sizeof hash, file));
+    fclose(file);
+    snprintf(pins, sizeof pins, "%s;sha256//%s", ANOTHER_KEY, hash);
+    serve("good");
+    settings.pinned_public_key = pins;
+    struct contract *c = contract_open(&setup);
+    struct delivery *d = contract_add(c, "k", span_of("{}"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_int_eq(d->verdict, VERDICT_ACKED);
+    contract_end(c);
+    stop(&setup);
+    serve("elsewhere"); /* a pin takes the place of nothing */
+    settings.pinned_public_key = pins;
+    refuses(ERROR_ROUTE);
+}
+END_TEST
+
+START_TEST(key_that_is_not_pinned_is_refused)
+{
+    static char pin[] = ANOTHER_KEY;
+    serve("good");
+    settings.pinned_public_key = pin;
+    refuses(ERROR_ROUTE);
+}
+END_TEST
+
+START_TEST(pin_that_is_none_is_refused_at_open)
+{
+    static const char *const bad[] = {"",
+                                      "/etc/key.pem",
+                                      "sha256//",
+                                      "sha256//AAAA",
+                                      "sha1//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+                                      ANOTHER_KEY ";",
+                                      ANOTHER_KEY "," ANOTHER_KEY,
+                                      ANOTHER_KEY ";/etc/key.pem"};
+    serve("good");
+    struct error err;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        settings.pinned_public_key = (char *)(uintptr_t)bad[i];
+        ck_assert_msg(!sink_open(&sink_http, "hook", &settings, &err), "%s", bad[i]);
+        ck_assert_int_eq(err.kind, ERROR_CONFIG);
+        ck_assert_ptr_nonnull(strstr(err.text, "pinned_public_key: write sha256//"));
+    }
+    static char pin[] = ANOTHER_KEY, plain[] = "http://127.0.0.1/";
+    settings.pinned_public_key = pin;
+    settings.url = plain;
+    ck_assert_ptr_null(sink_open(&sink_http, "hook", &settings, &err));
+    ck_assert_ptr_nonnull(strstr(err.text, "pinned_public_key: http:// has no keys"));
 }
 END_TEST
 
@@ -283,6 +344,9 @@ int main(void)
     tcase_add_checked_fixture(tcase, nothing, each_stop);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, certificate_of_the_configured_authority_is_accepted);
+    tcase_add_test(tcase, key_that_is_pinned_is_accepted);
+    tcase_add_test(tcase, key_that_is_not_pinned_is_refused);
+    tcase_add_test(tcase, pin_that_is_none_is_refused_at_open);
     tcase_add_test(tcase, self_signed_certificate_is_refused);
     tcase_add_test(tcase, unknown_authority_is_refused);
     tcase_add_test(tcase, certificate_of_another_host_is_refused);
