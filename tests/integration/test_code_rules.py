@@ -26,6 +26,7 @@ def test_no_banned_function_is_used():
 
 @pytest.mark.parametrize("body, warning", [("char a[n]; a[0] = 1; return a[0];", "vla"),
                                            ("char *a = __builtin_alloca((unsigned)n); a[0] = 1; return a[0];", "alloca"),
+                                           ("return n + __DATE__[0];", "date-time"),
                                            ("return abs(n);", "implicit-function-declaration")])
 def test_the_compiler_refuses(tmp_path, body, warning):
     with open(os.path.join(REPO, "build/release/compile_commands.json")) as file:
