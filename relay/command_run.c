@@ -121,6 +121,7 @@ static bool running_open(const struct arguments *arguments, int signal_fd, struc
         .signal_fd = signal_fd,
         .until_empty = arguments->until_empty,
         .idle_max_us = arguments->idle_max_us,
+        .notes_queues = true,
         .seed = command_seed(),
     };
     running.relay = relay_open(&relay_options, err);

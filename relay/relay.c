@@ -6,9 +6,11 @@
 #include "relay/deliver.h"
 #include "relay/lease.h"
 #include "relay/listen.h"
+#include "relay/query.h"
 #include "relay/report.h"
 #include "relay/side.h"
 #include "relay/upkeep.h"
+#include "sql_text.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -84,6 +86,13 @@ static void link_queues(struct relay *relay)
             relay->queues[i]->next = relay->queues[config->queues[i].next - config->queues];
 }
 
+/* Nothing else hangs on it, so a role that may not do it serves all the same: table_check() has warned. */
+static void note_queue(PGconn *conn, const struct queue_config *queue)
+{
+    struct error err;
+    PQclear(query_in_time(conn, "served queues", sql_queue_served, 1, (const char *const[]){queue->name}, &err));
+}
+
 static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
 {
     const struct config *config = relay->options.config;
@@ -104,6 +113,8 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
         if (!relay->queues[i] || !check_shared(relay, conn, relay->queues[i], err) ||
             !check_table(relay, conn, relay->queues[i], err))
             return false;
+        if (relay->options.notes_queues)
+            note_queue(conn, &config->queues[i]);
         relay->listeners[i] = listener_new(relay->queues[i]);
     }
     link_queues(relay);

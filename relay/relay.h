@@ -20,6 +20,7 @@ struct relay_options {
     int signal_fd;               /* a signalfd(2) with SIGTERM, SIGINT, SIGHUP; or -1 */
     bool until_empty;            /* end when nothing is left to deliver */
     int64_t idle_max_us;         /* end after so long without anything to do; 0: never */
+    bool notes_queues;           /* its queues are real ones, whose names SQL is to know */
     uint64_t seed;
 };
 

@@ -21,7 +21,22 @@ as $$
     select exists (select from outbox.paused p where p.queue = is_paused.queue and p.key is null)
 $$;
 
--- A name may be anything: which queues there are only the relays know.
+-- The queues that relays have served. Each notes its own when it starts, so that SQL knows the names, which are in the relays'
+-- configurations alone. Of a queue that is no more, delete the row.
+create table outbox.served (
+    queue text primary key,
+    since timestamptz not null default clock_timestamp()
+);
+
+create function outbox.note_served(queue text) returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    insert into outbox.served (queue) values (note_served.queue) on conflict do nothing
+$$;
+
+-- A name may be anything.
 create function outbox.check_queue(what text, queue text) returns void
     language plpgsql immutable
     set search_path = pg_catalog, pg_temp
@@ -35,12 +50,67 @@ begin
 end
 $$;
 
+-- Refuses a name that nothing here knows: a relay that served it, outbox.queue, or what is left of such a queue. With `is_new` it
+-- may be that of a queue that nothing has served yet.
+create function outbox.check_known(what text, queue text, is_new boolean) returns void
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    replayed record;
+    names    text;
+begin
+    perform outbox.check_queue(what, check_known.queue);
+    select r.* into replayed from outbox.replay r
+     where r.replay_id = substring(check_known.queue from '\(replay ([0-9]{1,18})\)$')::bigint
+       and r.ended_at is null and check_known.queue = outbox.replay_name(r.queue, r.replay_id);
+    if found then
+        raise exception '%: % is no queue but a replay of queue %', what, quote_literal(check_known.queue), quote_literal(replayed.queue)
+            using errcode = 'invalid_parameter_value',
+                  hint = format('Give the queue, which the replay obeys. `pgcourier replay --resume %s` goes on with it, `--cancel %1$s` forgets it.',
+                                replayed.replay_id);
+    end if;
+    if is_new or exists (select from outbox.served s where s.queue = check_known.queue)
+       or exists (select from outbox.queue_names() n where n = check_known.queue) then
+        return;
+    end if;
+    select string_agg(x.queue, ', ' order by x.queue) into names
+      from (select s.queue from outbox.served s union select n from outbox.queue_names() n order by 1 limit 20) x;
+    raise exception '%: there is no queue %', what, quote_literal(left(check_known.queue, 80))
+        using errcode = 'undefined_object',
+              hint = format('No relay has served it and outbox.queue does not have it. Those that are known: %s.%s', coalesce(names, 'none'),
+                            case when what in ('pause', 'resume') then ' If it is a new one, add is_new => true.' else '' end);
+end
+$$;
+
+-- A key is spelt as its column shows it, or nothing would ever be found under it. Of a queue that only a relay's configuration knows
+-- this is not known; `pgcourier pause` knows it.
+create function outbox.check_key(what text, queue text, key text) returns void
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    kind text := (select q.key_type from outbox.queue q where q.name = check_key.queue);
+begin
+    if key is null or (case kind when 'none' then false
+                                 when 'bigint' then key ~ '^(0|-?[1-9][0-9]{0,18})$'
+                                 when 'uuid' then key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' else true end) then
+        return;
+    end if;
+    raise exception '%: % is no key of queue %', what, quote_literal(left(key, 80)), quote_literal(check_key.queue)
+        using errcode = 'invalid_parameter_value',
+              hint = case kind when 'none' then 'It has no key column.'
+                               when 'bigint' then 'Write a number without leading zeros, spaces or a plus.'
+                               else 'Write the uuid in lower case, with its hyphens.' end;
+end
+$$;
+
 -- Stops a queue, or one key of it; false: it was paused already, and nothing is changed. Commit soon: until then the
--- relays know nothing of it, and of a paused key they can settle nothing.
+-- relays know nothing of it, and of a paused key they can settle nothing. A key need have no events now.
 --
 -- A key need not wait for its events that are under way: it may be that its relay finds the new entry when it settles
 -- them, and leaves it as it is (settle_park.sql, settle_unpark.sql). An entry that is made here points below all ids.
-create function outbox.pause(queue text, key text default null, reason text default '') returns boolean
+create function outbox.pause(queue text, key text default null, reason text default '', is_new boolean default false) returns boolean
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -48,7 +118,8 @@ create function outbox.pause(queue text, key text default null, reason text defa
 as $$
 #variable_conflict use_column
 begin
-    perform outbox.check_queue('pause', pause.queue);
+    perform outbox.check_known('pause', pause.queue, pause.is_new);
+    perform outbox.check_key('pause', pause.queue, pause.key);
     if char_length(pause.reason) > 1000 then
         raise exception 'pause: the reason has % characters', char_length(pause.reason)
             using errcode = 'string_data_right_truncation', hint = 'Say it in 1000 or less.';
@@ -69,7 +140,7 @@ end
 $$;
 
 -- Lets it go on; false: it was not paused. A key goes on where it was: with its wait, or closed.
-create function outbox.resume(queue text, key text default null) returns boolean
+create function outbox.resume(queue text, key text default null, is_new boolean default false) returns boolean
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -77,7 +148,8 @@ create function outbox.resume(queue text, key text default null) returns boolean
 as $$
 #variable_conflict use_column
 begin
-    perform outbox.check_queue('resume', resume.queue);
+    perform outbox.check_known('resume', resume.queue, resume.is_new);
+    perform outbox.check_key('resume', resume.queue, resume.key);
     if resume.key is null then
         delete from outbox.paused p where p.queue = resume.queue and p.key is null;
     else
@@ -182,5 +254,6 @@ $$;
 
 revoke all on function outbox.archive_expire(text, interval) from public;
 
-revoke all on function outbox.is_paused(text), outbox.check_queue(text, text), outbox.pause(text, text, text), outbox.resume(text, text)
-    from public;
+revoke all on function outbox.is_paused(text), outbox.check_queue(text, text), outbox.check_known(text, text, boolean),
+    outbox.check_key(text, text, text), outbox.note_served(text), outbox.pause(text, text, text, boolean),
+    outbox.resume(text, text, boolean) from public;

@@ -39,7 +39,8 @@ as $$
 declare
     entries bigint;
 begin
-    perform outbox.check_queue('look_again', look_again.queue);
+    perform outbox.check_known('look_again', look_again.queue, false);
+    perform outbox.check_key('look_again', look_again.queue, look_again.key);
     update outbox.parked p
        set next_at = now(), updated_at = now()
      where p.queue = look_again.queue and (look_again.key is null or p.key = look_again.key and not p.keyless)

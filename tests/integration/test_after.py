@@ -62,7 +62,7 @@ def test_an_event_waits_for_those_that_it_names(db, http, jobs, kind):
 
 
 def test_what_waits_holds_its_key_and_no_other(db, http, jobs):
-    db.query("select outbox.pause('jobs', 'z')")
+    db.query("select outbox.pause('jobs', 'z', is_new => true)")
     first = add(db, "z")
     add(db, "a", [first]), add(db, "a"), add(db, "b")
     one = jobs()

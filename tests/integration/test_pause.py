@@ -142,7 +142,7 @@ def test_what_is_claimed_and_not_sent_is_given_back_when_its_queue_is_paused(db,
 def test_a_relay_that_starts_on_a_paused_queue_claims_nothing(db, relay, tmp_path):
     db.psql(TABLE)
     db.let_relay_in("public.events")
-    db.query("select outbox.pause('orders'); insert into public.events (order_id) values (1)")
+    db.query("select outbox.pause('orders', is_new => true); insert into public.events (order_id) values (1)")
     out = tmp_path / "out.jsonl"
     one = relay(CONFIG.format(dsn=db.dsn, out=out, more=""), until_empty=True)
     assert one.wait() == 0, "a paused queue has nothing to do"

@@ -24,6 +24,12 @@ NAMES = {"state": "outbox", "table": "outbox.events", "id": "id", "key": "e.aggr
          "columns": "id, aggregateid, event_id, created_at", "fields": "r.id, r.aggregateid, gen_random_uuid(), now()"}
 
 
+@pytest.fixture(autouse=True)
+def served(db):
+    """A relay has been here."""
+    db.query("insert into outbox.served (queue) values ('orders')")
+
+
 @pytest.fixture
 def sql(db):
     """sql(path, values): runs a statement of ours for outbox.events."""

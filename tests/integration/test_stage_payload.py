@@ -31,7 +31,7 @@ def stages(db, http, relay):
                 f"create table public.second (id bigserial primary key, k text, body {body}); create index on public.second (k, id);")
         db.let_relay_in("public.first", "public.second")
         db.let_hand_on("public.second")
-        db.query("select outbox.pause('second')")
+        db.query("select outbox.pause('second', is_new => true)")
         return relay(CONFIG.format(db=db.dsn, url=http.url, sink=sink, command=json.dumps(command), first=first), **options)
 
     return start

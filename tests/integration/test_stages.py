@@ -59,7 +59,7 @@ def test_each_event_goes_on_once_and_in_order_though_relays_are_killed(db, http,
         return Reply(200 if rng.random() > 0.05 else 500, delay_s=0.2 if rng.random() < 0.01 else 0)
 
     http.respond = respond
-    db.query("select outbox.pause('second')")
+    db.query("select outbox.pause('second', is_new => true)")
     produce(db)
     first = f", after: {after}, retry: {{ base: 10ms, max: 50ms, attempts: 100 }}, keys_per_claim: 8, max_events_per_key: 4"
     for kill in range(KILLS):
@@ -96,7 +96,7 @@ def test_the_next_stage_is_woken_and_does_not_wait_for_its_poll(db, stages):
 
 def test_an_event_that_somebody_else_settles_at_the_same_moment_goes_on_once(db, http, stages):
     """As a relay that has lost its claim does: its rows are locked when the one that claims the key next settles them."""
-    db.query("select outbox.pause('second')")
+    db.query("select outbox.pause('second', is_new => true)")
     other = db.connect(autocommit=False)
 
     def settle(request):
@@ -119,7 +119,7 @@ def test_an_event_that_somebody_else_settles_at_the_same_moment_goes_on_once(db,
 def test_an_event_that_a_trigger_keeps_does_not_go_on(db, stages):
     db.psql("create function public.keep() returns trigger language plpgsql as $$ begin return null; end $$;"
             "create trigger keep before delete on public.first for each row when (old.k = 'k1') execute function public.keep()")
-    db.query("select outbox.pause('second')")
+    db.query("select outbox.pause('second', is_new => true)")
     produce(db, 5)
     one = stages()
     wait_until(lambda: db.value("select count(*) from public.first") == 1 and db.value("select count(*) from public.second") == 4)
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_told_before_it_is_refused(db, stages, tmp_path, na
 
 def test_an_event_that_the_next_table_refuses_stays_and_others_go_on(db, stages):
     db.psql("alter table public.second add check (body ->> 'of' <> '3')")
-    db.query("select outbox.pause('second')")
+    db.query("select outbox.pause('second', is_new => true)")
     produce(db, 6)
     one = stages()
     wait_until(lambda: db.value("select count(*) from public.second") == 5)
@@ -169,7 +169,7 @@ def test_an_event_that_the_next_table_refuses_stays_and_others_go_on(db, stages)
 def test_an_event_that_a_trigger_keeps_out_of_the_next_table_stays_and_others_go_on(db, stages, after):
     db.psql("create function public.refuse() returns trigger language plpgsql as $$ begin return null; end $$;"
             "create trigger refuse before insert on public.second for each row when (new.body ->> 'of' = '3') execute function public.refuse()")
-    db.query("select outbox.pause('second')")
+    db.query("select outbox.pause('second', is_new => true)")
     produce(db, 6)
     one = stages(first=f", after: {after}")
     wait_until(lambda: db.value("select count(*) from public.second") == 5)
