@@ -20,24 +20,6 @@ begin
 end
 $$;
 
--- How many rows a query gives, written from its FROM on: counted up to 10,000, guessed above. `fits` is what more its WHERE
--- asks and no index answers: up to 20,000 rows are looked at.
-create function outbox.count_some(query text, fits text default null, out rows bigint, out guessed boolean)
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    most int := case when fits is null then 10000 else 20000 end;
-begin
-    execute format('select count(*) filter (where fits), count(*) > $1 from (select %s as fits from %s limit $1 + 1) looked',
-                   coalesce(fits, 'true'), query)
-        into rows, guessed using most;
-    if guessed then
-        rows := greatest(rows, outbox.guess('select from ' || query || coalesce(' and (' || fits || ')', '')));
-    end if;
-end
-$$;
-
 -- For TABLESAMPLE SYSTEM, which takes whole pages: how many percent of these tables are 200 pages.
 create function outbox.sample_of(tables regclass[]) returns real
     language sql stable
@@ -45,6 +27,31 @@ create function outbox.sample_of(tables regclass[]) returns real
 as $$
     select coalesce(least(100, 100 * 200 * current_setting('block_size')::numeric / nullif(sum(pg_relation_size(t)), 0)), 100)::real
       from unnest(tables) t
+$$;
+
+-- How many rows a query gives, written from its FROM on: counted up to 10,000, guessed above. `fits` is what more its WHERE
+-- asks and no index answers: up to 20,000 rows are looked at. `sampled` is the query over a sample of which each row stands for
+-- `each`: where conditions hang together the planner's guess may be a thousand where there is none.
+create function outbox.count_some(query text, fits text default null, sampled text default null, each float8 default 1,
+                                  out rows bigint, out guessed boolean)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    most  int := case when fits is null then 10000 else 20000 end;
+    asks  text := coalesce(' and (' || fits || ')', '');
+    guess bigint;
+begin
+    execute format('select count(*) filter (where fits), count(*) > $1 from (select %s as fits from %s limit $1 + 1) looked',
+                   coalesce(fits, 'true'), query)
+        into rows, guessed using most;
+    if guessed and sampled is not null then
+        execute 'select round(count(*) * $1)::bigint from ' || sampled || asks into guess using each;
+    elsif guessed then
+        guess := outbox.guess('select from ' || query || asks);
+    end if;
+    rows := greatest(rows, guess);
+end
 $$;
 
 -- The archive of the last week and a day.
@@ -137,7 +144,7 @@ $$;
 create function outbox.overview_rows()
     returns table (queue text, waiting bigint, oldest_age interval, running bigint, parked bigint, delayed bigint,
                    closed bigint, paused bigint,
-                   paused_since timestamptz, dead bigint, per_second numeric, estimated text[])
+                   paused_since timestamptz, dead bigint, per_second numeric, estimated text[], replay bigint)
     language plpgsql security definer
     set search_path = pg_catalog, pg_temp
     set enable_seqscan = off -- the first 10,001 rows are wanted, and not soon the last
@@ -146,28 +153,44 @@ as $$
 #variable_conflict use_variable
 declare
     q      outbox.queue;
+    entry  text; -- what it is called in outbox.parked
+    copies text; -- a replay's table
+    asks   text;
+    percent constant real := outbox.sample_of(array['outbox.parked'::regclass]);
     rates  jsonb := (select jsonb_object_agg(r.queue, r.per_second) from outbox.archive_rates() r);
     rules  constant text[] := array[ -- name, which rows of outbox.parked an index finds, and which of them count
         ['running', 'token is not null', 'next_at > statement_timestamp() and resume_at is null'],
         ['parked', 'token is null and (attempts > 0 or last_error <> '''') and next_at < ''infinity''', null],
         ['delayed', 'next_at > now()', 'token is null and attempts = 0 and last_error = '''' and resume_at is null'],
-        ['closed', 'next_at = ''infinity''', 'resume_at is null and (attempts > 0 or last_error <> '''')'],
+        ['closed', 'token is null and (attempts > 0 or last_error <> '''') and next_at = ''infinity''', 'resume_at is null'],
         ['paused', 'resume_at is not null', 'next_at = ''infinity''']];
     counts bigint[];
     counted record;
     rule   text[];
 begin
-    for queue in select n from outbox.queue_names() n order by 1 loop
-        select * into q from outbox.queue x where x.name = queue;
-        estimated := '{}'; counts := '{}'; waiting := null; oldest_age := null;
-        if exists (select from pg_class c where c.oid = q.tbl) then -- else only relays know it, or its table is gone
+    for queue, replay, entry in
+        select coalesce(r.queue, n), r.replay_id, coalesce(r.entry, n)
+          from outbox.queue_names() n
+          full join (select o.queue, o.replay_id, outbox.replay_name(o.queue, o.replay_id) as entry from outbox.replay o
+                      where o.ended_at is null) r on n = r.entry
+         order by 1, 2 nulls first
+    loop
+        select * into q from outbox.queue x where x.name = queue and replay is null;
+        estimated := '{}'; counts := '{}'; waiting := null; oldest_age := null; copies := 'outbox.replay_' || replay;
+        if to_regclass(copies) is not null then
+            select * into counted from outbox.count_some(copies || ' e');
+            waiting := counted.rows;
+            estimated := case when counted.guessed then array['waiting'] else '{}' end;
+        elsif exists (select from pg_class c where c.oid = q.tbl) then -- else only relays know it, or its table is gone
             select * into counted from outbox.backlog(q);
             waiting := counted.waiting;
             oldest_age := case when isfinite(counted.oldest_at) then clock_timestamp() - counted.oldest_at end;
             estimated := case when counted.guessed then array['waiting'] else '{}' end;
         end if;
         foreach rule slice 1 in array rules loop
-            select * into counted from outbox.count_some(format('outbox.parked p where p.queue = %L and %s', queue, rule[2]), rule[3]);
+            asks := format('where p.queue = %L and %s', entry, rule[2]);
+            select * into counted from outbox.count_some('outbox.parked p ' || asks, rule[3],
+                format('outbox.parked p tablesample system (%s) repeatable (0) %s', percent, asks), 100 / percent);
             counts := counts || counted.rows;
             estimated := estimated || case when counted.guessed then array[rule[1]] else '{}' end;
         end loop;
@@ -176,17 +199,17 @@ begin
                                    and l.database = (select d.oid from pg_database d where d.datname = current_database()));
         parked := counts[2]; delayed := counts[3]; closed := counts[4]; paused := counts[5];
         select * into counted from outbox.count_some( -- in the order in which they lie
-            format('(select from outbox.dead d where d.queue = %L order by d.died_at) d', queue));
+            format('(select from outbox.dead d where d.queue = %L order by d.died_at) d', entry));
         dead := counted.rows;
         estimated := estimated || case when counted.guessed then array['dead'] else '{}' end;
         paused_since := (select p.since from outbox.paused p where p.queue = overview_rows.queue and p.key is null);
-        per_second := rates ->> queue;
+        per_second := rates ->> entry;
         return next;
     end loop;
 end
 $$;
 
--- A line for each queue.
+-- A line for each queue, and for each replay that is not whole, under its queue's name and with its number.
 create view outbox.overview as select * from outbox.overview_rows();
 
 -- What events failed with, most often first: given up, or waiting for a retry or for somebody.
@@ -257,6 +280,32 @@ create view outbox.stuck as
                   where exists (select from outbox.dead d where d.queue = y.queue and d.event_id = y.after_id)
                      or outbox.waits_for_itself(y.queue, y.event_id, y.after_id)) p limit 1000)) s;
 
+-- How many dead letters a statement made. It is noted here because they do not stay: they are retried, dropped and purged. Whoever
+-- makes some takes away what is older than the view below looks back.
+create table outbox.died (
+    queue   text not null,
+    died_at timestamptz not null,
+    events  bigint not null
+);
+
+create index died_at on outbox.died (died_at);
+
+create function outbox.note_died() returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into outbox.died (queue, died_at, events) select d.queue, d.died_at, count(*) from died d group by d.queue, d.died_at;
+    delete from outbox.died o
+     where o.ctid = any (array(select x.ctid from outbox.died x where x.died_at < now() - interval '8 days'
+                                order by x.died_at limit 100 for update skip locked));
+    return null;
+end
+$$;
+
+create trigger note_died after insert on outbox.dead referencing new table as died for each statement execute function outbox.note_died();
+
 -- What was delivered into the archive and what was given up, by the hour, for a week. Nothing is kept of what a queue
 -- deletes. A duration is from created_at to the acknowledgement's settlement.
 create view outbox.by_hour as
@@ -270,9 +319,9 @@ create view outbox.by_hour as
          where a.archived_at >= date_trunc('hour', now() - interval '7 days')
          group by 1, 2, 3
     ), failed as (
-        select d.queue, date_trunc('hour', d.died_at) as hour, 100 / outbox.sample_of(array['outbox.dead'::regclass]) as each,
-               count(*) as events
-          from outbox.dead d tablesample system (outbox.sample_of(array['outbox.dead'::regclass])) repeatable (0)
+        select d.queue, date_trunc('hour', d.died_at) as hour, 100 / outbox.sample_of(array['outbox.died'::regclass]) as each,
+               sum(d.events) as events
+          from outbox.died d tablesample system (outbox.sample_of(array['outbox.died'::regclass])) repeatable (0)
          where d.died_at >= date_trunc('hour', now() - interval '7 days')
          group by 1, 2
     )
@@ -280,6 +329,9 @@ create view outbox.by_hour as
            d.average as average_duration, d.p99 as p99_duration, greatest(d.each, f.each) > 1 as estimated
       from delivered d full join failed f using (queue, hour)
      order by hour, queue;
+
+comment on column outbox.by_hour.delivered is 'events of that hour that the archive has: of a queue that deletes, none';
+comment on column outbox.by_hour.failed is 'events that became dead letters in that hour, each time they did, whatever has become of these since';
 
 -- Who has what, and since when: the events that workers have, up to 1,000 of each queue, those whose term ends first; and each
 -- session that holds keys: relays, and workers in the middle of a take(). Only members of pg_monitor see when the session's

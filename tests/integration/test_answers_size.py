@@ -7,7 +7,7 @@ from bench.answers import KINDS, fill, of_view, park, read_buffers
 from tests.conftest import migrate
 
 ROWS, ENTRIES = 200_000, 60_000
-MOST = {"overview": 2500, "failures": 700, "stuck": 300, "by_hour": 7000, "workers": 300}
+MOST = {"overview": 3000, "failures": 700, "stuck": 300, "by_hour": 7000, "workers": 300}
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_a_queue_is_summed_up_in_a_line(db, tasks, watch):
     (line,) = watch("overview")
     age, since = line.pop("oldest_age"), line.pop("paused_since")
     assert line == {"queue": "tasks", "waiting": 5, "running": 2, "parked": 0, "delayed": 1, "closed": 1, "paused": 1, "dead": 3,
-                    "per_second": None, "estimated": []}
+                    "per_second": None, "estimated": [], "replay": None}
     assert timedelta(hours=3) <= age < timedelta(hours=3, minutes=5), "the closed key's event does not count"
     assert since is not None
 
@@ -94,6 +94,27 @@ def test_ten_thousand_are_counted_and_more_are_estimated(db, tasks, watch):
     (line,) = watch("overview")
     assert line["estimated"] == ["waiting", "dead"]
     assert 36_000 < line["waiting"] < 44_000 and 18_000 < line["dead"] < 22_000
+
+
+def test_of_many_keys_none_that_is_delayed_or_closed_is_none(db, watch):
+    db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at, last_error)"
+             " select q, 'k' || n, n, case q when 'failed' then 1 else 0 end, now() + interval '1 day', case q when 'failed' then 'no' else '' end"
+             " from (values ('failed'), ('waits')) v (q), generate_series(1, 30000) n; analyze outbox.parked")
+    failed, waits = watch("overview")
+    assert (failed["delayed"], failed["closed"]) == (0, 0) and 24_000 < failed["parked"] < 36_000
+    assert (waits["parked"], waits["closed"]) == (0, 0) and 24_000 < waits["delayed"] < 36_000
+
+
+def test_a_replay_that_has_stopped_has_a_line_beside_its_queue(db, tasks, watch):
+    db.query(f"set role {OWNER_ROLE}; create table outbox.replay_18 (id bigint primary key); insert into outbox.replay_18 values (1), (2), (3);"
+             "insert into outbox.replay (replay_id, queue, source, events) overriding system value values (17, 'tasks', 'dead', 1),"
+             " (18, 'tasks', 'archive', 9); update outbox.replay set ended_at = now() where replay_id = 17")
+    park(db, "a", "infinity", "no", queue="tasks (replay 18)")
+    queue, replay = watch("overview")
+    assert (queue["queue"], queue["replay"], queue["waiting"], queue["closed"]) == ("tasks", None, 0, 0)
+    assert (replay["queue"], replay["replay"], replay["waiting"], replay["closed"], replay["running"]) == ("tasks", 18, 3, 1, None)
+    db.query("delete from outbox.parked")
+    assert [line["replay"] for line in watch("overview")] == [None, 18], "also when none of its keys waits"
 
 
 def test_a_queue_whose_table_is_gone_and_one_without_an_age_hide_no_other(db, tasks, watch):
@@ -171,11 +192,28 @@ def test_the_hours_have_what_was_delivered_and_what_failed(db, watch, relay, htt
     assert one.wait() == 0
     bury(db, "no", 2, "3 hours")
     bury(db, "no", 2, "10 days")
+    bury(db, "no", 2, "3 hours")  # takes away what the statement before has noted
+    assert db.value("select sum(events) from outbox.died") == 5
+    db.query("delete from outbox.dead where died_at < now() - interval '2 hours'")
     before, now = watch("by_hour")
-    assert (before["delivered"], before["failed"], before["average_duration"], before["estimated"]) == (0, 2, None, False)
+    assert (before["delivered"], before["failed"], before["average_duration"], before["estimated"]) == (0, 4, None, False)
     assert (now["queue"], now["delivered"], now["failed"], now["estimated"]) == ("tasks", 3, 1, False)
     for name in ("average_duration", "p99_duration"):
         assert timedelta(hours=2) <= now[name] < timedelta(hours=2, minutes=5)
+
+
+def test_an_hour_counts_each_time_that_an_event_was_given_up(db, watch):
+    """Also when its dead letter was retried, dropped or purged since."""
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', max_attempts => 1)")
+    add(db, "a", "b")
+    worker = Worker(db, "tasks")
+    for _ in range(3):
+        assert [worker.fail(event.token, "no") for event in worker.take(2)] == [True, True]
+        db.query("with gone as (delete from outbox.dead returning *)"
+                 " insert into outbox.events (id, aggregateid, type) overriding system value select event_id, key, 'task' from gone")
+    worker.close()
+    assert sum(line["failed"] for line in watch("by_hour")) == 6
+    assert not any(line["estimated"] for line in watch("by_hour"))
 
 
 def test_the_hours_of_a_large_archive_are_sampled(db, watch):
