@@ -6,6 +6,7 @@
 #include "relay/query.h"
 #include "sql_text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,29 @@ bool other_queue_check(PGconn *conn, const struct config *config, const char *na
 /* The columns of sql/table/queue_settings.sql. */
 enum { SETTINGS_TABLE, SETTINGS_ID, SETTINGS_KEY, SETTINGS_LOCK_CLASS };
 
+/* What is parked of a replay stands under a name that outbox.replay_name() makes. 0: it is not that. */
+static int64_t replay_of(const char *name)
+{
+    const char *last = strrchr(name, '(');
+    int64_t id = 0;
+    int end = 0;
+    return last && sscanf(last, "(replay %" SCNd64 ")%n", &id, &end) == 1 && end > 0 && last[end] == '\0' ? id : 0;
+}
+
+static bool unreadable(const char *name, struct error *err)
+{
+    int64_t replay = replay_of(name);
+    if (replay > 0)
+        return error_set(err, ERROR_USAGE,
+                         "\"%.80s\" is no queue but a replay that has stopped: `pgcourier replay -c FILE --resume "
+                         "%" PRId64 "` opens its closed keys and goes on, --cancel %" PRId64 " forgets what is left",
+                         name, replay, replay);
+    return error_set(err, ERROR_USAGE,
+                     "nothing here says which table queue %.80s has: give the configuration of the relay that serves "
+                     "it, or make it known by outbox.queue_set('%.80s', ...)",
+                     name, name);
+}
+
 struct queue_config *other_queue_read(PGconn *conn, const char *name, struct error *err)
 {
     PGresult *found = query(conn, "queues", sql_queue_settings, 1, &name, err);
@@ -79,9 +103,7 @@ struct queue_config *other_queue_read(PGconn *conn, const char *name, struct err
     }
     struct queue_config *queue = NULL;
     if (PQntuples(found) == 0)
-        error_set(err, ERROR_USAGE,
-                  "the table of queue %.80s is not known: it is in the configuration of another relay, or no more",
-                  name);
+        (void)unreadable(name, err);
     else if (!query_text(found, 0, SETTINGS_TABLE))
         error_set(err, ERROR_USAGE, "the table of queue %.80s is gone; fix: select outbox.queue_drop('%.80s');", name,
                   name);

@@ -114,8 +114,21 @@ def test_of_a_queue_that_is_no_more_letters_are_shown_and_left(db, run, worker):
     assert len(json.loads(run("dead list --json --queue jobs"))) == 2
     for verb in "retry", "drop":
         assert run(f"dead {verb} --queue jobs --all", code=64) == (
-            "the table of queue jobs is not known: it is in the configuration of another relay, or no more\n")
+            "nothing here says which table queue jobs has: give the configuration of the relay that serves it, or make it known by"
+            " outbox.queue_set('jobs', ...)\n")
     assert db.value("select count(*) from outbox.dead") == 2
+
+
+@pytest.mark.parametrize("words", ["dead retry --all --queue", "dead drop --key a --queue", "pause", "resume", "drain"])
+def test_of_a_replay_that_has_stopped_it_is_said_how_it_goes_on(db, run, words, tmp_path):
+    number = db.value("insert into outbox.replay (queue, source, events) values ('jobs', 'archive', 1) returning replay_id")
+    name = f"jobs (replay {number})"
+    db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) values (%s, 'a', 1, 1, 'infinity')", (name,))
+    done = run_command(*words.split(), name, "-c", str(tmp_path / "pgcourier.yaml"))
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr == (f'pgcourier: "{name}" is no queue but a replay that has stopped: `pgcourier replay -c FILE --resume {number}`'
+                           f" opens its closed keys and goes on, --cancel {number} forgets what is left\n")
+    assert db.query("select * from outbox.paused") == []
 
 
 def test_of_a_queue_whose_table_is_gone_it_is_said(db, run, worker):
