@@ -7,8 +7,10 @@ import time
 import psycopg2
 import pytest
 
+from tests.support.history import Event, Fault, Final, check
 from tests.support.postgres import OWNER_ROLE, PRODUCER_ROLE
 from tests.support.servers import HANG, Reply, run_command, wait_until
+from tests.support.targets import http_receipts
 from tests.support.workers import Worker
 
 CONFIG = """
@@ -21,6 +23,14 @@ WAITING = "select payload::text from outbox.events where dedupe_key = 'd' order 
 
 def publish(db, payload, mode, dedupe="d", key="k"):
     return db.value("select outbox.publish(%s, 't', %s, dedupe_key => %s, on_duplicate => %s)", (key, str(payload), dedupe, mode))
+
+
+def judge(db, http, published, replaced=(), faults=()):
+    """published: {id: key} of what publish() has put into the table, all of which has come to its end. Of what was replaced while it
+    waited nobody may ever hear."""
+    left = [row[0] for row in db.query("select id from outbox.events")]
+    events = [Event(event_id, key, "no" if event_id in replaced else "yes") for event_id, key in published.items()]
+    return check(events, http_receipts(http), faults, Final(left, [row[0] for row in db.query("select event_id from outbox.dead")])).require()
 
 
 @pytest.mark.parametrize("mode, left", [("ignore", "1"), ("replace", "3"), ("again", "3")])
@@ -56,7 +66,7 @@ def test_a_producer_needs_no_more_rights_for_it(db):
 def test_a_producer_that_does_not_commit_holds_up_no_event_that_is_under_way(db, relay, http, mode):
     http.rule(lambda request: True, Reply(action=HANG), times=1)
     one = relay(CONFIG.format(dsn=db.dsn, url=http.url))
-    publish(db, 1, mode)
+    first = publish(db, 1, mode)
     wait_until(lambda: http.requests, what="the event to be sent")
     producer = db.connect(autocommit=False)
     with producer.cursor() as cursor:
@@ -69,6 +79,7 @@ def test_a_producer_that_does_not_commit_holds_up_no_event_that_is_under_way(db,
     assert db.value("select count(*) from outbox.events") == 0
     producer.close()
     assert one.stop() == 0
+    judge(db, http, {first: "k"})
 
 
 @pytest.mark.parametrize("ordering", ["per_key", "lease"])
@@ -76,23 +87,24 @@ def test_a_producer_that_does_not_commit_holds_up_no_event_that_is_under_way(db,
 def test_what_is_under_way_is_left_to_its_relay(db, relay, http, mode, delivered, ordering):
     http.respond = lambda request: Reply(200, delay_s=1)
     one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", f"hook, ordering: {ordering} }}"))
-    publish(db, 1, mode)
+    published = [publish(db, 1, mode)]
     wait_until(lambda: http.requests, what="the first one to be sent")
-    publish(db, 2, mode)
-    publish(db, 3, mode)
+    published += [publish(db, 2, mode), publish(db, 3, mode)]
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be delivered")
     assert [request.json() for request in http.requests] == delivered  # 2 may be in the relay's hands, too, when 3 comes
     assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+    judge(db, http, {event_id: "k" for event_id in published if event_id})
 
 
 def test_what_is_under_way_in_a_queue_without_an_order_is_left_to_its_relay(db, relay, http):
     http.respond = lambda request: Reply(200, delay_s=1)
     one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", "hook, ordering: unordered, locks: advisory }"))
-    publish(db, 1, "replace")
+    first = publish(db, 1, "replace")
     wait_until(lambda: http.requests, what="the first one to be sent")
     assert publish(db, 2, "replace") is None
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="it to be delivered")
     assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+    judge(db, http, {first: "k"})
 
 
 def test_what_a_worker_has_of_a_queue_without_keys_is_left_to_it(db):
@@ -107,11 +119,14 @@ def test_what_a_worker_has_of_a_queue_without_keys_is_left_to_it(db):
 
 def test_one_that_takes_the_place_of_a_later_one_does_not_wait_for_its_time(db, relay, http):
     later = "select outbox.publish('k', 't', %s, not_before => clock_timestamp() + %s::interval, dedupe_key => 'd', on_duplicate => 'replace')"
-    relay(CONFIG.format(dsn=db.dsn, url=http.url))
-    db.value(later, ("1", "1 day"))
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url))
+    first = db.value(later, ("1", "1 day"))
     wait_until(lambda: db.query("select delayed from outbox.status_parked") == [(1,)], what="it to be known to be late")
     wait_until(lambda: db.value(later, ("2", "0 s")), what="it to be replaced")
     wait_until(lambda: [request.json() for request in http.requests] == [2], what="what took its place")
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0)
+    assert one.stop() == 0
+    judge(db, http, {first: "k", int(http.requests[0].headers["event-id"]): "k"}, replaced=[first])
 
 
 def test_a_dead_letter_comes_back_beside_one_that_waits(db, http, tmp_path):
@@ -131,14 +146,14 @@ def test_a_dead_letter_comes_back_beside_one_that_waits(db, http, tmp_path):
 
 def test_what_a_lease_may_cover_besides_its_first_event_is_left_to_the_relay(db, relay, http):
     http.respond = lambda request: Reply(200, delay_s=1)
-    for payload, dedupe in ((1, "first"), (2, "d")):
-        publish(db, payload, "replace", dedupe)
+    published = [publish(db, payload, "replace", dedupe) for payload, dedupe in ((1, "first"), (2, "d"))]
     one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", "hook, ordering: lease }"))
     wait_until(lambda: http.requests, what="the first one to be sent")
     assert publish(db, 3, "replace") is None
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be delivered")
     assert [request.json() for request in http.requests] == [1, 2]
     assert one.stop() == 0 and one.logged("queue.stats.*missing=0 ")
+    judge(db, http, {event_id: "k" for event_id in published})
 
 
 @pytest.mark.parametrize("mode, left", [("replace", []), ("again", ["2"])])
@@ -155,19 +170,22 @@ def test_what_a_worker_has_is_left_to_it(db, mode, left):
 
 def test_one_that_failed_and_waits_may_be_replaced(db, relay, http):
     http.rule(lambda request: request.json() == 1, Reply(500))
-    relay(CONFIG.format(dsn=db.dsn, url=http.url))
-    publish(db, 1, "replace")
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url))
+    first = publish(db, 1, "replace")
     wait_until(lambda: db.value("select count(*) from outbox.parked") == 1, what="the first one to fail")
-    wait_until(lambda: publish(db, 2, "replace"), what="it to wait")
+    second = wait_until(lambda: publish(db, 2, "replace"), what="it to wait")
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="the second one")
     assert http.requests[-1].json() == 2 and db.query("select * from outbox.dead") == []
+    assert one.stop() == 0
+    judge(db, http, {first: "k", second: "k"}, faults=[Fault("the first one was replaced when it had failed", dropped=[first])])
 
 
 def test_of_many_that_come_again_the_latest_is_delivered_last(db, relay, http):
     """Two relays, three producers, the last version of each of five tasks, and one relay is killed in between."""
     http.respond = lambda request: Reply(200, delay_s=random.random() / 50)
-    relays = [relay(CONFIG.format(dsn=db.dsn, url=http.url)) for _ in range(2)]
-    last = {}
+    config = CONFIG.replace("hook }", "hook, max_events_per_key: 2 }")
+    relays = [relay(config.format(dsn=db.dsn, url=f"{http.url}/in/{number}")) for number in range(2)]
+    last, published = {}, {}
 
     def produce(seed):
         rng = random.Random(seed)
@@ -177,17 +195,26 @@ def test_of_many_that_come_again_the_latest_is_delivered_last(db, relay, http):
                 task = f"task-{seed}-{rng.randint(0, 4)}"
                 cursor.execute("select outbox.publish(null, 't', %s, dedupe_key => %s, on_duplicate => 'again')", (str(n), task))
                 last[task] = n
+                published[cursor.fetchone()[0]] = task
                 time.sleep(0.002)
         connection.close()
 
     threads = [threading.Thread(target=produce, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(http.requests) > 50, what="deliveries")
+    wait_until(lambda: len(http.requests) > 20, what="deliveries")
+    faults = [Fault("a relay was killed", in_flight=15 * 2, relay="0", receipts=len(http.requests))]
     relays[0].kill()
     for thread in threads:
         thread.join()
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, 60, what="all to be delivered")
+    assert relays[1].stop() == 0
+    newest = set({task: event_id for event_id, task in sorted(published.items())}.values())
+    receipts = http_receipts(http)
+    heard_of = {receipt.id for receipt in receipts}
+    lost_sight_of = heard_of - {receipt.id for receipt in receipts if receipt.answer == "ack"}  # what the killed one had on its way
+    faults.append(Fault("what waited again was replaced", dropped=lost_sight_of - newest))
+    judge(db, http, published, replaced=published.keys() - newest - heard_of, faults=faults)
     seen = {}
     for request in http.requests:
         seen.setdefault(request.headers["event-key"], []).append(request.json())

@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.history import Event, Final, check
 from tests.support.servers import HANG, Reply, run_command, wait_until
+from tests.support.targets import http_receipts
 
 CONFIG = """
 database: "{dsn}"
@@ -112,6 +114,7 @@ def test_drain_waits_for_what_is_on_its_way(db, relay, http, shop):
     assert shop("resume", "orders") and shop("resume", "orders", "--key", "1")
     wait_until(lambda: db.value("select count(*) from public.events") == 0)
     assert one.stop() == 0 and len(http.requests) == 10
+    check([Event(n, str(n % 2)) for n in range(1, 11)], http_receipts(http), final=Final()).require()
 
 
 def test_a_relay_that_stood_still_sends_nothing_after_a_drain(db, relay, http, shop):

@@ -120,10 +120,7 @@ class HttpTarget:
         return _settings({"type": "http", "url": url, **options})
 
     def receipts(self):
-        """An empty body may be a payload that is not there, so it is not judged."""
-        return [Receipt(int(request.headers["event-id"]), request.headers.get("event-key"), _answer_to(request),
-                        _relay_of(request), None, request.hash, request.received_at, request.answered_at)
-                for request in list(self.receiver.requests)]
+        return http_receipts(self.receiver)
 
     def requests_of(self, key):
         """The ids that were sent under the key, refused or not."""
@@ -139,6 +136,13 @@ class HttpTarget:
 
     def count(self):
         return len(self.receiver.requests)
+
+
+def http_receipts(receiver):
+    """What the receiver was sent, for the history check. An empty body may be a payload that is not there, so it is not judged."""
+    return [Receipt(int(request.headers["event-id"]), request.headers.get("event-key"), _answer_to(request),
+                    _relay_of(request), None, request.hash, request.received_at, request.answered_at)
+            for request in list(receiver.requests)]
 
 
 def _relay_of(request):
