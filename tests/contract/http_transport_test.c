@@ -79,7 +79,8 @@ START_TEST(netrc_adds_no_credentials)
           file);
     fclose(file);
     ck_assert_int_eq(chmod(path, 0600), 0);
-    char *before = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+    const char *usual = getenv("HOME");
+    char *before = usual ? strdup(usual) : NULL;
     setenv("HOME", home, 1);
     enum error_kind kind;
     ck_assert_int_eq(http_verdict_of_one(&kind), VERDICT_ACKED);

@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from tests.integration.test_history import ILLEGAL, LEGAL
+from tests.integration.test_history_mutants import MUTANTS as MODEL_MUTANTS
 from tests.simulation.mutants import MUTANTS
 from tests.support.process import REPO, find_program
 from tests.support.relay import binary, environment
@@ -182,9 +184,24 @@ def test_the_proof_page_counts_what_there_is():
     soon = sum(mutant.soon for mutant in MUTANTS)
     assert f"| {len(MUTANTS)} of {len(MUTANTS)}; {soon} of them are tried in every run," in page
     assert f"`tests/simulation/mutants.py` holds {len(MUTANTS)} changes" in page
+    broken = len({relay for relay, _, _ in MODEL_MUTANTS})
+    assert f"finds out each of {broken} broken relays (" in page and f"| 25 | {broken} |" in page
+    assert f"passes {len(LEGAL)} hand-made histories that are legal and finds\n{len(ILLEGAL)} others," in page
+    assert f"| 25 | {len(LEGAL)}; and of {len(ILLEGAL)} that are not, each is found |" in page
     kept = {os.path.basename(folder): len(os.listdir(folder)) for folder in glob.glob(os.path.join(REPO, "tests/fuzz/corpus/*"))}
     assert {name: int(count) for name, count in re.findall(r"^\| (\w+) \| [^|]+ \| (\d+)\b[^|]*\|$", page, re.MULTILINE) if name in kept} == kept
     assert f", and {len(glob.glob(os.path.join(REPO, 'tests/unit/broken_configs/*.yaml')))} broken ones |" in page
+
+
+def test_what_must_pass_before_a_change_lands_knows_that_it_is_that(tmp_path):
+    """By hand, too: with CI=true the fuzzers get more time."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(os.path.join(REPO, ".ci", "run"), tmp_path / ".ci")
+    (tmp_path / "dev").write_text('#!/bin/sh\necho "$1 CI=$CI"\n')
+    (tmp_path / "dev").chmod(0o755)
+    environment_of_a_person = {name: value for name, value in os.environ.items() if name != "CI"}
+    done = subprocess.run([tmp_path / ".ci" / "run"], env=environment_of_a_person, capture_output=True, text=True, check=True)
+    assert done.stdout == "lint CI=true\ntest CI=true\n"
 
 
 def test_defaults_of_librdkafka_that_differ_are_as_documented():

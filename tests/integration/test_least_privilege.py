@@ -75,6 +75,12 @@ def test_of_who_is_gone_unseen_the_worst_is_thought(db, status):
     assert status(db.server.dsn(db.name, role), then=drop) == [f"pgcourier/status logged in as {role}, {privileges.UNKNOWN}"]
 
 
+def test_who_never_was_there_is_nobody(db):
+    privileges.collect()
+    assert run_command("publish", "-d", db.server.dsn(db.name, "no_such_role"), "--key", "k").returncode == 77
+    assert privileges.collect() == []
+
+
 def test_a_database_that_is_gone_and_a_server_that_is_down_hide_no_superuser(status):
     with servers.Postgres() as server:
         server.query("create role mighty login superuser")

@@ -10,7 +10,9 @@ import psycopg2
 from tests.support.postgres import LOGINS, OWNER_ROLE, SUPERUSER, TESTS, Postgres
 from tests.support.process import open_servers
 
-LOGIN = re.compile(r" connection authorized: user=(\S+) database=(\S+)(?: application_name=(.*?))?(?: SSL enabled .*)?$")
+LOGIN = re.compile(r"\[(\d+)\] .* connection authorized: user=(\S+) database=(\S+)(?: application_name=(.*?))?(?: SSL enabled .*)?$")
+# What PostgreSQL says next when there is no such role: it was nobody.
+NOBODY = re.compile(r'\[(\d+)\] .* FATAL:  role "(.*)" does not exist$')
 OWNERS_WORK = ("pgcourier/migrate", "pgcourier/schedule")
 
 # After one of these a role may be gone, or have less than it logged in with: those that have logged in are looked at before.
@@ -44,9 +46,11 @@ def _collect(server):
     """One text for each login since the last call that should not have been."""
     with open(server.log_path, errors="replace") as log:
         log.seek(getattr(server, "logins_read", 0))
-        found = [LOGIN.search(line) for line in log.read().splitlines()]
+        lines = log.read().splitlines()
         server.logins_read = log.tell()
-    logins = sorted({login.groups(default="") for login in found if login})
+    found, nobody = ([pattern.search(line) for line in lines] for pattern in (LOGIN, NOBODY))
+    nobody = {refusal.groups() for refusal in nobody if refusal}
+    logins = sorted({login.groups(default="")[1:] for login in found if login and login.groups()[:2] not in nobody})
     texts = [(user, name, _might(server, user, database, name)) for user, database, name in logins if name != TESTS]
     return [f"{name or 'a program without a name'} logged in as {user}, {why}" for user, name, why in texts if why]
 
