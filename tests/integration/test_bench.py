@@ -3,11 +3,12 @@
 import importlib
 import json
 import os
+import re
 import xml.etree.ElementTree
 
 import pytest
 
-from bench import page, plot, results, run, table
+from bench import page, plot, results, run, table, workers
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
 
@@ -80,6 +81,18 @@ def test_hot_key_is_measured_for_the_time_there_is_whatever_its_first_runs_cost(
 
     monkeypatch.setattr(question, "drain_relay", drain)
     assert question.affordable(None, Drain("hot", 50_000, 1, ""), 50_000, 1) == pytest.approx(count, abs=100)
+
+
+# ---- workers ----
+
+@pytest.mark.deep
+@pytest.mark.superuser("pgbench makes tables of its own")
+def test_what_workers_cost_is_measured(capsys):
+    workers.main("2000", "1")
+    said = capsys.readouterr().out
+    assert len(re.findall(r"take and done_all by \d+: [1-9][\d,]* tasks/s", said)) == 3
+    assert len(re.findall(r"beside 2,000 tasks/s, by \d+: [1-9]", said)) == 2 and len(re.findall(r"median \d", said)) == 4
+    assert re.search(r"200 tasks that come after .*: \d+\.\d s\nfrom then on, by 10: take \d+", said)
 
 
 # ---- pages and plots ----
