@@ -127,9 +127,13 @@ MUTANTS = [
     Mutant("forgets_to_look_for_what_has_become_due", ["G6"], "relay/upkeep.c",
            "return config->columns.not_before && config->delayed == DELAYED_PASS;", "return false;"),
     Mutant("counts_the_attempt_that_is_due_as_failed", ["attempts"], "ordering/event_row.c",
-           "be32toh(attempts) + 1", "be32toh(attempts) + 2"),
+           "(unsigned)attempts + 1;", "(unsigned)attempts + 2;"),
     Mutant("charges_later_events_with_the_heads_attempts", ["attempts"], "ordering/event_row.c",
-           "if (waited && head == event.id && PQgetlength", "if (waited && PQgetlength"),
+           "if (waited && head == event.id)", "if (waited)"),
+    Mutant("sends_what_it_claimed_after_a_pause", ["pause"], "relay/claim_round.c",
+           "        upkeep_found_paused(queue, now);\n", "        (void)now;\n"),
+    Mutant("takes_rows_that_stay_for_gone", ["G3"], "ordering/settler.c",
+           "[SETTLE_KEPT] = s->done_count + s->buried_count > 0", "[SETTLE_KEPT] = false"),
 ]
 
 

@@ -32,13 +32,10 @@ static bool is_refused(struct backend *backend, const struct row *row, bool alon
     return true;
 }
 
-/* By a trigger that returns null. */
+/* By a trigger that returns null. What excuses another delivery comes with run_kept(). */
 static bool is_kept(const struct row *row)
 {
-    if (row->whim != WHIM_STAYS || sim_is_calm())
-        return false;
-    judge_refused(row, false);
-    return true;
+    return row->whim == WHIM_STAYS && !sim_is_calm();
 }
 
 /* False: has to wait, or fails. */

@@ -64,6 +64,12 @@ def test_a_seed_runs_the_same_every_time(tmp_path):
     assert traces[0] == traces[1] and traces[0].count("\n") > 1000
 
 
+def test_each_mutant_is_of_the_code_as_it_is():
+    """Most of them are only run by --deep: what no longer fits is told before."""
+    texts = {path: open(os.path.join(REPO, path), encoding="utf-8").read() for path in {mutant.path for mutant in MUTANTS}}
+    assert {mutant.name for mutant in MUTANTS if texts[mutant.path].count(mutant.old) != 1} == set()
+
+
 @pytest.mark.parametrize("mutant", [
     pytest.param(mutant, id=mutant.name, marks=() if mutant.soon else pytest.mark.deep) for mutant in MUTANTS])
 def test_a_mutant_is_found(mutant):
