@@ -13,6 +13,7 @@
 #include "sql_text.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -87,10 +88,13 @@ static void link_queues(struct relay *relay)
 }
 
 /* Nothing else hangs on it, so a role that may not do it serves all the same: table_check() has warned. */
-static void note_queue(PGconn *conn, const struct queue_config *queue)
+static void note_queue(PGconn *conn, const struct queue *queue)
 {
+    char oid[16];
     struct error err;
-    PQclear(query_in_time(conn, "served queues", sql_queue_served, 1, (const char *const[]){queue->name}, &err));
+    snprintf(oid, sizeof oid, "%u", queue->table->oid);
+    PQclear(query_in_time(conn, "served queues", sql_queue_served, 2, (const char *const[]){queue->config->name, oid},
+                          &err));
 }
 
 static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
@@ -114,7 +118,7 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
             !check_table(relay, conn, relay->queues[i], err))
             return false;
         if (relay->options.notes_queues)
-            note_queue(conn, &config->queues[i]);
+            note_queue(conn, relay->queues[i]);
         relay->listeners[i] = listener_new(relay->queues[i]);
     }
     link_queues(relay);

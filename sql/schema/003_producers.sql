@@ -41,7 +41,7 @@ $$;
 --
 -- `replace` and `again` never write what is delivered into a row that somebody may have read: a relay that delivers it takes
 -- it out of the table by its id, whatever is in it by then. A row that waits is deleted, and the new one has an id of its own.
--- It waits when nobody has its row, its key or itself locked, and there is no lease on the key, for a relay's covers more
+-- It waits when nobody has its row, its key or itself locked, and there is no lease on the key in a queue over this table, for a relay's covers more
 -- events than one; one that is under way is left to whoever has it, and with `again` is no longer the one that waits.
 create function outbox.publish_once(
     key text, type text, payload jsonb, aggregatetype text, headers jsonb, traceparent text, not_before timestamptz,
@@ -82,7 +82,7 @@ begin
                 and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', null, old.id));
         -- A statement of its own: it sees the leases of whoever had the lock before.
         free := free and not exists (select from outbox.parked p
-                                      where p.queue in (select outbox.queue_names()) and p.token is not null
+                                      where p.queue in (select outbox.queues_of_events()) and p.token is not null
                                         and (p.keyless and p.event_id = old.id or not p.keyless and p.key = old.aggregateid)
                                         and coalesce(p.resume_at, p.next_at) > clock_timestamp());
         -- The row last: of an event that is being delivered it would keep the relay from deleting it until we commit.
@@ -95,7 +95,7 @@ begin
             -- The key may have waited for it to be due: as look_again().
             update outbox.parked p
                set next_at = clock_timestamp(), updated_at = clock_timestamp()
-             where p.queue in (select outbox.queue_names()) and p.key = old.aggregateid and not p.keyless and p.event_id = old.id
+             where p.queue in (select outbox.queues_of_events()) and p.key = old.aggregateid and not p.keyless and p.event_id = old.id
                and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null
                and p.next_at > clock_timestamp();
         elsif on_duplicate = 'again' then

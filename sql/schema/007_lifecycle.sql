@@ -21,19 +21,21 @@ as $$
     select exists (select from outbox.paused p where p.queue = is_paused.queue and p.key is null)
 $$;
 
--- The queues that relays have served. Each notes its own when it starts, so that SQL knows the names, which are in the relays'
--- configurations alone. Of a queue that is no more, delete the row.
+-- The queues that relays have served. Each notes its own when it starts, so that SQL knows the names and their tables, which are
+-- in the relays' configurations alone. Of a queue that is no more, delete the row.
 create table outbox.served (
     queue text primary key,
+    tbl   regclass, -- null: not known
     since timestamptz not null default clock_timestamp()
 );
 
-create function outbox.note_served(queue text) returns void
+create function outbox.note_served(queue text, tbl regclass default null) returns void
     language sql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    insert into outbox.served (queue) values (note_served.queue) on conflict do nothing
+    insert into outbox.served as s (queue, tbl) values (note_served.queue, note_served.tbl)
+        on conflict on constraint served_pkey do update set tbl = excluded.tbl where s.tbl is distinct from excluded.tbl
 $$;
 
 -- A name may be anything.
@@ -255,5 +257,5 @@ $$;
 revoke all on function outbox.archive_expire(text, interval) from public;
 
 revoke all on function outbox.is_paused(text), outbox.check_queue(text, text), outbox.check_known(text, text, boolean),
-    outbox.check_key(text, text, text), outbox.note_served(text), outbox.pause(text, text, text, boolean),
+    outbox.check_key(text, text, text), outbox.note_served(text, regclass), outbox.pause(text, text, text, boolean),
     outbox.resume(text, text, boolean) from public;

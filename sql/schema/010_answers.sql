@@ -84,6 +84,18 @@ as $$
      where x.queue is not null
 $$;
 
+-- Of these the queues over outbox.events, and those of which nothing here says which table they have: they may be.
+create function outbox.queues_of_events() returns setof text
+    language sql stable rows 10
+    set search_path = pg_catalog, pg_temp
+as $$
+    select n.queue
+      from outbox.queue_names() n (queue)
+      left join outbox.queue q on q.name = n.queue
+      left join outbox.served s on s.queue = n.queue
+     where coalesce(q.tbl, s.tbl, 'outbox.events'::regclass) = 'outbox.events'::regclass
+$$;
+
 -- How many events wait in a queue's table, and since when the oldest of those that will be delivered does. Where vacuum has
 -- not come by for long, not even the first of them is found in no time.
 create function outbox.backlog(q outbox.queue, out waiting bigint, out guessed boolean, out oldest_at timestamptz)

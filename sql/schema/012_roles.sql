@@ -64,7 +64,7 @@ begin
             to outbox_relay;
         grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval) to outbox_relay;
         grant select on outbox.paused, outbox.schedule to outbox_relay;
-        grant execute on function outbox.is_paused(text), outbox.note_served(text), outbox.pause(text, text, text, boolean),
+        grant execute on function outbox.is_paused(text), outbox.note_served(text, regclass), outbox.pause(text, text, text, boolean),
             outbox.resume(text, text, boolean), outbox.look_again(text, text), outbox.schedule_run(text) to outbox_relay;
         grant select on outbox.failures to outbox_relay;
         grant execute on function outbox.sample_of(regclass[]), outbox.queue_names() to outbox_relay;

@@ -168,6 +168,43 @@ def test_what_a_worker_has_is_left_to_it(db, mode, left):
     assert [event.payload for event in worker.take(1)] == left
 
 
+JOBS = """create table public.jobs (id bigserial primary key, customer text, body jsonb); create index on public.jobs (customer, id);
+grant select, delete on public.jobs to shop_owner; insert into public.jobs (customer) values ('k')"""
+OVER_JOBS = "tbl => 'public.jobs', key_column => 'customer', payload_column => 'body'"
+
+
+@pytest.mark.parametrize("mode", ["replace", "again"])
+def test_a_lease_on_the_same_key_of_another_table_is_nothing_to_it(db, mode):
+    db.query(f"{JOBS}; set role {OWNER_ROLE}; select outbox.queue_set('jobs', {OVER_JOBS})")
+    publish(db, 1, mode)
+    assert Worker(db, "jobs").take(1)
+    assert publish(db, 2, mode)
+    assert db.query("select payload::text from outbox.events") == [("2",)]
+
+
+def test_a_lease_of_a_relays_other_table_is_nothing_to_it(db, relay, http):
+    db.query(JOBS)
+    db.let_relay_in("public.jobs")
+    http.rule(lambda request: True, Reply(action=HANG), times=1)
+    jobs = CONFIG.format(dsn=db.dsn, url=http.url).replace("tasks: { sink: hook }",
+        "jobs: { table: public.jobs, columns: { key: customer, payload: body }, sink: hook, ordering: lease }")
+    publish(db, 1, "replace")
+    relay(jobs)
+    wait_until(lambda: http.requests, what="the row of the other table to be sent")
+    assert db.value("select count(*) from outbox.parked where queue = 'jobs' and key = 'k' and token is not null") == 1
+    assert publish(db, 2, "replace")
+    assert db.query("select payload::text from outbox.events") == [("2",)]
+    http.release()
+
+
+def test_a_lease_of_a_queue_whose_table_nothing_here_knows_counts(db):
+    publish(db, 1, "replace")
+    db.query("insert into outbox.parked (queue, key, event_id, next_at, token) values ('elsewhere', 'k', 1, 'infinity', gen_random_uuid())")
+    assert publish(db, 2, "replace") is None
+    db.query("insert into outbox.served (queue, tbl) values ('elsewhere', 'outbox.parked')")
+    assert publish(db, 2, "replace")
+
+
 def test_one_that_failed_and_waits_may_be_replaced(db, relay, http):
     http.rule(lambda request: request.json() == 1, Reply(500))
     one = relay(CONFIG.format(dsn=db.dsn, url=http.url))

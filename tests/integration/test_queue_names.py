@@ -55,10 +55,10 @@ def test_a_queue_of_a_configuration_is_known_once_a_relay_has_served_it(db, rela
 
 
 def test_a_relay_that_may_not_note_its_queues_serves_them(db, relay):
-    db.query("revoke execute on function outbox.note_served(text) from outbox_relay; insert into outbox.events (type) values ('t')")
+    db.query("revoke execute on function outbox.note_served(text, regclass) from outbox_relay; insert into outbox.events (type) values ('t')")
     one = relay(CONFIG.format(dsn=db.dsn), until_empty=True)
     assert one.wait() == 0
-    assert "has no EXECUTE on function outbox.note_served(text)" in "\n".join(one.log)
+    assert "has no EXECUTE on function outbox.note_served(text, regclass)" in "\n".join(one.log)
     assert db.query("select * from outbox.served") == [] and db.value("select count(*) from outbox.events") == 0
 
 
