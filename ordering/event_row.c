@@ -35,6 +35,7 @@ static bool is_due(const struct ordering_options *options, const PGresult *res, 
     if (options->delays && result_bigint(res, row, column++, ret_delay_us))
         return false;
     *ret_delay_us = AFTER_MAX_US;
+    column += options->passes;
     return !options->after || !result_bigint(res, row, column, ret_after_id);
 }
 
@@ -85,6 +86,8 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
     event.event_id = result_span(res, row, EVENT_EVENT_ID);
     event.traceparent = result_span(res, row, EVENT_TRACEPARENT);
     result_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
+    int64_t any;
+    event.passed = options->passes && result_bigint(res, row, EVENT_EXTRA + (int)options->extra_columns, &any);
     for (size_t i = 0; i < options->extra_columns; i++)
         extra[i] = result_span(res, row, EVENT_EXTRA + (int)i);
     if (waited && head == event.id)

@@ -35,6 +35,7 @@ struct ordering_options {
     bool sequence;    /* a readable sequence feeds the ids, one at a time */
     bool key_index;   /* there is an index on the key and the id */
     bool delays;      /* :columns end with how long the event is not due */
+    bool passes;      /* or with a number when it had to wait for its time, and later ones of its key did not */
     bool after;       /* and with the id of an event that has to be done first */
     int64_t lease_us; /* what is claimed is leased for so long; 0: it is held by its locks */
     const char *lease_owner;

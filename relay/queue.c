@@ -30,7 +30,7 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     queue->route = route_new(queue->config->destination, (const char *const *)queue->table->extra_names,
                              queue->table->extra_count, err);
     queue->purge_sql = sql_render(sql_dead_purge, queue->variables, err);
-    bool passes = queue->table->not_before_sql && queue->config->delayed == DELAYED_PASS;
+    bool passes = table_passes_delayed(queue->table, queue->config);
     if (passes)
         queue->due_sql = sql_render(sql_delayed_due, queue->variables, err);
     bool after = queue->table->after_sql != NULL;
@@ -59,6 +59,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .sequence = queue->table->sequence_sql != NULL,
         .key_index = queue->table->index_key_id,
         .delays = table_holds_delayed(queue->table, config),
+        .passes = table_passes_delayed(queue->table, config),
         .after = queue->table->after_sql != NULL,
         .lease_us = queue->leases ? config->lease_us : 0,
         .lease_owner = queue->lease_owner,
@@ -184,10 +185,11 @@ bool queue_is_idle(const struct queue *queue)
     return true;
 }
 
-/* An event that was put back by hand waits with an entry of its own: it is old, not late. */
+/* An event that was put back by hand waits with an entry of its own: it is old, not late. Nor is one that others passed
+ * before its time. */
 static void watch_order(struct queue *queue, const struct lane *lane)
 {
-    if (!lane->key.data || !lane->first || lane->waited ||
+    if (!lane->key.data || !lane->first || lane->waited || lane->first->event.passed ||
         !order_watch_is_late(queue->watch, lane->hash, lane->first->event.id))
         return;
     queue->metrics.late++;

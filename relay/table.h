@@ -71,6 +71,12 @@ static inline bool table_holds_delayed(const struct table *table, const struct q
     return table->not_before_sql && queue->delayed == DELAYED_HOLD;
 }
 
+/* Its events may be delayed, and one that is lets the later ones of its key pass. */
+static inline bool table_passes_delayed(const struct table *table, const struct queue_config *queue)
+{
+    return table->not_before_sql && queue->delayed == DELAYED_PASS;
+}
+
 /* Everything that would break a guarantee is an error, what only costs speed a warning. False only when a query
  * failed; findings are not failures. */
 bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,

@@ -126,6 +126,9 @@ static const char *event_columns(const struct table *table, const struct queue_c
         out = arena_printf(arena, "%s, %s as extra_%zu", out, as_text(arena, table->extra_sql[i]), i);
     if (table_holds_delayed(table, queue))
         out = arena_printf(arena, "%s, %s as delay_us", out, delay(table, arena));
+    if (table_passes_delayed(table, queue))
+        out = arena_printf(arena, "%s, case when e.%s is not null then 1::bigint end as passed", out,
+                           table->not_before_sql);
     if (table->after_sql)
         out = arena_printf(arena, "%s, %s as after_id", out, undone(table, queue, arena));
     return out;
@@ -135,7 +138,7 @@ static const char *event_columns(const struct table *table, const struct queue_c
 static const char *condition(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
     const char *where = queue->where ? queue->where : "true";
-    if (!table->not_before_sql || queue->delayed == DELAYED_HOLD)
+    if (!table_passes_delayed(table, queue))
         return where;
     return arena_printf(arena, "(%s) and (e.%s is null or e.%s <= pg_catalog.statement_timestamp())", where,
                         table->not_before_sql, table->not_before_sql);

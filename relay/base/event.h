@@ -4,6 +4,7 @@
 
 #include "relay/base/span.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum payload_kind {
@@ -32,6 +33,7 @@ struct event {
     int64_t created_at_us;          /* wall clock, microseconds since 1970 UTC, or EVENT_NO_TIME */
     int64_t oversize_bytes;         /* size of a payload that is larger than may be sent and was not read; else 0 */
     unsigned attempt;               /* this delivery's number, counted from 1 */
+    bool passed;                    /* it had to wait for its time, and later ones of its key did not */
     struct span *columns;           /* values of extra columns that the destination template names */
 };
 

@@ -78,6 +78,23 @@ def test_an_event_lets_others_of_its_key_pass_until_it_is_due(db, relay, http, t
     wait_until(lambda: db.query("select id from public.timers") == db.query("select event_id from outbox.parked") == [], what="nothing to be left")
 
 
+@pytest.mark.parametrize("ordering", ["per_key", "lease"])
+def test_an_event_that_others_pass_is_not_late_and_a_late_one_is(db, relay, http, timers, ordering):
+    """It is claimed with its key, for a later event, before the look for what has become due finds it."""
+    timers(e9=("a", -1))
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url, delayed=f"pass\n    poll: {{ max: 5ms }}\n    ordering: {ordering}"))
+    wait_until(lambda: sent(http) == [9], what="the first one")
+    for event in range(1, 6):
+        timers(**{f"e{event}": ("a", -0.001), f"e{event + 10}": ("a", -1)})
+        wait_until(lambda: sent(http)[-2:] == [event, event + 10] and db.query("select id from public.timers") == [], what="both")
+    db.query("insert into public.timers (id, k) values (8, 'a')")
+    wait_until(lambda: sent(http)[-1] == 8 and db.query("select id from public.timers") == [], what="the late one")
+    assert one.stop() == 0
+    late = [line for line in one.log if "event.late" in line]
+    assert len(late) == 1 and "event=8 " in late[0]
+    assert one.logged("queue.stats.* late=1 ")
+
+
 def test_what_becomes_due_in_front_of_a_key_that_waits_is_not_forgotten(db, relay, http, timers):
     timers(e1=("a", 1), e2=("a", -1))
     db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at, last_error)"
