@@ -51,6 +51,7 @@ create unique index parked_token on :state.parked (token) where token is not nul
 create index parked_backend on :state.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
 create index parked_failed on :state.parked (queue, next_at) where token is null and (attempts > 0 or last_error <> '');
 create index parked_paused on :state.parked (queue) where resume_at is not null;
+create index parked_paused_lease on :state.parked (queue, resume_at) where resume_at is not null and token is not null;
 alter table :state.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
 create table :state.paused (
     queue  text not null,

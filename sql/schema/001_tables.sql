@@ -71,6 +71,7 @@ create index parked_backend on outbox.parked (queue, backend_pid, backend_start)
 -- For those who ask (010_answers.sql): few that have failed, or are paused, among a million that wait.
 create index parked_failed on outbox.parked (queue, next_at) where token is null and (attempts > 0 or last_error <> '');
 create index parked_paused on outbox.parked (queue) where resume_at is not null;
+create index parked_paused_lease on outbox.parked (queue, resume_at) where resume_at is not null and token is not null;
 
 alter table outbox.parked set (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.05);
 

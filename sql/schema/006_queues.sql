@@ -289,7 +289,7 @@ begin
                   hint = 'Give each of the two a condition that leaves the other''s rows alone, and both the same lock_class.';
     end if;
     select x.* into old from outbox.queue x where x.name = q.name;
-    select max(p.next_at) into busy from outbox.parked p where p.queue = q.name and p.token is not null;
+    select max(coalesce(p.resume_at, p.next_at)) into busy from outbox.parked p where p.queue = q.name and p.token is not null;
     if old.name is not null and busy > clock_timestamp() and (old.tbl, old.id_column, old.key_type, old.key_column is not distinct from q.key_column, old.lock_class)
         is distinct from (q.tbl, q.id_column, q.key_type, true, q.lock_class) then
         raise exception 'queue_set: workers have events of queue % until %', quote_ident(q.name), busy

@@ -1008,10 +1008,10 @@ create function outbox.release(token uuid) returns boolean
     set jit = off
 as $$ select outbox.end_leases('release', array[token]) = 1 $$;
 
--- Who has what, since when and for how long; those with `over` were not taken over yet.
+-- Who has what, since when and for how long; those with `over` were not taken over yet. A pause of the key does not prolong a lease.
 create view outbox.status_leases as
-    select queue, case when not keyless then key end as key, taken_id as event_id, worker, taken_at, next_at as expires_at,
-           next_at <= clock_timestamp() as over, attempts + 1 as attempt
+    select queue, case when not keyless then key end as key, taken_id as event_id, worker, taken_at, coalesce(resume_at, next_at) as expires_at,
+           coalesce(resume_at, next_at) <= clock_timestamp() as over, attempts + 1 as attempt
       from outbox.parked
      where token is not null;
 

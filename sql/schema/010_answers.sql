@@ -277,6 +277,11 @@ create view outbox.stuck as
           where p.queue = q.queue and p.next_at < now() and (p.token is not null or p.next_at < now() - interval '1 minute')
           order by p.next_at limit 1000)
         union all
+        (select p.queue, 'lease over', p.key, p.taken_id, p.resume_at, p.worker, p.last_error -- of a paused key
+           from outbox.parked p
+          where p.queue = q.queue and p.token is not null and p.resume_at < now()
+          order by p.resume_at limit 1000)
+        union all
         (select p.queue, 'after', case when not p.keyless then p.key end, p.event_id, p.first_failed_at, null::text,
                 format('waits for event %s%s', p.after_id,
                        case when exists (select from outbox.dead d where d.queue = p.queue and d.event_id = p.after_id) then ', a dead letter'
@@ -353,10 +358,15 @@ create view outbox.workers as
     select l.* from outbox.queue_names() q (queue)
      cross join lateral (
         select p.queue, p.worker, null::int as pid, case when not p.keyless then p.key end as key, p.taken_id as event_id,
-               1::bigint as keys, p.taken_at as since, p.next_at as expires_at
-          from outbox.parked p
-         where p.queue = q.queue and p.token is not null and p.next_at > statement_timestamp()
-         order by p.next_at limit 1000) l
+               1::bigint as keys, p.taken_at as since, coalesce(p.resume_at, p.next_at) as expires_at
+          from ((select * from outbox.parked o
+                  where o.queue = q.queue and o.token is not null and o.next_at > statement_timestamp() and o.resume_at is null
+                  order by o.next_at limit 1000)
+                union all
+                (select * from outbox.parked o -- whose keys are paused
+                  where o.queue = q.queue and o.token is not null and o.resume_at > statement_timestamp()
+                  order by o.resume_at limit 1000)) p
+         order by 8 limit 1000) l
     union all
     select h.queue, a.application_name, h.pid, null, null, h.keys, a.xact_start, null
       from (select q.name as queue, l.classid, l.pid, count(*) as keys

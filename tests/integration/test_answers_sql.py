@@ -251,6 +251,26 @@ def test_workers_and_relays_are_seen_with_what_they_have(db, tasks, watch, relay
     worker.close()
 
 
+def test_a_lease_ends_although_its_key_is_paused(db, tasks, watch):
+    add(db, "a", "b")
+    worker = Worker(db, "tasks")
+    first, second = worker.take(2, lease="1 hour")
+    db.query("select outbox.pause('tasks', 'a'), outbox.pause('tasks', 'b')")
+    shown = lambda view: [(line["event_id"], line["expires_at"]) for line in watch(view) if line["event_id"]]
+    assert sorted(shown("workers")) == [(lease.id, lease.expires_at) for lease in (first, second)]
+    db.query("update outbox.parked set resume_at = now() - interval '1 second' where key = 'a'")
+    assert shown("workers") == [(second.id, second.expires_at)]
+    assert db.query("select event_id, over from outbox.status_leases order by 1") == [(first.id, True), (second.id, False)]
+    (stuck,) = watch("stuck")
+    assert [stuck[name] for name in ("what", "key", "event_id", "worker")] == ["lease over", "a", first.id, "worker"]
+    assert ("a", stuck["since"]) == db.query("select key, resume_at from outbox.parked where key = 'a'")[0]
+    assert worker.done(second.token)
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', lock_class => 7)")  # nobody has anything
+    assert worker.take(2) == []
+    db.query("select outbox.resume('tasks', 'a')")
+    assert [event.id for event in worker.take(2)] == [first.id]
+
+
 def test_of_many_leases_those_of_each_queue_that_end_first_are_shown(db, tasks, watch):
     """A queue with many does not hide another's; what is over or waits for a retry takes no place."""
     db.query("insert into outbox.parked (queue, key, event_id, next_at, token, worker, taken_id, taken_at)"
