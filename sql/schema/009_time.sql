@@ -328,7 +328,8 @@ end
 $$;
 
 -- Inserts what is due of a queue's schedules, a bounded number: whoever has locked a schedule's row does it, and in the same
--- transaction the next run is noted. One that cannot be inserted is tried again after a minute, and the others go on.
+-- transaction the next run is noted. One that cannot be inserted is tried again after a minute, and the others go on; one whose
+-- key a producer has locked, after a second. The connection has other work: only the first of them is waited for long.
 -- `skip` leaves out what is late by more than a minute; `once` makes one event of all that is due.
 create function outbox.schedule_run(queue text, out inserted bigint, out failed text, out more boolean)
     language plpgsql
@@ -343,6 +344,7 @@ declare
     count int;
     at_most constant int := 20;
     taken int := 0;
+    busy  boolean := false;
 begin
     inserted := 0;
     more := false;
@@ -351,6 +353,7 @@ begin
               order by x.next_at limit at_most for update skip locked
     loop
         taken := taken + 1;
+        perform set_config('lock_timeout', case when busy or s.retry_at is not null then '200ms' else '1s' end, true);
         begin
             if q.name is null then
                 raise exception 'there is no queue %', quote_ident(s.queue);
@@ -371,6 +374,9 @@ begin
             inserted := inserted + count;
             more := more or s.next_at <= until;
         exception
+            when lock_not_available or deadlock_detected then
+                busy := true;
+                update outbox.schedule x set retry_at = clock_timestamp() + interval '1 second' where x.name = s.name;
             when others then
                 failed := format('%s: %s', s.name, sqlerrm);
                 update outbox.schedule x set retry_at = until + interval '1 minute', last_error = left(sqlerrm, 1000) where x.name = s.name;

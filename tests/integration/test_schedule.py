@@ -198,6 +198,40 @@ def test_a_schedule_that_cannot_be_inserted_holds_up_no_other(db, relay, http):
     assert db.query("select inserted, failed from outbox.schedule_run('tasks')") == [(0, None)], "not before a minute is over"
 
 
+@pytest.fixture
+def producer(tasks):
+    """Has published for `reports` and does not commit."""
+    connection = tasks.connect(autocommit=False)
+    connection.cursor().execute("select outbox.publish('reports', 't', '{}')")
+    yield connection
+    connection.close()
+
+
+def test_a_schedule_whose_key_a_producer_has_locked_is_tried_again_soon(tasks, producer):
+    set_schedule(tasks, "s", "every => '1 hour', key => 'reports', missed => 'skip'")
+    set_schedule(tasks, "t", "every => '1 hour', key => 'others'")
+    overdue(tasks, "s", "2 s")
+    overdue(tasks, "t", "1 s")
+    assert tasks.query("select inserted, failed, more from outbox.schedule_run('tasks')") == [(1, None, False)]
+    again = "select runs, last_error, retry_at <= clock_timestamp() + interval '1 second' from outbox.schedule where name = 's'"
+    assert tasks.query(again) == [(0, "", True)]
+    now = "update outbox.schedule set retry_at = clock_timestamp() where name = 's'"
+    tasks.query(now)
+    assert tasks.query("select inserted, failed, more from outbox.schedule_run('tasks')") == [(0, None, False)]
+    producer.commit()
+    tasks.query(now)
+    assert tasks.query("select inserted, failed, more from outbox.schedule_run('tasks')") == [(1, None, False)]
+    assert tasks.query("select runs, retry_at from outbox.schedule") == [(1, None)] * 2
+
+
+def test_many_schedules_of_a_locked_key_are_not_all_waited_for(tasks, producer):
+    for n in range(20):
+        set_schedule(tasks, f"s{n}", "every => '1 hour', key => 'reports'")
+    tasks.query("update outbox.schedule set next_at = clock_timestamp() - interval '1 s'")
+    tasks.query("set statement_timeout = '12 s'; select outbox.schedule_run('tasks')")
+    assert tasks.value("select count(*) from outbox.schedule where retry_at is not null and last_error = ''") == 20
+
+
 @pytest.mark.parametrize("count, more", [(20, [True, False]), (45, [True, True, False])])
 def test_schedules_beyond_those_of_one_call_are_still_due(tasks, count, more):
     for n in range(count):
