@@ -98,7 +98,8 @@ declare
     wrong text;
 begin
     if name is null or name = '' or tbl is null or id_column is null then
-        raise exception 'queue_set: a queue has a name, a table and an id column' using errcode = 'null_value_not_allowed';
+        raise exception 'queue_set: a queue has a name, a table and an id column' 
+            using errcode = 'null_value_not_allowed', hint = 'select outbox.queue_set(''tasks'');';
     end if;
     select string_agg(quote_ident(c), ', ') into wrong from unnest(array[id_column, key_column] || others) c
      where c is not null and not exists (select from pg_attribute a where a.attrelid = tbl and a.attname = c and a.attnum > 0 and not a.attisdropped);
@@ -106,7 +107,8 @@ begin
         raise exception 'queue_set: % has no column %', tbl, wrong using errcode = 'undefined_column', hint = 'Give the names of columns exactly.';
     end if;
     if outbox.key_type_of(tbl, id_column) <> 'bigint' or outbox.key_type_of(tbl, key_column) is null then
-        raise exception 'queue_set: an id is a bigint or integer, a key that, a text, varchar or uuid' using errcode = 'datatype_mismatch';
+        raise exception 'queue_set: an id is a bigint or integer, a key that, a text, varchar or uuid'
+            using errcode = 'datatype_mismatch', hint = 'Give other columns as id_column and key_column; without a key no event waits for another.';
     end if;
     if exists (select from pg_attribute a join pg_collation c on c.oid = a.attcollation
                 where a.attrelid = tbl and a.attname = key_column and not c.collisdeterministic) then
@@ -127,8 +129,56 @@ begin
         raise exception 'queue_set: take() and done() have the rights of %, who may not select and delete in %', owner, tbl
             using errcode = 'insufficient_privilege', hint = format('grant select, delete on %s to %s;', tbl, owner);
     end if;
-    -- Names in it mean what they mean to take(), which has no other schema than pg_catalog in its search_path.
-    execute format('select from %s e where (%s) limit 0', tbl, coalesce(nullif(btrim(condition), ''), 'true'));
+    perform outbox.check_condition(tbl, condition);
+end
+$$;
+
+-- A condition is one by itself and in parentheses, as it is used. Names in it mean what they mean to take(), which has no other
+-- schema than pg_catalog in its search_path.
+create function outbox.check_condition(tbl regclass, condition text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $check$
+begin
+    if nullif(btrim(condition), '') is null then
+        return;
+    end if;
+    if position('$$' in condition) > 0 then
+        raise exception 'queue_set: $$ in the condition' using errcode = 'invalid_parameter_value', hint = 'Quote with '', and write $$ as ''$''||''$''.';
+    end if;
+    begin
+        execute format('explain select from %s e where (%s) limit 0', tbl, condition);
+        execute format('explain select from %s e where %s', tbl, condition);
+    exception
+        when others then
+            raise exception 'queue_set: the condition %: %', condition, sqlerrm
+                using errcode = sqlstate, hint = 'Write what may stand in parentheses after WHERE, over columns of the table, e, and with the schema of all that is not pg_catalog''s.';
+    end;
+end
+$check$;
+
+-- Refuses rules that are none.
+create function outbox.check_queue_rules(q outbox.queue) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    wrong record;
+begin
+    select x.* into wrong from (values
+        ('name', left(q.name, 80), char_length(q.name) <= 200, 'Give 1 to 200 characters.'),
+        ('max_attempts', q.max_attempts::text, q.max_attempts > 0, 'Give 1 or more: so often it is tried.'),
+        ('retry_base', q.retry_base::text, q.retry_base between '1 ms' and '1 day', 'Give an interval from 1 ms to a day, like ''1 s''.'),
+        ('retry_max', q.retry_max::text, q.retry_max between q.retry_base and '30 days', 'Give an interval from retry_base to 30 days, like ''5 min''.'),
+        ('on_exhausted', q.on_exhausted, q.on_exhausted in ('dead_letter', 'park'), 'Give dead_letter or park.'),
+        ('after', q.after, q.after in ('delete', 'archive'), 'Give delete or archive.'),
+        ('delayed', q.delayed, q.delayed in ('hold', 'pass'), 'Give hold or pass.'),
+        ('then_payload', q.then_payload, q.then_payload in ('event', 'response'), 'Give event or response.')) x (name, value, fits, hint)
+     where x.fits is not true limit 1;
+    if found then
+        raise exception 'queue_set: % is %', wrong.name, coalesce(quote_literal(wrong.value), 'null')
+            using errcode = 'invalid_parameter_value', hint = wrong.hint;
+    end if;
 end
 $$;
 
@@ -263,6 +313,7 @@ begin
     q := (queue_set.name, tbl, id_column, key_column, type_column, payload_column, headers_column, traceparent_column,
           created_at_column, not_before_column, delayed, after_column, priority_column, nullif(btrim(condition), ''), coalesce(lock_class, outbox.lock_class_of(tbl)), max_attempts, retry_base,
           retry_max, on_exhausted, after, then_queue, then_payload, outbox.key_type_of(tbl, key_column), false, null);
+    perform outbox.check_queue_rules(q);
     q.key_index := exists (
         select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
          where i.indrelid = tbl and i.indisvalid and i.indpred is null and m.amname = 'btree'
@@ -345,7 +396,9 @@ declare
 begin
     select x.* into q from outbox.queue x where x.name = queue_drop.name;
     if not found then
-        raise exception 'queue_drop: there is no queue %', coalesce(quote_ident(queue_drop.name), 'null') using errcode = 'undefined_object';
+        raise exception 'queue_drop: there is no queue %', coalesce(quote_ident(queue_drop.name), 'null')
+            using errcode = 'undefined_object', hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
+                                                                'There is none.');
     end if;
     select x.name into other from outbox.queue x where x.then_queue = q.name limit 1;
     if found then

@@ -717,6 +717,10 @@ create function outbox.check_worker_call() returns void
     set search_path = pg_catalog, pg_temp
 as $$
 begin
+    if current_setting('transaction_read_only')::boolean then
+        raise exception 'workers write down what they take and what became of it, and this transaction is read-only'
+            using errcode = 'read_only_sql_transaction', hint = 'begin read write; on the primary, if this is a standby.';
+    end if;
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'workers need transactions of isolation level read committed, and this one is %',
                         current_setting('transaction_isolation')

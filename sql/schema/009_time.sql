@@ -3,6 +3,26 @@
 -- An event whose not_before is to come is known to the relays as a key that waits, with the entry in outbox.parked that a
 -- failure leaves, but no attempt and no error: until it is due nobody looks at it. See batch_add_delayed() of relay/batch.c.
 
+-- What a clock in a zone shows.
+create function outbox.clock_in(zone text, moment timestamptz, what text) returns timestamp
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not isfinite(moment) then
+        raise exception '%: there is nothing after %', what, moment using errcode = 'invalid_parameter_value', hint = 'Give a date.';
+    end if;
+    return moment at time zone zone;
+exception
+    when invalid_parameter_value then
+        if not isfinite(moment) then
+            raise;
+        end if;
+        raise exception '%: there is no time zone %', what, quote_literal(zone)
+            using errcode = 'invalid_parameter_value', hint = 'Give a name of pg_timezone_names, like Europe/Berlin.';
+end
+$$;
+
 -- The next full hour, quarter of an hour, day, ...: so that what can wait for each other goes together. Weeks begin on Monday.
 create function outbox.next_full(step interval, after timestamptz default clock_timestamp(), zone text default current_setting('timezone'))
     returns timestamptz
@@ -21,7 +41,7 @@ begin
         raise exception 'next_full: after which time, and in which zone?' using errcode = 'null_value_not_allowed',
             hint = 'Leave both out for the next one from now on.';
     end if;
-    here := next_full.after at time zone zone;
+    here := outbox.clock_in(zone, moment, 'next_full');
     next := date_bin(step, here, timestamp '2001-01-01') + step;
     -- An hour that comes twice in a night is not to be waited for twice.
     return case when step <= '1 hour' then next_full.after + (next - here) else next at time zone zone end;
@@ -180,9 +200,6 @@ begin
             using errcode = 'invalid_parameter_value',
                   hint = 'Write minute, hour, day of the month, month and day of the week: 30 6 * * mon-fri; or @hourly, @daily, @weekly, @monthly, @yearly.';
     end if;
-    if not isfinite(next_cron.after) then
-        raise exception 'next_cron: there is no run after %', next_cron.after using errcode = 'invalid_parameter_value', hint = 'Give a date.';
-    end if;
     minutes := outbox.cron_field(expression, 'minute', fields[1], 0, 59);
     hours := outbox.cron_field(expression, 'hour', fields[2], 0, 23);
     days := outbox.cron_field(expression, 'day of the month', fields[3], 1, 31);
@@ -195,7 +212,7 @@ begin
         raise exception 'next_cron: "%" never comes true: no month of "%" has a day of the month of "%"', expression, fields[4], fields[3]
             using errcode = 'invalid_parameter_value', hint = 'Give a day that one of the months has, or * as the month.';
     end if;
-    day := (next_cron.after at time zone zone)::date - 1; -- a clock that is put back over midnight shows the day before again
+    day := outbox.clock_in(zone, next_cron.after, 'next_cron')::date - 1; -- a clock that is put back over midnight shows the day before again
     for n in 0 .. 366 * 40 + 3 loop -- 29 February may be eight years away, and one of a certain day of the week 40
         of_month := extract(day from day) = any (days);
         of_week := extract(dow from day) = any (weekdays) or extract(isodow from day) = any (weekdays);
@@ -266,6 +283,10 @@ begin
     if missed is null or missed not in ('skip', 'once', 'all') then
         raise exception 'schedule_set: missed runs are for "skip", "once" or "all", not %', coalesce(quote_literal(missed), 'null')
             using errcode = 'invalid_parameter_value', hint = 'missed => ''once''.';
+    end if;
+    if jsonb_typeof(headers) <> 'object' then
+        raise exception 'schedule_set: headers are a JSON object, not %', left(headers::text, 80)
+            using errcode = 'invalid_parameter_value', hint = 'headers => ''{"name": "value"}''.';
     end if;
     if not isfinite(starts) then
         raise exception 'schedule_set: it never starts' using errcode = 'invalid_parameter_value', hint = 'Give a date as starts, or leave it out.';

@@ -256,6 +256,7 @@ def test_schedules_that_fail_keep_none_of_those_after_them_waiting(tasks):
     ("'x', 'tasks', every => '1 ms'", psycopg2.errors.InvalidParameterValue), ("'x', 'tasks', every => '1 month'", psycopg2.errors.InvalidParameterValue),
     ("'x', 'tasks', cron => 'x'", psycopg2.errors.InvalidParameterValue), ("'', 'tasks', every => '1 h'", psycopg2.errors.InvalidParameterValue),
     ("'x', 'tasks', every => '1 h', missed => 'never'", psycopg2.errors.InvalidParameterValue),
+    ("'x', 'tasks', every => '1 h', headers => '[1]'", psycopg2.errors.InvalidParameterValue),
     ("'x', 'tasks', every => '1 h', zone => 'Mars'", psycopg2.errors.InvalidParameterValue),
     ("'x', 'tasks', every => '1 h', starts => 'infinity'", psycopg2.errors.InvalidParameterValue)])
 def test_a_schedule_that_cannot_be_is_refused_and_nothing_changed(tasks, arguments, error):

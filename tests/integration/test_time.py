@@ -355,6 +355,14 @@ def test_next_full_of_nothing_is_refused(db, arguments):
         db.value(f"select outbox.next_full('1 hour', {arguments})")
 
 
+@pytest.mark.parametrize("call", ["next_full('1 hour', 'infinity')", "next_full('1 hour', '-infinity', 'UTC')", "next_full('1 hour', now(), 'Mars')",
+                                  "next_full('1 day', 'infinity', 'Mars')", "next_cron('@daily', 'Mars')", "next_cron('@daily', 'UTC', 'infinity')"])
+def test_what_is_no_time_or_zone_is_refused_with_a_hint(db, call):
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
+        db.query(f"select outbox.{call}")
+    assert refused.value.diag.message_hint and call[:9] in refused.value.diag.message_primary
+
+
 @pytest.mark.parametrize("step", ["0", "-1 hour", "8 days", "1 month", None])
 def test_next_full_refuses_what_is_no_step(db, step):
     with pytest.raises(psycopg2.errors.InvalidParameterValue):

@@ -286,6 +286,8 @@ REFUSED = [
     ("select outbox.extend(gen_random_uuid(), '0')", "22023", "1 minute"),
     ("select outbox.release(null)", "22004", "take()"),
     ("begin isolation level repeatable read; select outbox.take('tasks')", "25000", "read committed"),
+    ("begin read only; select outbox.take('tasks')", "25006", "read write"),
+    ("begin read only; select outbox.done(gen_random_uuid())", "25006", "read write"),
     ("begin isolation level serializable; select outbox.done(gen_random_uuid())", "25000", "read committed"),
 ]
 
@@ -296,7 +298,7 @@ def test_a_wrong_call_has_a_code_and_a_hint_and_changes_nothing(db, worker, call
     before = db.query("select xmin, p.* from outbox.parked p")
     with pytest.raises(psycopg2.Error) as refused:
         worker.connection.cursor().execute(call)
-    assert refused.value.pgcode == code and hint in refused.value.diag.message_hint
+    assert refused.value.pgcode == code and hint in refused.value.diag.message_hint and len((refused.value.diag.context or "").splitlines()) < 5
     assert db.query("select xmin, p.* from outbox.parked p") == before and left(db) == [1]
 
 
@@ -310,10 +312,18 @@ UNFIT = [
     ("'q', 'public.t', 'other'", "55000"),
     ("'q', 'public.secret'", "42501"),
     ("'q', 'public.t', condition => 'nosuch = 1'", "42703"),
-    ("'q', 'public.t', max_attempts => 0", "23514"),
-    ("'q', 'public.t', retry_base => '0 s'", "23514"),
-    ("'q', 'public.t', retry_base => '1 h', retry_max => '1 s'", "23514"),
-    ("'q', 'public.t', on_exhausted => 'drop'", "23514"),
+    (f"'{'q' * 201}', 'public.t'", "22023"),
+    ("null", "22004"),
+    ("'q', null", "22004"),
+    ("'q', 'public.t', condition => 'true) or (true'", "42601"),
+    ("'q', 'public.t', condition => 'true -- all of them'", "42601"),
+    ("'q', 'public.t', condition => 'true limit 1'", "42601"),
+    ("'q', 'public.t', condition => 'k <> ''$$'''", "22023"),
+    ("'q', 'public.t', condition => 'k'", "42804"),
+    *[(f"'q', 'public.t', {argument}", "22023") for argument in (
+        "max_attempts => 0", "max_attempts => null", "retry_base => '0 s'", "retry_base => null", "retry_base => '2 days', retry_max => '3 days'",
+        "retry_base => '1 h', retry_max => '1 s'", "retry_max => null", "retry_max => '31 days'", "on_exhausted => 'drop'", "on_exhausted => null",
+        "after => 'keep'", "after => null", "delayed => 'wait'", "delayed => null", "then_payload => 'both'", "then_payload => null")],
     ("'q'", "55000"),  # the table of "tasks"
     ("'q', condition => 'true'", "55000"),
     ("'tasks', lock_class => 5", "55006"),  # a worker has an event
@@ -329,7 +339,7 @@ def test_what_cannot_be_a_queue_is_refused(db, worker, arguments, code):
     before = db.query("select * from outbox.queue")
     with pytest.raises(psycopg2.Error) as refused:
         owner(db, f"select outbox.queue_set({arguments})")
-    assert refused.value.pgcode == code and db.query("select * from outbox.queue") == before
+    assert refused.value.pgcode == code and refused.value.diag.message_hint and db.query("select * from outbox.queue") == before
 
 
 def test_a_row_that_its_table_keeps_is_an_error_and_stays_leased(db, worker):
@@ -390,8 +400,9 @@ def test_a_dropped_queue_is_unknown_and_leaves_nothing_behind(db, worker):
     assert db.query("select proname from pg_proc where proname ~ '^queue_[0-9]'") == []
     owner(db, "select outbox.queue_set('tasks')")
     assert worker.done(event.token)
-    with pytest.raises(psycopg2.errors.UndefinedObject):
+    with pytest.raises(psycopg2.errors.UndefinedObject) as refused:
         owner(db, "select outbox.queue_drop('nosuch')")
+    assert refused.value.diag.message_hint == "There are: tasks."
 
 
 # ---- what is paused ----
