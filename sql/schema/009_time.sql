@@ -30,8 +30,9 @@ create function outbox.next_full(step interval, after timestamptz default clock_
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    here timestamp;
-    next timestamp;
+    here   timestamp;
+    next   timestamp;
+    moment timestamptz := next_full.after;
 begin
     if step is null or step not between '1 s' and '7 days' or extract(month from step) + extract(year from step) <> 0 then
         raise exception 'next_full: the step must be between a second and 7 days, not %', coalesce(step::text, 'null')
@@ -43,8 +44,24 @@ begin
     end if;
     here := outbox.clock_in(zone, moment, 'next_full');
     next := date_bin(step, here, timestamp '2001-01-01') + step;
-    -- An hour that comes twice in a night is not to be waited for twice.
-    return case when step <= '1 hour' then next_full.after + (next - here) else next at time zone zone end;
+    -- What comes twice in a night, when the clock is put back: each of two hours is one, and of two equal times of longer steps the
+    -- first one is meant.
+    if step <= '1 hour' then
+        loop
+            moment := moment + (next - here);
+            here := moment at time zone zone;
+            next := date_bin(step, here, timestamp '2001-01-01');
+            exit when next = here; -- it is not where the clock was put back by half an hour
+            next := next + step;
+        end loop;
+    else
+        loop
+            moment := outbox.first_moment(next, zone);
+            exit when moment > next_full.after;
+            next := next + step;
+        end loop;
+    end if;
+    return moment;
 end
 $$;
 

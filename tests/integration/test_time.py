@@ -342,6 +342,18 @@ def test_two_relays_that_are_killed_lose_nothing_that_is_delayed(db, relay, tmp_
     ("1 hour", "2026-03-29 00:59:00Z", "Europe/Berlin", "2026-03-29 01:00Z"),
     ("15 minutes", "2026-10-25 00:10:00Z", "Europe/Berlin", "2026-10-25 00:15Z"),  # the first of two times a quarter past two
     ("1 hour", "2026-10-25 00:30:00Z", "Europe/Berlin", "2026-10-25 01:00Z"),
+    # 25 October: 03:00 is put back to 02:00. 29 March: 02:00 is put forward to 03:00.
+    ("2 hours", "2026-10-24 23:30:00Z", "Europe/Berlin", "2026-10-25 00:00Z"),  # the first of two
+    ("2 hours", "2026-10-25 00:00:00Z", "Europe/Berlin", "2026-10-25 03:00Z"),
+    ("2 hours", "2026-10-25 01:30:00Z", "Europe/Berlin", "2026-10-25 03:00Z"),
+    ("80 minutes", "2026-10-25 00:05:00Z", "Europe/Berlin", "2026-10-25 00:40Z"),
+    ("80 minutes", "2026-10-25 01:05:00Z", "Europe/Berlin", "2026-10-25 03:00Z"),  # 02:40 has been
+    ("2 hours", "2026-03-29 00:30:00Z", "Europe/Berlin", "2026-03-29 01:00Z"),  # at the jump over it
+    ("2 hours", "2026-03-29 01:00:00Z", "Europe/Berlin", "2026-03-29 02:00Z"),
+    ("1 day", "2026-10-31 12:00:00Z", "America/Havana", "2026-11-01 04:00Z"),  # 01:00 is put back to 00:00
+    ("1 day", "2026-09-05 12:00:00Z", "America/Santiago", "2026-09-06 04:00Z"),  # 00:00 is put forward to 01:00
+    ("1 day", "2026-04-04 12:00:00Z", "America/Santiago", "2026-04-05 04:00Z"),  # 00:00 is put back to 23:00
+    ("1 hour", "2026-04-04 14:45:00Z", "Australia/Lord_Howe", "2026-04-04 15:30Z"),  # 02:00 is put back to 01:30
     ("7 days", "2026-11-22 12:00:00Z", "UTC", "2026-11-23 00:00Z"),  # from a Sunday to a Monday
 ])
 def test_next_full_is_the_next_one_on_the_clock_of_the_zone(db, step, after, zone, expected):
