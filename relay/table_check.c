@@ -368,7 +368,7 @@ static bool check_window(struct check *check, struct error *err)
     PQclear(result);
     if (result)
         return true;
-    error_prefix(&refusal, "%s: window_zone", queue->place);
+    error_prefix(&refusal, "%s", queue->place);
     return findings_add_refusal(check->findings, check->conn, &refusal, err);
 }
 

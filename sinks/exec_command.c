@@ -249,7 +249,8 @@ char *const *exec_command_environment(const struct exec_command *command, const 
     add_number(&build, OWN_PREFIX "ID", event->id);
     add(&build, OWN_PREFIX "KEY", event->key);
     add(&build, OWN_PREFIX "TYPE", event->type);
-    add(&build, OWN_PREFIX "DESTINATION", d->destination);
+    if (d->destination.size > 0) /* empty: none is configured */
+        add(&build, OWN_PREFIX "DESTINATION", d->destination);
     add_number(&build, OWN_PREFIX "ATTEMPT", event->attempt);
     add(&build, OWN_PREFIX "EVENT_ID", event->event_id);
     add(&build, OWN_PREFIX "TRACEPARENT", event->traceparent);
