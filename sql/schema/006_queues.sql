@@ -98,7 +98,7 @@ declare
     wrong text;
 begin
     if name is null or name = '' or tbl is null or id_column is null then
-        raise exception 'queue_set: a queue has a name, a table and an id column' 
+        raise exception 'queue_set: a queue has a name, a table and an id column'
             using errcode = 'null_value_not_allowed', hint = 'select outbox.queue_set(''tasks'');';
     end if;
     select string_agg(quote_ident(c), ', ') into wrong from unnest(array[id_column, key_column] || others) c
