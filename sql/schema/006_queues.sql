@@ -328,6 +328,10 @@ begin
                      quote_ident(id_column)
             using hint = format('create index concurrently on %s (%I desc, %I);', tbl, priority_column, id_column);
     end if;
+    if delayed = 'pass' and not_before_column is not null and not outbox.has_due_index(tbl, not_before_column) then
+        raise notice 'queue_set: % has no index on (%): what has become due is looked for in the whole table', tbl, quote_ident(not_before_column)
+            using hint = format('create index concurrently on %1$s (%2$I) where %2$I is not null; then queue_set() again', tbl, not_before_column);
+    end if;
     lock table outbox.queue in share row exclusive mode;
     select x.* into other from outbox.queue x
      where x.name <> q.name

@@ -152,6 +152,18 @@ $$$function$, q.number, q.name, q.tbl, q.id_column, coalesce(q.condition, 'true'
 end
 $build$;
 
+-- Is there an index that finds what becomes due? As in sql/table/table_delays.sql.
+create function outbox.has_due_index(tbl regclass, not_before_column name) returns boolean
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select exists (
+        select from pg_index i
+         where i.indrelid = tbl and i.indisvalid
+           and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = not_before_column)
+           and (i.indpred is null or pg_get_expr(i.indpred, i.indrelid) ~ 'IS NOT NULL'))
+$$;
+
 -- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
 -- plpgsql. It returns the end of its look, or of the last one. One call looks at a time: another's new entries would be waited for.
 create function outbox.queue_build_due(q outbox.queue, condition text) returns void
@@ -370,6 +382,22 @@ $$$function$, q.tbl, format('e.%I::bigint', q.id_column), outbox.column_sql(q.ke
 end
 $build$;
 
+-- A part of queue_N_lease(): `due` has the first event of each key that has become due since the last look of queue_N_due(), or a
+-- little before it, as there; `unsure` whether there are too many of them to be read by each call.
+create function outbox.became_due_sql(q outbox.queue) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $function$
+    select format($$became as materialized (
+        select %1$s as key, e.%2$I::bigint as id, e.%3$I as due_at from %4$s e
+        where e.%3$I > $6 - interval '2 s' and e.%3$I <= until and (%5$s) order by e.%3$I desc limit 1000
+    ), unsure as materialized (
+        select $6 is null or count(*) = 1000 and min(b.due_at) > $6 as too_many from became b
+    ), due as materialized (
+        select b.key collate "default" as key, min(b.id) as id from became b where b.key is not null group by b.key
+    ), $$, outbox.column_sql(q.key_column, 'text'), q.id_column, q.not_before_column, q.tbl, q.condition)
+$function$;
+
 -- Makes the functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
 -- kept, and chosen when the queue may be empty: so each look-up says by its range and its order which index it is to use, as
 -- in sql/claim/per_key_lock.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
@@ -387,6 +415,8 @@ declare
     holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
     waits      boolean := holds or q.after_column is not null; -- there are heads that are put aside
     due_at     text := 'null::timestamptz';
+    head_from  text := 'coalesce(p.event_id, -9223372036854775808)'; -- where the head of a key is looked for
+    became_due text := '';
     after_id   text := coalesce(outbox.undone_sql(q), 'null::bigint');
     is_key     text := case q.key_type -- what is remembered of a key may be older than its column's type
         when 'bigint' then 'case when p.key ~ ''^-?[0-9]{1,19}$'' then p.key::numeric between -9223372036854775808'
@@ -408,6 +438,14 @@ begin
         condition := format('(%1$s) and (e.%2$I is null or e.%2$I <= clock_timestamp())', condition, q.not_before_column);
         perform outbox.queue_build_due(q, condition);
         q.condition := condition;
+        -- The entry of a key with many events is always behind the one that was taken last; what has become due before it is
+        -- found by its time, so that nobody walks over what is done or not due yet, unless that is too much.
+        if not outbox.has_due_index(q.tbl, q.not_before_column) then
+            head_from := '-9223372036854775808';
+        elsif q.key_type <> 'none' then
+            head_from := 'case when u.too_many or p.event_id is null then -9223372036854775808 else least(p.event_id, d.id) end';
+            became_due := outbox.became_due_sql(q);
+        end if;
     end if;
     if waits then
         event := event || format(', %1$s as due_at, case when (%1$s) is null then %2$s end as after_id', due_at, after_id);
@@ -476,15 +514,17 @@ $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q
     -- what the other leases must not wait for each other. For the same reason entries are made in the order of their keys, here
     -- and in queue_build_due().
     execute format($function$
-create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval, most int)
+create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval, most int, looked timestamptz)
     returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
                    created_at timestamptz, attempt int, expires_at timestamptz)
     language plpgsql
 as $$
 #variable_conflict use_column
+declare
+    until constant timestamptz := clock_timestamp();
 begin
     return query
-    with head as materialized (
+    with %12$shead as materialized (
         select k.key, p.place, p.failures * (p.event_id = h.id)::int as failures, gen_random_uuid() as token,
                clock_timestamp() + $4 as expires_at, h.*
         from unnest($1) k (key)
@@ -495,7 +535,7 @@ begin
             where w.queue = %2$L and not w.keyless and w.key between k.key and k.key order by w.key offset 0) p on true
         left join lateral (
             select true as ours from outbox.parked w where w.ctid = p.place and p.next_at <= clock_timestamp() for update skip locked) l on true
-        left join lateral (%3$s) h on true
+        %13$sleft join lateral (%3$s) h on true
         where p.place is null or l.ours
         union all
         select null, p.place, p.failures, gen_random_uuid(), clock_timestamp() + $4, h.*
@@ -536,9 +576,10 @@ begin
     select h.token, h.id, h.key, h.type, h.payload, h.headers, h.traceparent, h.created_at, coalesce(h.failures, 0) + 1, h.expires_at
     from ready h order by %11$sh.id;
 end
-$$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', 'coalesce(p.event_id, -9223372036854775808)'), event, q.tbl,
+$$$function$, q.number, q.name, outbox.head_sql(q, event, 'k.key', head_from), event, q.tbl,
         q.id_column, key, condition, case when waits then ' and h.due_at is null and h.after_id is null' else '' end,
-        case when waits then outbox.delayed_sql(q) else '' end, case when q.priority_column is not null then 'h.priority desc nulls last, ' else '' end);
+        case when waits then outbox.delayed_sql(q) else '' end, case when q.priority_column is not null then 'h.priority desc nulls last, ' else '' end,
+        became_due, case when became_due <> '' then 'cross join unsure u left join due d on d.key = k.key ' else '' end);
 
     -- Takes leased events out of the table, into the archive and the next queue, or, with a reason, to the dead letters; their
     -- entries go on to the next events of their keys, or go. Returns how many events were there.
@@ -624,7 +665,8 @@ begin
         m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, null, -id_min, id_min - 1, -id_min, id_min - 1, '-infinity');
     end if;
     moves := m.due_at <= began -- not all at once, unless somebody may wait for what it finds
-             and (coalesce(q.after_column, q.priority_column) is not null or random() < 0.25 or m.due_at < began - interval '1 s');
+             and (coalesce(q.after_column, q.priority_column, case when q.delayed = 'pass' then q.not_before_column end) is not null
+                  or random() < 0.25 or m.due_at < began - interval '1 s');
     if not moves then
         return;
     end if;
@@ -939,9 +981,9 @@ begin
                 end;
             end loop;
         end if;
-        return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4, $5)', q.number)
+        return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4, $5, $6)', q.number)
             using locked.keys, locked.solos,
-                  left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease, free;
+                  left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease, free, (mark.m).due_to;
         get diagnostics got = row_count;
         had := cardinality(locked.keys) + cardinality(locked.solos);
         left_from := case when left_from < (mark.m).low then left_from when got = free and had > got then from_id else locked.left_from end;

@@ -253,6 +253,44 @@ def test_more_than_one_look_can_find_become_due_one_after_the_other(db, timers):
     wait_until(lambda: worker.take(1) and db.value("select count(*) from outbox.parked") == 10300, what="the next one", interval_s=0.05)
 
 
+@pytest.mark.parametrize("others", [0, 1200])
+@pytest.mark.parametrize("index", ["with an index", "without"])
+def test_what_becomes_due_is_what_a_worker_is_given_next_of_its_key(db, timers, index, others):
+    """Not at the next look only, of which there are a few a second."""
+    if index == "without":
+        db.query("drop index public.timers_at_idx")
+    worker = over_timers(db, "pass")
+    timers(e1=("a", 3600), e2=("a", -1), e3=("a", -1), e4=("a", -1), e5=("a", -1))
+    given = []
+
+    def work():
+        (event,) = worker.take(1)
+        given.append(event.id)
+        assert worker.done(event.token)
+
+    work()
+    db.query("update public.timers set at = clock_timestamp() where id = 1")
+    db.query("insert into public.timers select 100 + n, 'k' || n, clock_timestamp() from generate_series(1, %s) n", (others,))
+    for _ in range(4):
+        work()
+    assert given == [2, 1, 3, 4, 5]
+
+
+def test_what_becomes_due_while_a_later_one_is_leased_is_next_and_has_none_of_its_failures(db, timers):
+    worker = over_timers(db, "pass")
+    timers(e1=("a", 3600), e2=("a", -1), e3=("a", -1))
+    (event,) = worker.take(1)
+    assert event.id == 2 and worker.fail(event.token)
+    db.query("update outbox.parked set next_at = clock_timestamp()")
+    (event,) = worker.take(1)
+    assert (event.id, event.attempt) == (2, 2)
+    db.query("update public.timers set at = clock_timestamp() where id = 1")
+    assert worker.release(event.token)
+    (event,) = worker.take(1)
+    assert (event.id, event.attempt) == (1, 1) and worker.done(event.token)
+    assert [event.id for event in worker.take(5)] == [2]
+
+
 def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
     """As test_what_becomes_due_in_front_of_a_key_that_is_locked..., for take()."""
     worker = over_timers(db, "pass")

@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from base64 import b64encode
+from datetime import timedelta
 
 import pytest
 
@@ -140,6 +141,62 @@ def test_workers_that_die_and_come_late_lose_nothing_and_keep_the_order(db, rela
     verdict = shop.check(target.receipts(), staff.faults, archived=True, attempts=10000)
     print(f"{len(verdict.receipts)} deliveries, {verdict.duplicates} again, of {sum(fault.in_flight for fault in staff.faults)} leases lost")
     assert staff.left_to_vanish < VANISH and db.query("select * from outbox.status_leases") == []
+
+
+DELAYS = """
+alter table public.events add not_before timestamptz default case when random() < 0.2 then clock_timestamp() + random() * interval '1 s' end;
+create table public.noted (id bigint, key text, not_before timestamptz);
+create function public.note() returns trigger language plpgsql as
+    $$ begin insert into public.noted values (new.id, new.order_id, new.not_before); return null; end $$;
+create trigger note after insert on public.events for each row execute function public.note();
+"""
+
+
+class Clerks(Staff):
+    """Workers who write down when they were given what, by the database's clock."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.given_at = {}  # id -> the first time
+
+    def _deliver(self, event, answer="ack"):
+        given_at = event.expires_at - timedelta(seconds=1)  # as long as a lease is
+        self.given_at[event.id] = min(given_at, self.given_at.get(event.id, given_at))
+        super()._deliver(event, answer)
+
+
+@pytest.mark.parametrize("index", ["", "create index on public.events (not_before) where not_before is not null"], ids=["without an index", "with an index"])
+def test_in_busy_keys_what_has_become_due_comes_before_what_is_later(db, tmp_path, index):
+    rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
+    shop = Shop(db, orders=6)
+    db.psql(DELAYS + index)
+    target = SharedFile(tmp_path / "events.jsonl")
+    db.query(f"grant select, delete on public.events to {OWNER_ROLE}; set role {OWNER_ROLE};"
+             " select outbox.queue_set('shop', 'public.events', key_column => 'order_id', type_column => 'status', payload_column => 'payload',"
+             " created_at_column => 'created_at', not_before_column => 'not_before', delayed => 'pass', retry_base => '1 ms', retry_max => '20 ms',"
+             " max_attempts => 10000, after => 'archive')")
+    with Clerks(db, target.path, rng) as staff:
+        shop.produce(EVENTS // 2, producers=4)
+        wait_until(lambda: shop.left() == 0 or staff.errors, 120, "the table to be empty")
+    assert staff.errors == []
+    noted = db.query("select id, key, not_before from public.noted")
+    free = {event for event, _, not_before in noted if not_before}  # in no order with the rest of their keys, for the check
+
+    def moved(record):
+        return record._replace(key=None if record.id in free else record.key)
+
+    shop.journal = [moved(event) for event in shop.journal]
+    shop.check([moved(receipt) for receipt in target.receipts()], staff.faults, archived=True, attempts=10000)
+    slack = timedelta(milliseconds=100)
+    keys = {}
+    for event, key, not_before in noted:
+        if key is not None and event in staff.given_at:
+            keys.setdefault(key, []).append((event, staff.given_at[event], not_before))
+    early = [event for event, at, not_before in sum(keys.values(), []) if not_before and at < not_before]
+    passed = [(event, by) for events in keys.values() for event, at, not_before in events if not_before
+              for by, by_at, _ in events if by > event and not_before + slack < by_at < at]
+    assert early == [] and passed == []
+    assert len(free) > EVENTS // 20
 
 
 # Each event comes after up to two others of any key, which were committed before and were not done then.
