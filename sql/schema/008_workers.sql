@@ -164,6 +164,60 @@ as $$
            and (i.indpred is null or pg_get_expr(i.indpred, i.indrelid) ~ 'IS NOT NULL'))
 $$;
 
+-- What an entry p becomes when an event `id` is found that comes before the one that it points at: that is next, and has no
+-- failures. A wait after a failure goes on, and so does a lease, whose verdict goes on to this event; a wait for a time, or for
+-- another event, was not this one's.
+create function outbox.ahead_sql(id text) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('event_id = %1$s, attempts = case when p.token is null then 0 else p.attempts end, updated_at = clock_timestamp(),'
+                  ' after_id = case when %2$s then p.after_id end,'
+                  ' next_at = case when %2$s then p.next_at else least(p.next_at, clock_timestamp()) end',
+                  id, '(p.attempts > 0 or p.last_error <> '''' or p.token is not null or p.resume_at is not null)')
+$$;
+
+-- The key of an entry is not closed. One that is remains at the event that closed it: that is what `dead drop` drops.
+create function outbox.open_sql(entry text) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('(%1$s.next_at < ''infinity'' or %1$s.resume_at < ''infinity'' or %1$s.attempts = 0 and %1$s.last_error = '''')', entry)
+$$;
+
+-- A part of queue_N_lock(): of what page and sweep have found, `ready` is what has no entry. An entry that points behind an event
+-- of its key is turned back to it: the event was committed late, or its time was changed. One that somebody has locked is
+-- turned back another time, and so is a lease that is over: two calls that take over what the other has turned would wait for
+-- each other.
+create function outbox.ready_sql(q outbox.queue, priority boolean) returns text
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $function$
+    select format($$first as materialized (
+        select f.key, min(f.id) as id%3$s from (select * from page union all select * from sweep) f
+        group by f.key, case when f.key is null then f.id end
+    ), seen as materialized (
+        select f.*, p.place, p.behind
+        from first f
+        left join lateral (
+            (select w.ctid as place, false as behind from outbox.parked w
+             where f.key is null and w.queue = %1$L and w.keyless and w.event_id between f.id and f.id order by w.event_id offset 0)
+            union all
+            (select w.ctid, w.event_id > f.id and %2$s and (w.token is null or w.next_at > until) from outbox.parked w
+             where f.key is not null and w.queue = %1$L and not w.keyless
+             and w.key between (f.key collate "default") and (f.key collate "default") order by w.key offset 0)) p on true
+    ), ready as materialized (
+        select f.* from seen f
+        where f.place is null and case when f.key is null then f.id <> all ($10) else f.key <> all ($9) end
+    ), turned as (
+        update outbox.parked p set %4$s
+        from (select o.place, f.id from seen f cross join lateral (
+                  select w.ctid as place from outbox.parked w where w.ctid = f.place for update skip locked) o where f.behind) t
+        where p.ctid = t.place
+    ), $$, q.name, outbox.open_sql('w'), case when priority then ', (array_agg(f.priority order by f.id))[1] as priority' else '' end,
+    outbox.ahead_sql('t.id'))
+$function$;
+
 -- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
 -- plpgsql. It returns the end of its look, or of the last one. One call looks at a time: another's new entries would be waited for.
 create function outbox.queue_build_due(q outbox.queue, condition text) returns void
@@ -204,8 +258,8 @@ begin
         insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
         select %7$L, h.key, h.id, false, until from head h where h.place is null or h.ours order by h.key collate "C"
         on conflict (queue, key) where not keyless do update
-        set event_id = excluded.event_id, attempts = case when p.token is null then 0 else p.attempts end, updated_at = until
-        where p.event_id > excluded.event_id
+        set %8$s
+        where p.event_id > excluded.event_id and %9$s
     ), solo as (
         insert into outbox.parked (queue, key, event_id, keyless, next_at)
         select %7$L, '', d.id, true, until from due d where d.key is null order by d.id
@@ -215,7 +269,7 @@ begin
     return case when again then looked else until end;
 end
 $$$function$, q.number, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), q.tbl, q.not_before_column,
-        condition, q.name);
+        condition, q.name, outbox.ahead_sql('excluded.event_id'), outbox.open_sql('p'));
 end
 $build$;
 
@@ -299,18 +353,7 @@ begin
         select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
     ), sweep as materialized (
         select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I between $7 and $8 and (%4$s) order by e.%10$I limit $6
-    ), ready as materialized (
-        select f.key, min(f.id) as id, (array_agg(f.priority order by f.id))[1] as priority
-        from (select * from page union all select * from sweep) f
-        where case when f.key is null then f.id <> all ($10) and not exists (
-                       select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between f.id and f.id
-                       order by p.event_id offset 0)
-                   else f.key <> all ($9) and not exists (
-                       select from outbox.parked p where p.queue = %7$L and not p.keyless
-                       and p.key between (f.key collate "default") and (f.key collate "default")
-                       order by p.key offset 0) end
-        group by f.key, case when f.key is null then f.id end
-    ), backlog as materialized (
+    ), %15$sbacklog as materialized (
         select (select count(*) from page) >= $4 as any
     ), top as materialized (
         select * from %12$s t where (select b.any from backlog b)
@@ -378,7 +421,8 @@ begin
 end
 $$$function$, q.tbl, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), condition, is_key, q.key_type, q.name, q.number,
         q.lock_class, q.id_column, format('e.%I::bigint', q.priority_column), outbox.free_sql(q, condition, top, '$1 + 16', '2000'),
-        outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.free_sql(q, condition, 'again', '$1 + 16', 'null'));
+        outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.free_sql(q, condition, 'again', '$1 + 16', 'null'),
+        outbox.ready_sql(q, true));
 end
 $build$;
 
@@ -480,18 +524,7 @@ begin
         select %2$s as id, %3$s as key from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
     ), sweep as materialized (
         select %2$s as id, %3$s as key from %1$s e where e.%10$I between $7 and $8 and (%4$s) order by e.%10$I limit $6
-    ), ready as materialized (
-        select f.key, min(f.id) as id
-        from (select * from page union all select * from sweep) f
-        where case when f.key is null then f.id <> all (solos) and not exists (
-                       select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between f.id and f.id
-                       order by p.event_id offset 0)
-                   else f.key <> all (keys) and not exists (
-                       select from outbox.parked p where p.queue = %7$L and not p.keyless
-                       and p.key between (f.key collate "default") and (f.key collate "default")
-                       order by p.key offset 0) end
-        group by f.key, case when f.key is null then f.id end
-    ), candidate as materialized (
+    ), %11$scandidate as materialized (
         select d.key, d.id, d.expired from due d union all select r.key, r.id, false from ready r order by id
     ), locked as materialized (
         select c.key, c.id, c.expired from candidate c
@@ -506,7 +539,8 @@ begin
            (select min(r.id) from ready r where (select count(*) from locked) = most and r.id > (select max(l.id) from locked l))
     into found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, left_from;
 end
-$$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column);
+$$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column,
+        outbox.ready_sql(q, false));
     end if;
 
     -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`. A key

@@ -291,6 +291,57 @@ def test_what_becomes_due_while_a_later_one_is_leased_is_next_and_has_none_of_it
     assert [event.id for event in worker.take(5)] == [2]
 
 
+def test_a_time_that_is_moved_far_back_counts_in_a_key_that_is_always_busy(db, timers):
+    worker = over_timers(db, "pass")
+    timers(e1=("a", 3600), **{f"e{n}": ("a", -1) for n in range(2, 22)})
+    ids = iter(range(100, 10 ** 6))
+
+    def given():
+        timers(**{f"e{next(ids)}": ("a", -1)})
+        (event,) = worker.take(1)
+        assert worker.done(event.token)
+        return event.id
+
+    passed = "select max(low) > 1 from outbox.take_mark"
+    wait_until(lambda: given() and db.value(passed), what="the mark to pass the event")
+    db.query("update public.timers set at = now() - interval '1 hour' where id = 1")
+    wait_until(lambda: given() == 1, what="the event", interval_s=0.01)
+
+
+def test_what_comes_in_front_of_a_key_that_waits_for_its_time_does_not_wait(db, timers):
+    worker = over_timers(db, "hold")
+    timers(e2=("a", 3600), e3=("a", -1))
+    assert worker.take(5) == [] and db.query(WAITS) == [(1, 1)]
+    timers(e1=("a", -1))
+    found = []
+    wait_until(lambda: found.extend(worker.take(5)) or found, what="the event in front")
+    assert [event.id for event in found] == [1] and worker.done(found[0].token)
+    assert worker.take(5) == [] and db.query(WAITS) == [(1, 1)]
+
+
+def test_a_closed_key_stays_at_the_event_that_closed_it(db, timers):
+    """What becomes due in front of it, or is found there: `dead drop` would drop that."""
+    worker = over_timers(db, "pass")
+    db.query("update outbox.queue set on_exhausted = 'park'")
+    timers(e2=("a", 0.3), e3=("a", -1))
+    (event,) = worker.take(1)
+    assert event.id == 3 and worker.fail(event.token, "never", fatal=True)
+    timers(e1=("a", -1))
+    moved = "select max(moved_at) > (select at + interval '1 s' from public.timers where id = 2) from outbox.take_mark"
+    wait_until(lambda: worker.take(5) == [] and db.value(moved), what="looks that begin later", interval_s=0.05)
+    assert db.query("select event_id, attempts, last_error from outbox.parked") == [(3, 1, "never")]
+    db.query("update outbox.parked set next_at = clock_timestamp(), attempts = 0")
+    given = []
+
+    def work():
+        for event in worker.take(1):
+            given.append(event.id)
+            worker.release(event.token)
+        return given and given[-1] == 1
+
+    wait_until(work, what="the first one, now that the key is open", interval_s=0.05)
+
+
 def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
     """As test_what_becomes_due_in_front_of_a_key_that_is_locked..., for take()."""
     worker = over_timers(db, "pass")

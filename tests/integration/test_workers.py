@@ -138,6 +138,29 @@ def test_an_id_that_comes_late_or_is_put_back_is_found(db, worker):
     assert found[0].id == late_id
 
 
+@pytest.mark.parametrize("more", ["", ", priority_column => 'urgency'"], ids=["by id", "by priority"])
+def test_an_id_that_comes_late_is_found_in_a_key_that_is_always_busy(db, worker, more):
+    if more:
+        db.query("alter table outbox.events add urgency int default 0; create index on outbox.events (urgency desc, id)")
+        owner(db, f"select outbox.queue_set('tasks', key_column => 'aggregateid'{more})")
+    late = db.connect(autocommit=False)
+    with late.cursor() as cursor:
+        cursor.execute("insert into outbox.events (aggregateid) values ('busy') returning id")
+        late_id = cursor.fetchone()[0]
+    add(db, *["busy"] * 20)
+
+    def given():
+        add(db, "busy")
+        (event,) = worker.take()
+        assert worker.done(event.token)
+        return event.id
+
+    wait_until(lambda: given() and db.value("select max(low) > %s from outbox.take_mark", (late_id,)), what="the mark to pass the id")
+    late.commit()
+    late.close()
+    wait_until(lambda: given() == late_id, what="the event that came late", interval_s=0.01)
+
+
 ENDS = {"failed": lambda worker, token: worker.fail(token), "released": lambda worker, token: worker.release(token), "over": lambda worker, token: True}
 
 
