@@ -1,7 +1,7 @@
 """Rows of SEEDS.md about time, each test named by its row; docs/queues.md lists them."""
 
 from tests.support.postgres import OWNER_ROLE
-from tests.support.servers import Reply, wait_until
+from tests.support.servers import HANG, Reply, wait_until
 
 CONFIG = """
 database: "{dsn}"
@@ -59,6 +59,18 @@ def test_l7_a_queue_works_in_its_window_only(db, relay, http):
     assert one.wait() == 0 and sent(http) == [], "there is nothing to do for it now"
     relay(CONFIG.format(dsn=db.dsn, url=http.url, more=f', window: "{opened}", window_zone: Asia/Tokyo'))
     wait_until(lambda: sent(http) == [1], what="the task")
+
+
+def test_l7_a_class_of_jobs_that_is_slow_holds_up_no_other(db, relay, http):
+    classes = "".join(f'  {name}: {{ sink: {name}, where: "type {is_it} \'report\'" }}\n' for name, is_it in (("reports", "="), ("others", "is distinct from")))
+    sinks = "".join(f'  {name}: {{ type: http, url: "{http.url}/{name}", max_in_flight: 1 }}\n' for name in ("reports", "others"))
+    db.query("insert into outbox.events (type, payload) select 'report', n::text::jsonb from generate_series(0, 4) n;"
+             "insert into outbox.events (type, payload) select 'mail', n::text::jsonb from generate_series(5, 24) n")
+    http.rule(lambda request: request.target == "/reports", Reply(action=HANG))
+    relay(f'database: "{db.dsn}"\nsinks:\n{sinks}queues:\n{classes}')
+    wait_until(lambda: len(http.requests) == 21, what="all of one class, and the first of the other")
+    assert sorted(request.json() for request in http.requests if request.target == "/others") == list(range(5, 25))
+    wait_until(lambda: db.query("select distinct type, count(*) from outbox.events group by 1") == [("report", 5)], what="the rows of one class to go")
 
 
 def test_t2_a_task_is_enqueued_once(db, relay, http):
