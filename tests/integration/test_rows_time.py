@@ -1,7 +1,9 @@
 """Rows of SEEDS.md about time, each test named by its row; docs/queues.md lists them."""
 
+from tests.support.noted import Noted
 from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import HANG, Reply, wait_until
+from tests.support.targets import http_receipts
 
 CONFIG = """
 database: "{dsn}"
@@ -19,17 +21,21 @@ def publish(db, payload, arguments="", key="'order-7'"):
 
 
 def test_p4_a_timer_is_ignored_before_its_time(db, relay, http):
-    relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
+    noted = Noted(db)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
     publish(db, 1, ", not_before => clock_timestamp() + interval '1.5 s'")
     publish(db, 2)
     publish(db, 3, key="'order-8'")
     wait_until(lambda: sent(http) == [3], what="what is due")
     wait_until(lambda: db.query("select delayed from outbox.status_parked") == [(1,)], what="the timer to be known")
     wait_until(lambda: sent(http) == [3, 1, 2], what="the timer")
+    assert one.stop() == 0
+    noted.check(http_receipts(http))
 
 
 def test_p4_events_are_batched_to_the_next_full_step(db, relay, http):
-    relay(CONFIG.format(dsn=db.dsn, url=http.url, more=", delayed: pass"))
+    noted = Noted(db)
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url, more=", delayed: pass"))
     connection = db.connect(autocommit=False)  # no relay sees them before they have been looked at
     with connection.cursor() as cursor:
         for payload in range(10):
@@ -40,15 +46,21 @@ def test_p4_events_are_batched_to_the_next_full_step(db, relay, http):
     connection.close()
     publish(db, 10)
     wait_until(lambda: sent(http)[:1] == [10] and sorted(sent(http)) == [*range(11)], what="all, the one that does not wait first")
+    assert one.stop() == 0
+    noted.check(http_receipts(http))
 
 
 def test_t12_a_periodic_task_is_inserted_once_for_each_of_its_times(db, relay, http):
-    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks'); select outbox.schedule_set('tick', 'tasks', every => '1 s', missed => 'all', payload => '1')")
-    for _ in range(2):
-        relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks'); select outbox.schedule_set('tick', 'tasks', every => '1 s', missed => 'all', key => 'clock', payload => '1')")
+    noted = Noted(db)
+    relays = [relay(CONFIG.format(dsn=db.dsn, url=http.url, more="")) for _ in range(2)]
     wait_until(lambda: len(http.requests) >= 4, what="some ticks")
+    db.query(f"set role {OWNER_ROLE}; select outbox.schedule_drop('tick')")
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="the last one")
+    assert [one.stop() for one in relays] == [0, 0]
     times = [request.headers["scheduled-at"] for request in http.requests]
     assert len(times) == len(set(times))
+    noted.check(http_receipts(http))
 
 
 def test_l7_a_queue_works_in_its_window_only(db, relay, http):
@@ -82,11 +94,12 @@ def test_t2_a_task_is_enqueued_once(db, relay, http):
 
 
 def test_t10_a_task_enqueued_again_while_it_runs_is_run_again_afterwards(db, relay, http):
+    noted = Noted(db)
     http.respond = lambda request: Reply(200, delay_s=0.5)
-    relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url, more=""))
     publish(db, 0, ", dedupe_key => 'sync', on_duplicate => 'again'")
     wait_until(lambda: http.requests, what="it to run")
-    for payload in (1, 2):
-        publish(db, payload, ", dedupe_key => 'sync', on_duplicate => 'again'")
+    again = [publish(db, payload, ", dedupe_key => 'sync', on_duplicate => 'again'") for payload in (1, 2)]
     wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="all to be done")
-    assert sent(http)[0] == 0 and sent(http)[-1] == 2
+    assert sent(http)[0] == 0 and sent(http)[-1] == 2 and one.stop() == 0
+    noted.check(http_receipts(http), replaced=[] if 1 in sent(http) else again[:1])

@@ -7,7 +7,9 @@ import time
 import pytest
 
 from tests.support.http_receiver import HANG, Reply
+from tests.support.noted import Noted
 from tests.support.servers import wait_until
+from tests.support.targets import http_receipts
 from tests.support.tasks import LOCKS, Tasks
 
 DELAYED, TURNS = 100_000, 60
@@ -48,6 +50,7 @@ def test_t1_tasks_are_taken_with_for_update_skip_locked(relay, http, tasks, db):
 
 @pytest.mark.parametrize("locks", LOCKS)
 def test_t3_the_most_urgent_tasks_go_first_and_their_priority_may_change(relay, http, tasks, db, locks):
+    noted = Noted(db, "public.tasks", key=None)
     http.respond = lambda _: Reply(delay_s=0.02)
     usual = tasks.add(*[0] * 300)
     urgent = tasks.add(*[5] * 20)
@@ -63,6 +66,7 @@ def test_t3_the_most_urgent_tasks_go_first_and_their_priority_may_change(relay, 
     assert tasks.left() > 100, "too fast to mean anything"
     wait_until(lambda: tasks.left() == 0, 60, "the table to be empty")
     assert one.stop() == 0 and sorted(ids(http)) == usual + urgent
+    noted.check(http_receipts(http))
 
 
 @pytest.mark.parametrize("priority", [True, False], ids=["priority", "by_id"])

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.support.history import Fault
+from tests.support.noted import Noted
 from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import wait_until
 from tests.support.workers import Worker
@@ -35,9 +37,16 @@ def worker(db):
         started.append(Worker(db, queue, name))
         return started[-1]
 
+    start.started = started
     yield start
     for one in started:
         one.close()
+
+
+@pytest.fixture
+def judge(db, worker):
+    noted = Noted(db)
+    return lambda *faults, **options: noted.check([receipt for one in worker.started for receipt in one.receipts], faults, **options)
 
 
 def left(db):
@@ -70,7 +79,7 @@ def test_q2_workers_at_the_same_moment_never_have_the_same_task(db, tasks, worke
     assert sorted(third) == ids[:8]
 
 
-def test_q3_a_task_is_taken_again_after_its_lease(db, tasks, worker):
+def test_q3_a_task_is_taken_again_after_its_lease(db, tasks, worker, judge):
     ids = tasks("a", None)
     slow, quick = worker("slow"), worker("quick")
     lost = slow.take(2, lease="100 ms")
@@ -80,6 +89,7 @@ def test_q3_a_task_is_taken_again_after_its_lease(db, tasks, worker):
     assert [slow.done(event.token) for event in lost] == [False, False] and left(db) == ids
     assert [quick.done(event.token) for event in again] == [True, True] and left(db) == []
     assert db.value("select verdicts from outbox.status_late_verdicts") == 2
+    judge(Fault("the leases ran out", in_flight=2))
 
 
 def test_q3_a_verdict_that_comes_late_counts_while_nobody_has_taken_over(db, tasks, worker):
@@ -89,7 +99,7 @@ def test_q3_a_verdict_that_comes_late_counts_while_nobody_has_taken_over(db, tas
     assert worker().done(event.token) and left(db) == []
 
 
-def test_q4_a_done_task_is_deleted_and_the_next_of_its_key_is_free(db, tasks, worker):
+def test_q4_a_done_task_is_deleted_and_the_next_of_its_key_is_free(db, tasks, worker, judge):
     ids = tasks("a", "a")
     one = worker()
     (event,) = one.take(5)
@@ -98,6 +108,7 @@ def test_q4_a_done_task_is_deleted_and_the_next_of_its_key_is_free(db, tasks, wo
     assert event.id == ids[1] and one.done(event.token)
     assert left(db) == [] and db.query("select * from outbox.parked") == []
     assert not one.done(event.token)
+    judge()
 
 
 def test_q4_a_done_task_is_archived_in_the_same_transaction(db, tasks, worker):
@@ -112,7 +123,7 @@ def test_q4_a_done_task_is_archived_in_the_same_transaction(db, tasks, worker):
     assert db.query("select queue, event_id, key, original ->> 'type' from outbox.archive") == [("tasks", event_id, "a", "task")]
 
 
-def test_t4_a_failed_task_waits_longer_each_time_and_keeps_its_error(db, tasks, worker):
+def test_t4_a_failed_task_waits_longer_each_time_and_keeps_its_error(db, tasks, worker, judge):
     tasks("a", None)
     one = worker()
     for attempt, days in ((1, 1), (2, 2)):
@@ -125,14 +136,17 @@ def test_t4_a_failed_task_waits_longer_each_time_and_keeps_its_error(db, tasks, 
     assert [(event.attempt, one.fail(event.token, "x" * 5000)) for event in one.take(5)] == [(3, True)] * 2
     assert left(db) == [] and db.query(PARKED) == []
     assert db.query("select attempts, length(reason), type, source_table from outbox.dead") == [(3, 1000, "task", "outbox.events")] * 2
+    judge(attempts=3)
 
 
-def test_t4_a_fatal_error_does_not_come_back(db, tasks, worker):
+def test_t4_a_fatal_error_does_not_come_back(db, tasks, worker, judge):
     ids = tasks("a", "a")
     one = worker()
     assert one.fail(one.take()[0].token, "never", fatal=True)
     assert db.query("select event_id, reason, attempts from outbox.dead") == [(ids[0], "never", 1)]
-    assert one.take()[0].id == ids[1]  # later ones of the key go on
+    (event,) = one.take()
+    assert event.id == ids[1] and one.done(event.token)  # later ones of the key go on
+    judge()
 
 
 def test_t8_a_task_whose_workers_die_comes_back_and_not_for_ever(db, tasks, worker):

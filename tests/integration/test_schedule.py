@@ -6,8 +6,11 @@ from datetime import timedelta
 import psycopg2
 import pytest
 
+from tests.support.history import Fault
+from tests.support.noted import Noted
 from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import run_command, wait_until
+from tests.support.targets import http_receipts
 
 CONFIG = """
 database: "{dsn}"
@@ -168,10 +171,12 @@ def test_a_run_that_failed_is_tried_again_and_not_skipped(tasks):
 
 
 def test_two_relays_insert_each_run_once(tasks, relay, http):
+    noted = Noted(tasks)
     relays = [start(tasks, relay, http) for _ in range(2)]
     for n in range(3):
-        set_schedule(tasks, f"s{n}", "every => '1 s', missed => 'all'")
+        set_schedule(tasks, f"s{n}", f"every => '1 s', missed => 'all', key => 'k{n % 2}'")
     wait_until(lambda: tasks.value("select min(runs) from outbox.schedule") >= 4, what="some runs")
+    faults = [Fault("a relay was killed", in_flight=2, receipts=len(http.requests))]
     relays[0].kill()
     wait_until(lambda: tasks.value("select min(runs) from outbox.schedule") >= 7, what="more runs")
     tasks.query("delete from outbox.schedule")
@@ -179,6 +184,8 @@ def test_two_relays_insert_each_run_once(tasks, relay, http):
     seen = {(request.headers["schedule"], request.headers["scheduled-at"]) for request in http.requests}
     ids = {request.headers["event-id"] for request in http.requests}
     assert len(seen) == len(ids) >= 21
+    assert relays[1].stop() == 0
+    noted.check(http_receipts(http), faults)
     for n in range(3):
         times = sorted(at for name, at in seen if name == f"s{n}")
         assert len(times) == len(set(times)) and times == sorted(times)

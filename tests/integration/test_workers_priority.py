@@ -5,6 +5,7 @@ import time
 import psycopg2
 import pytest
 
+from tests.support.noted import Noted
 from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import run_command, wait_until
 from tests.support.tasks import Tasks
@@ -125,6 +126,7 @@ def test_what_waits_at_the_top_hides_nothing_and_is_found_when_it_is_due(db, wor
 @pytest.mark.parametrize("keyed", [False, True], ids=["no keys", "keys"])
 def test_everything_is_taken_once_and_nothing_is_left(db, worker, keyed):
     queue_set(db, KEYED if keyed else "")
+    noted = Noted(db, "public.jobs", key="k")
     db.query("insert into public.jobs (k, urgency) select case when %s then 'k' || n %% 37 end, case when n %% 11 > 0 then n %% 7 end from generate_series(1, 1500) n", (keyed,))
     others = [Worker(db, "jobs", f"worker-{n}") for n in range(3)]
     seen = []
@@ -142,6 +144,7 @@ def test_everything_is_taken_once_and_nothing_is_left(db, worker, keyed):
     for key in {event.key for event in seen} if keyed else ():
         of_key = [event.id for event in seen if event.key == key]
         assert of_key == sorted(of_key)
+    noted.check([receipt for one in (worker, *others) for receipt in one.receipts])
     for one in others:
         one.close()
 

@@ -3,10 +3,13 @@
     worker = Worker(db, "shop")
     taken = worker.take(10)             # rows as Taken
     worker.done(taken[0].token)         # and fail, extend, release: True when the verdict counted
+    worker.receipts                     # what it has worked on, for the history check
 """
 
+import time
 from collections import namedtuple
 
+from tests.support.history import Receipt
 from tests.support.postgres import WORKER_ROLE
 
 Taken = namedtuple("Taken", "token id key type payload headers traceparent created_at attempt expires_at")
@@ -18,6 +21,8 @@ class Worker:
     def __init__(self, db, queue, name="worker"):
         self.queue, self.name = queue, name
         self.connection = db.connect(user=WORKER_ROLE)
+        self.receipts = []
+        self._taken = {}  # token -> (event, when)
 
     def _rows(self, sql, *parameters):
         with self.connection.cursor() as cursor:
@@ -28,15 +33,22 @@ class Worker:
         return self._rows(sql, *parameters)[0][0]
 
     def take(self, count=1, lease="1 minute"):
-        return [Taken(*row) for row in self._rows("select * from outbox.take(%s, %s, %s, %s::interval)", self.queue, count, self.name, lease)]
+        taken = [Taken(*row) for row in self._rows("select * from outbox.take(%s, %s, %s, %s::interval)", self.queue, count, self.name, lease)]
+        self._taken.update((event.token, (event, time.monotonic())) for event in taken)
+        return taken
 
     def done(self, token, response=None):
+        self._note(token, "ack")
         return self._value("select outbox.done(%s, %s)", token, response)
 
     def done_all(self, tokens, responses=None):
-        return self._value("select outbox.done_all(%s::uuid[], %s::text[])", list(tokens), responses)
+        tokens = list(tokens)
+        for token in tokens:
+            self._note(token, "ack")
+        return self._value("select outbox.done_all(%s::uuid[], %s::text[])", tokens, responses)
 
     def fail(self, token, error="no", fatal=False):
+        self._note(token, "reject" if fatal else "refuse")
         return self._value("select outbox.fail(%s, %s, %s)", token, error, fatal)
 
     def extend(self, token, lease=None):
@@ -44,6 +56,12 @@ class Worker:
 
     def release(self, token):
         return self._value("select outbox.release(%s)", token)
+
+    def _note(self, token, answer):
+        """It has worked on the event since it was taken, whether or not its verdict counts."""
+        if token in self._taken:
+            event, at = self._taken.pop(token)
+            self.receipts.append(Receipt(event.id, event.key, answer, self.name, event.attempt, None, at, time.monotonic()))
 
     def close(self):
         self.connection.close()
