@@ -153,7 +153,7 @@ MATRIX = [
     ("select outbox.extend(gen_random_uuid())", "k"),
     ("select outbox.release(gen_random_uuid())", "k"),
     ("select outbox.end_leases('done', '{}')", ""),
-    ("select * from outbox.queue_1_lease('{}', '{}', 'w', '1 s', 1)", ""),
+    ("select * from outbox.queue_1_lease('{}', '{}', 'w', '1 s', 1, null)", ""),
     ("select outbox.install_ordering('outbox.events', 'aggregateid')", ""),
     ("select * from outbox.replay('there', ids => '{1}')", "o"),
     ("select outbox.replay_lock(1)", "o"),
