@@ -684,6 +684,22 @@ $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
 end
 $build$;
 
+-- The marks of a queue whose rows are others than they were begin anew.
+create function outbox.mark_first(q outbox.queue) returns outbox.take_mark
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select (q.name, clock_timestamp(), -lim, -lim, null, 10000, '-infinity', null, null, lim, -lim - 1, lim, -lim - 1, '-infinity')::outbox.take_mark
+      from (select 9223372036854775807) x (lim)
+$$;
+
+create function outbox.mark_anew(q outbox.queue) returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$
+    insert into outbox.take_mark select (outbox.mark_first(q)).* on conflict do nothing;
+$$;
+
 -- Where a call of take() begins to look, and whether it moves the marks: five times a second, or as seldom as every other
 -- second where that costs much. It finds what has become due then, and wakes who waits for what is done.
 create function outbox.mark_begin(q outbox.queue, out m outbox.take_mark, out moves boolean)
@@ -691,12 +707,11 @@ create function outbox.mark_begin(q outbox.queue, out m outbox.take_mark, out mo
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    began  timestamptz := clock_timestamp();
-    id_min constant bigint := -9223372036854775807;
+    began timestamptz := clock_timestamp();
 begin
     select * into m from outbox.take_mark t where t.queue = q.name order by t.moved_at desc limit 1;
     if not found then
-        m := (q.name, began, id_min, id_min, null, 10000, '-infinity', null, null, -id_min, id_min - 1, -id_min, id_min - 1, '-infinity');
+        m := outbox.mark_first(q);
     end if;
     moves := m.due_at <= began -- not all at once, unless somebody may wait for what it finds
              and (coalesce(q.after_column, q.priority_column, case when q.delayed = 'pass' then q.not_before_column end) is not null
@@ -846,6 +861,7 @@ as $$
 declare
     held  uuid[];
     ended int := 0;
+    used  outbox.queue[];
     q     outbox.queue;
     mine  uuid[];
     last  uuid[];
@@ -864,6 +880,9 @@ begin
         raise exception '%: % responses to % tokens', verdict, cardinality(responses), cardinality(tokens)
             using errcode = 'invalid_parameter_value', hint = 'Give one for each, or null.';
     end if;
+    select array_agg(outbox.queue_use(l.name)) into used
+      from (select distinct w.queue as name from unnest(tokens) t (token)
+             cross join lateral (select p.queue from outbox.parked p where p.token between t.token and t.token order by p.token offset 0) w offset 0) l;
     -- While a term lasts nobody takes the key over, and its lock may be with a relay that found it busy. When it is over,
     -- whoever has the lock may be delivering the event.
     select array_agg(p.token) into held
@@ -871,14 +890,15 @@ begin
                    pg_try_advisory_xact_lock(x.lock_class, outbox.lock_hash(x.key_type, case when not w.keyless then w.key end, w.event_id)) as got
               from unnest(tokens) t (token)
              cross join lateral (select l.* from outbox.parked l where l.token between t.token and t.token order by l.token offset 0) w
-              join outbox.queue x on x.name = w.queue offset 0) p
+              join unnest(used) x on x.name = w.queue offset 0) p
      where p.got or p.over_at > clock_timestamp();
     perform from outbox.parked p where p.token = any (held) order by p.token for update;
-    for q in select x.* from outbox.queue x where x.name in (select p.queue from outbox.parked p where p.token = any (held) offset 0) loop
+    foreach q in array coalesce(used, '{}') loop
         select array_agg(p.token),
                array_agg(p.token) filter (where verdict = 'done' or verdict = 'fail' and (fatal or p.attempts + 1 >= q.max_attempts))
           into mine, last
           from outbox.parked p where p.token = any (held) and p.queue || '' = q.name; -- by their tokens, not all of the queue
+        continue when mine is null;
         ended := ended + cardinality(mine);
         given := case when responses is not null then (
             select array_agg(r.response order by l.place) from unnest(last) with ordinality l (token, place)
@@ -972,8 +992,8 @@ begin
             using errcode = 'invalid_parameter_value', hint = 'Every event takes a slot in the lock table of the server until you commit.';
     end if;
     perform outbox.check_lease('take', lease);
-    select * into q from outbox.queue x where x.name = take.queue;
-    if not found then
+    q := outbox.queue_use(take.queue);
+    if q.name is null then
         raise exception 'take: there is no queue %', coalesce(quote_ident(take.queue), 'null')
             using errcode = 'undefined_object',
                   hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
