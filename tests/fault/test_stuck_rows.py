@@ -126,8 +126,7 @@ def test_a_dead_letter_whose_row_cannot_be_deleted_closes_its_key(db, relay, htt
 
 
 def test_of_several_dead_letters_in_one_settlement_the_one_whose_row_stays_is_found(db, relay, http):
-    """At once: a relay that has met such a row looks whether others are gone. Here it is none of the outer ones, in whatever
-    order they are written down."""
+    """Here it is none of the outer ones, in whatever order they are written down."""
     shop, target = Shop(db), HttpTarget(http)
     met, outer, kept = 10, (50, 70), 60
     db.psql(TRIGGER.format(body=f"if old.id in ({met}, {kept}) then return null; end if;"))
@@ -141,7 +140,7 @@ def test_of_several_dead_letters_in_one_settlement_the_one_whose_row_stays_is_fo
     assert one.stop() == 0
     assert db.query("select event_id from outbox.dead order by event_id") == [(event_id,) for event_id in outer]
     sent_once = dict.fromkeys(range(1, 2 * KEYS + 1), 1)
-    assert Counter(receipt.id for receipt in target.receipts()) == sent_once | {met: 2}
+    assert Counter(receipt.id for receipt in target.receipts()) == sent_once
 
 
 @pytest.mark.parametrize("obstacle", ["foreign_key", "deferred_foreign_key"])
