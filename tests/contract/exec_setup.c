@@ -1,5 +1,7 @@
 #include "tests/contract/exec_setup.h"
 
+#include "tests/support/temporary_file.h"
+
 #include <ftw.h>
 
 struct exec_settings settings;
@@ -11,9 +13,7 @@ static struct setting_pair folder[] = {{(char[]){"DIR"}, directory}};
 
 static void begin(void)
 {
-    const char *temporary = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/pgcourier-exec-XXXXXX", temporary ? temporary : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
+    temporary_folder(directory, sizeof directory);
     settings = (struct exec_settings){.processes = 8,
                                       .batch = 1,
                                       .timeout_us = PATIENCE_MS * MS_US,

@@ -1,5 +1,6 @@
 #include "tests/contract/sink_contract.h"
 #include "tests/support/run_suite.h"
+#include "tests/support/temporary_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ struct file_settings {
     bool sync;
 };
 
-static char directory[64], path[96];
+static char directory[128], path[160];
 static struct file_settings settings;
 static struct contract_setup setup = {
     .name = "file", .type = &sink_file, .settings = &settings, .destination = "orders"};
@@ -44,8 +45,7 @@ int fdatasync(int fd)
 static void start(struct contract_setup *s)
 {
     (void)s;
-    snprintf(directory, sizeof directory, "/tmp/pgcourier-file-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
+    temporary_folder(directory, sizeof directory);
     snprintf(path, sizeof path, "%s/events.jsonl", directory);
     settings = (struct file_settings){.path = path, .sync = true};
     sync_errors = syncs = 0;

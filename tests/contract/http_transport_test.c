@@ -2,6 +2,7 @@
 
 #include "tests/contract/http_setup.h"
 #include "tests/support/run_suite.h"
+#include "tests/support/temporary_file.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -69,8 +70,8 @@ END_TEST
 /* Of the account that the relay runs under. */
 START_TEST(netrc_adds_no_credentials)
 {
-    char home[] = "/tmp/pgcourier-home-XXXXXX", path[64], named[64];
-    ck_assert_ptr_nonnull(mkdtemp(home));
+    char home[128], path[160], named[64];
+    temporary_folder(home, sizeof home);
     snprintf(path, sizeof path, "%s/.netrc", home);
     FILE *file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);

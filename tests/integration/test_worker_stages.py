@@ -9,7 +9,7 @@ import pytest
 from tests.support.history import Event, Final, Receipt, check
 from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import Reply, run_command, wait_until
-from tests.support.workers import Worker
+from tests.support.workers import Worker, owner
 
 TABLES = """
 create table public.first (id bigserial primary key, k text, body jsonb);
@@ -27,10 +27,6 @@ queues:
   second: {{ table: public.second, columns: {{ key: k, payload: body }}, sink: none }}
 """
 KEYS, EVENTS, WORKERS = 30, 900, 3
-
-
-def owner(db, sql):
-    db.query(f"set role {OWNER_ROLE}; {sql}")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import Reply, run_command, wait_until
-from tests.support.workers import Worker
+from tests.support.workers import Worker, add, left, owner
 
 RELAY = """
 database: "{dsn}"
@@ -17,22 +17,9 @@ queues:
 """
 
 
-def owner(db, sql):
-    """As the owner of the schema, whose rights take() and the verdicts have."""
-    db.query(f"set role {OWNER_ROLE}; {sql}")
-
-
 def over(db):
     """The terms of all leases, and all waits, are over now."""
     db.query("update outbox.parked set next_at = clock_timestamp() where next_at <> 'infinity'")
-
-
-def add(db, *keys):
-    return [db.value("insert into outbox.events (aggregateid, payload) values (%s, '{}') returning id", (key,)) for key in keys]
-
-
-def left(db):
-    return [row[0] for row in db.query("select id from outbox.events order by id")]
 
 
 @pytest.fixture

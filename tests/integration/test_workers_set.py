@@ -9,23 +9,11 @@ import pytest
 
 from tests.support.postgres import OWNER_ROLE, WORKER_ROLE
 from tests.support.process import wait_until
-from tests.support.workers import Worker
+from tests.support.workers import Worker, add, left, owner
 
 SETTINGS = ["max_attempts => 5", "retry_base => '2 s'", "after => 'archive'", "delayed => 'pass'", "condition => 'e.id > 0'",
             "priority_column => 'urgency', key_column => 'aggregateid', payload_column => 'payload'",
             "after_column => 'after_id', key_column => 'aggregateid'", "then_queue => 'next'"]
-
-
-def owner(db, sql):
-    db.query(f"set role {OWNER_ROLE}; {sql}")
-
-
-def add(db, *keys):
-    return [db.value("insert into outbox.events (aggregateid, payload) values (%s, '{}') returning id", (key,)) for key in keys]
-
-
-def left(db):
-    return [row[0] for row in db.query("select id from outbox.events order by id")]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import time
 from collections import namedtuple
 
 from tests.support.history import Receipt
-from tests.support.postgres import WORKER_ROLE
+from tests.support.postgres import OWNER_ROLE, WORKER_ROLE
 
 Taken = namedtuple("Taken", "token id key type payload headers traceparent created_at attempt expires_at")
 
@@ -65,3 +65,18 @@ class Worker:
 
     def close(self):
         self.connection.close()
+
+
+def owner(db, sql):
+    """As the owner of the schema, whose rights take() and the verdicts have."""
+    db.query(f"set role {OWNER_ROLE}; {sql}")
+
+
+def add(db, *keys):
+    """An event of each key in outbox.events; their ids."""
+    return [db.value("insert into outbox.events (aggregateid, payload) values (%s, '{}') returning id", (key,)) for key in keys]
+
+
+def left(db):
+    """The ids of the events that are still there."""
+    return [row[0] for row in db.query("select id from outbox.events order by id")]
