@@ -2,7 +2,8 @@
 -- had been put back, because it may lie below all ids that are looked at. A range of times that ends now and begins a
 -- little before the end of the last one: an event that another session shows only now was not due in any claim before.
 --
--- An entry that is there already points at the event at least, and keeps its wait. One that somebody has locked is looked at
+-- An entry that is there already points at the event at least, and keeps its wait; that of a closed key remains at the event
+-- that closed it, which is what `dead drop` drops: when it is opened, the key is read from its oldest event on. One that somebody has locked is looked at
 -- another time, and so are all events of this range: whoever settles it may wait for another entry that is locked here.
 --
 -- :table :where :state :id :key :not_before   as in per_key_lock.sql; :where has only what is due
@@ -41,6 +42,7 @@ with due as materialized (
     on conflict (queue, key) where not keyless do update
     set event_id = least(p.event_id, excluded.event_id), updated_at = pg_catalog.clock_timestamp(),
         attempts = case when p.token is null then 0 else p.attempts end
+    where p.next_at < 'infinity' or p.resume_at < 'infinity' or (p.attempts = 0 and p.last_error = '')
 ), solo as (
     insert into :state.parked as p (queue, key, event_id, keyless, next_at)
     select $1::text, '', d.id, true, pg_catalog.statement_timestamp() from due d where d.key is null order by d.id

@@ -342,6 +342,24 @@ def test_a_closed_key_stays_at_the_event_that_closed_it(db, timers):
     wait_until(work, what="the first one, now that the key is open", interval_s=0.05)
 
 
+@pytest.mark.parametrize("verb, rest", [("retry", [2, 3]), ("drop", [2])])
+def test_a_key_that_a_relay_has_closed_stays_at_the_event_that_closed_it(db, relay, http, timers, tmp_path, verb, rest):
+    """What becomes due in front of it comes first when the key is open again."""
+    http.rule(lambda request: request.json()["id"] == 3, Reply(400), times=1)
+    config = CONFIG + "    retry: {{ attempts: 1, on_exhausted: park }}\n"
+    one = relay(config.format(dsn=db.dsn, url=http.url, delayed="pass"))
+    timers(e2=("a", 1.5), e3=("a", -1), e9=("b", 1.8))
+    wait_until(lambda: sent(http) == [3, 9], what="a look that has found what became due before, too")
+    assert db.query("select event_id, attempts from outbox.parked") == [(3, 1)]
+    db.let_operator_in("public.timers")
+    path = tmp_path / "operator.yaml"
+    path.write_text(config.format(dsn=db.operator_dsn, url=http.url, delayed="pass"))
+    done = run_command("dead", verb, "--key", "a", "-c", str(path))
+    assert done.returncode == 0, done
+    wait_until(lambda: db.value("select count(*) from public.timers") == 0)
+    assert one.stop() == 0 and sent(http) == [3, 9, *rest]
+
+
 def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
     """As test_what_becomes_due_in_front_of_a_key_that_is_locked..., for take()."""
     worker = over_timers(db, "pass")

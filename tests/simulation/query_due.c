@@ -23,6 +23,10 @@ static bool point_at(struct backend *backend, const struct row *row)
         return false;
     if (old && store_is_mine(&sim.store, old->version.ended_by, backend->txn)) {
         entry = *old;
+        if (entry.next_at == AT_INFINITY && entry.attempts > 0) {
+            store_add_wait(&sim.store, &entry, backend->part);
+            return true; /* it remains at what closed it */
+        }
         entry.head = row->key != KEY_NONE_SIM && row->id < entry.head ? row->id : entry.head;
         entry.attempts = entry.token == 0 && row->key != KEY_NONE_SIM ? 0 : entry.attempts;
     }
