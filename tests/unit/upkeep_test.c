@@ -92,6 +92,22 @@ START_TEST(queue_that_is_resumed_is_looked_at_at_once)
 }
 END_TEST
 
+START_TEST(look_from_before_a_pause_does_not_end_it)
+{
+    look(NULL, 0);
+    ck_assert_int_gt(queue->upkeep.due_at[UPKEEP_LOOK], NOW);
+    queue->upkeep.began_at = NOW - 1;
+    upkeep_found_paused(queue, NOW);
+    ck_assert(queue->paused);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LOOK], NOW); /* who has paused it, and why */
+    look(NULL, 0);
+    ck_assert(queue->paused);
+    queue->upkeep.began_at = NOW + 1;
+    look(NULL, 0);
+    ck_assert(!queue->paused);
+}
+END_TEST
+
 START_TEST(paused_key_is_given_back_and_no_other)
 {
     look((const char *const[]){"b", "nobody"}, 2);
@@ -454,6 +470,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, paused_queue_gives_back_what_is_not_on_its_way);
     tcase_add_test(tcase, queue_that_is_resumed_is_looked_at_at_once);
+    tcase_add_test(tcase, look_from_before_a_pause_does_not_end_it);
     tcase_add_test(tcase, paused_key_is_given_back_and_no_other);
     tcase_add_test(tcase, look_comes_first_and_twice_a_second);
     tcase_add_test(tcase, archive_is_gone_through_step_by_step);
