@@ -212,6 +212,7 @@ static void route_item(const struct queue *queue, struct batch *batch, struct it
     struct error cause;
     d->event = &item->event;
     d->arena = batch->arena;
+    d->routed_by_event = !route_static(queue->route).data;
     if (batch->response_max > 0)
         d->response = response_new(batch->arena, batch->response_max);
     if (!has_used_up_leases(queue, item, &cause) &&

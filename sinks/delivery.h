@@ -20,6 +20,7 @@ struct sink;
 struct delivery {
     const struct event *event; /* borrowed; valid until the verdict */
     struct span destination;   /* topic, stream, path or URL chosen by the router; NUL follows it */
+    bool routed_by_event;      /* parts of the event are in it, so that a wrong one may be the event's doing */
     struct arena *arena;       /* the batch's: lives until after the verdict */
     void *owner;               /* the engine's; sinks leave it alone */
     struct response *response; /* what the destination answers goes here; NULL: nobody asks for it */

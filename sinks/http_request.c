@@ -224,7 +224,7 @@ void http_request_finish(struct http_request *request, CURLcode code, const stru
     struct delivery *d = request->d;
     long status = 0;
     curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &status);
-    struct http_outcome outcome = http_verdict_status(status, d->destination.size > 0);
+    struct http_outcome outcome = http_verdict_status(status, d->routed_by_event);
     bool whole = code == CURLE_OK || request->capped;
     /* A refusal is believed as soon as its header is complete. An ack has to be whole: a receiver that dies while it
      * answers may have sent the header before it was done. */

@@ -16,12 +16,12 @@ static const struct status_rule {
     {300, 399, false, {VERDICT_RETRY, ERROR_ROUTE, "redirects are not followed: set `url` to the final address"}},
     {401, 401, false, {VERDICT_RETRY, ERROR_ROUTE, "credentials missing or refused: check bearer_token or headers"}},
     {403, 403, false, {VERDICT_RETRY, ERROR_OVERLOADED, "forbidden: check the credentials and the receiver's filters"}},
-    {404, 404, true, {VERDICT_RETRY, ERROR_ROUTE, "no such path: check `url`"}},
-    {405, 405, true, {VERDICT_RETRY, ERROR_ROUTE, "the path does not take POST: check `url`"}},
+    {404, 404, true, {VERDICT_RETRY, ERROR_ROUTE, "no such path: check `url` and `destination`"}},
+    {405, 405, true, {VERDICT_RETRY, ERROR_ROUTE, "the path does not take POST: check `url` and `destination`"}},
     {407, 407, false, {VERDICT_RETRY, ERROR_ROUTE, "the proxy wants credentials: put them into `proxy`"}},
     {408, 408, false, {VERDICT_RETRY, ERROR_OVERLOADED, "the receiver gave up waiting for the request"}},
     {409, 409, false, {VERDICT_RETRY, ERROR_REFUSED, "conflict"}},
-    {410, 410, true, {VERDICT_RETRY, ERROR_ROUTE, "gone for good: check `url`"}},
+    {410, 410, true, {VERDICT_RETRY, ERROR_ROUTE, "gone for good: check `url` and `destination`"}},
     {421, 421, false, {VERDICT_RETRY, ERROR_ROUTE, "the server is not responsible for this host: check `url`"}},
     {423, 423, false, {VERDICT_RETRY, ERROR_REFUSED, "locked"}},
     {425, 425, false, {VERDICT_RETRY, ERROR_OVERLOADED, "too early"}},
@@ -47,7 +47,8 @@ struct http_outcome http_verdict_status(long status, bool path_from_event)
         if (status < rule->first || status > rule->last)
             continue;
         if (rule->path && path_from_event)
-            return (struct http_outcome){VERDICT_REJECTED, ERROR_REFUSED, "no such path: check the destination"};
+            return (struct http_outcome){VERDICT_REJECTED, ERROR_REFUSED,
+                                         "no such path: check what `destination` makes of the event"};
         return rule->outcome;
     }
     return (struct http_outcome){VERDICT_UNKNOWN, ERROR_ROUTE, "not an HTTP status: is this an HTTP API?"};

@@ -12,8 +12,8 @@ struct http_outcome {
     const char *reason;   /* static, for people */
 };
 
-/* For any number; `path_from_event` when the URL's path came from a destination template, so that "no such path" may
- * be the event's doing. */
+/* For any number; `path_from_event` when parts of the event are in the URL's path, so that "no such path" may be the
+ * event's doing. */
 struct http_outcome http_verdict_status(long status, bool path_from_event);
 
 /* For a transfer without a usable answer. `sent`: a byte of the request may have left. */

@@ -1,4 +1,4 @@
-"""One destination of many refuses everything, and a backlog waits for it."""
+"""A destination refuses everything: a backlog waits for it, or an event that chose it is given up."""
 
 import re
 import time
@@ -42,4 +42,30 @@ def test_its_backlog_does_not_keep_the_database_busy_nor_others_waiting(relay, d
     http.respond = None
     wait_until(lambda: shop.left() == 0, 60, "the backlog to be delivered")
     assert shop.attempts() == 0
+    assert one.stop() == 0
+
+
+@pytest.mark.parametrize("status", [404, 405, 410])
+@pytest.mark.parametrize("destination", [{}, {"destination": "orders"}])
+def test_a_wrong_path_of_the_configuration_is_no_events_fault(relay, db, http, status, destination):
+    http.respond = lambda request: Reply(status)
+    shop = Shop(db)
+    shop.add(6, 2)
+    one = relay(shop.config(f'type: http, url: "{http.url}"', **destination))
+    refusals = wait_until(lambda: one.logged("sink.down"), 20, "the path to be found wrong")
+    assert f"HTTP {status}" in refusals[0] and "check `url` and `destination`" in refusals[0]
+    assert shop.left() == 6 and shop.attempts() == 0 and db.value("select count(*) from outbox.dead") == 0
+    http.respond = None
+    wait_until(lambda: shop.left() == 0, 60, "the events to be delivered")
+    assert one.stop() == 0
+
+
+def test_a_path_that_an_event_chose_is_its_own_fault(relay, db, http):
+    http.respond = lambda request: Reply(404 if request.target == "/wrong" else 200)
+    shop = Shop(db)
+    db.query("insert into public.events (order_id, status, payload) values (1, 'wrong', 'x'), (2, 'right', 'x')")
+    one = relay(shop.config(f'type: http, url: "{http.url}"', destination='"{type}"'))
+    wait_until(lambda: shop.left() == 0, 20, "one to be delivered and one given up")
+    assert db.query("select event_id, key from outbox.dead") == [(1, "1")]
+    assert "check what `destination` makes of the event" in db.value("select reason from outbox.dead")
     assert one.stop() == 0
