@@ -207,7 +207,7 @@ static bool drain_subject(const struct subject *subject, struct error *err)
         if (clock_now() >= by)
             return error_set(err, ERROR_TIMEOUT,
                              "drain: after %" PRId64 " s a relay or worker still holds %" PRId64
-                             " key%s of %s; it stays paused",
+                             " key%s of %s, or of another queue over its table; it stays paused",
                              subject->given->timeout_us / SECOND_US, held, held == 1 ? "" : "s", subject->queue->name);
     }
     return false;

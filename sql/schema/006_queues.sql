@@ -366,6 +366,11 @@ begin
         raise exception 'queue_set: % of % is no timestamp with time zone', quote_ident(not_before_column), tbl
             using errcode = 'datatype_mismatch', hint = format('alter table %s alter column %I type timestamptz;', tbl, not_before_column);
     end if;
+    if created_at_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = created_at_column)
+                                         <> all ('{timestamptz,timestamp}'::regtype[]) then
+        raise exception 'queue_set: % of % is no time', quote_ident(created_at_column), tbl
+            using errcode = 'datatype_mismatch', hint = 'Give a column of type timestamptz or timestamp, or leave created_at_column out.';
+    end if;
     if after_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = after_column)
                                     <> all ('{bigint,integer,bigint[],integer[]}'::regtype[]) then
         raise exception 'queue_set: % of % holds no ids', quote_ident(after_column), tbl

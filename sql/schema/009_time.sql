@@ -323,6 +323,19 @@ begin
     s.next_at := clock_timestamp(); s.every := every; s.cron := cron; s.zone := zone;
     s.next_at := case when starts is null or cron is not null
                       then outbox.schedule_after(s, greatest(starts - interval '1 microsecond', clock_timestamp())) else starts end;
+    s.name := name; s.key := key; s.type := type; s.payload := payload; s.headers := headers;
+    begin
+        perform outbox.schedule_insert(s, q, s.next_at);
+        raise sqlstate 'PC000'; -- it was to be tried only
+    exception
+        when sqlstate 'PC000' then
+            null;
+        when others then
+            raise exception 'schedule_set: an event of % does not go into %: %', quote_ident(name), q.tbl, sqlerrm
+                using errcode = sqlstate,
+                      hint = case when sqlstate = '42501' then format('Grant that to %s.', current_user)
+                                  else 'Give what its columns need as key, type, payload and headers.' end;
+    end;
     insert into outbox.schedule as o (name, queue, every, cron, zone, missed, key, type, payload, headers, next_at)
     values (name, queue, every, cron, zone, missed, key, type, payload, headers, s.next_at)
         on conflict on constraint schedule_pkey do update
@@ -344,7 +357,7 @@ begin
 end
 $$;
 
--- One event of a schedule, for its run at a certain time. The producers' lock, as publish() takes it; the id comes after.
+-- One event of a schedule, for its run at a certain time.
 create function outbox.schedule_insert(s outbox.schedule, q outbox.queue, at timestamptz) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -355,9 +368,6 @@ declare
     headers jsonb := jsonb_build_object('schedule', s.name, 'scheduled-at', to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
                      || coalesce(s.headers, '{}');
 begin
-    if s.key is not null then
-        perform pg_advisory_xact_lock(525316013, hashtext(s.key));
-    end if;
     select string_agg(quote_ident(c.name), ', '), string_agg(quote_nullable(c.value), ', ') into names, texts
       from (values (q.key_column, s.key), (q.type_column, s.type), (q.payload_column, s.payload::text), (q.headers_column, headers::text)) c (name, value)
      where c.name is not null and c.value is not null;
@@ -401,6 +411,9 @@ begin
                 s.next_at := outbox.schedule_after(s, greatest(s.next_at, until - interval '1 minute') - interval '1 microsecond');
             end if;
             while s.next_at <= until and count < case when s.missed = 'all' then 100 else 1 end loop
+                if s.key is not null then
+                    perform pg_advisory_xact_lock(525316013, hashtext(s.key)); -- the producers' lock, as publish() takes it; the id comes after
+                end if;
                 perform outbox.schedule_insert(s, q, s.next_at);
                 count := count + 1;
                 s.last_at := s.next_at;

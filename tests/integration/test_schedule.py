@@ -192,11 +192,12 @@ def test_two_relays_insert_each_run_once(tasks, relay, http):
 
 
 def test_a_schedule_that_cannot_be_inserted_holds_up_no_other(db, relay, http):
-    db.query(f"create table public.jobs (id bigserial primary key, k text not null); grant select, insert, delete on public.jobs to {OWNER_ROLE};"
+    db.query(f"create table public.jobs (id bigserial primary key, k text); grant select, insert, delete on public.jobs to {OWNER_ROLE};"
              f" grant usage on sequence public.jobs_id_seq to {OWNER_ROLE}; set role {OWNER_ROLE};"
              " select outbox.queue_set('tasks', 'public.jobs', key_column => 'k')")
     set_schedule(db, "bad", "every => '1 hour'")
     set_schedule(db, "good", "every => '1 hour', key => 'k'")
+    db.query("alter table public.jobs alter k set not null")
     overdue(db, "bad", "2 s")
     overdue(db, "good", "1 s")
     assert db.query("select inserted, failed from outbox.schedule_run('tasks')") == \
@@ -270,6 +271,22 @@ def test_a_schedule_that_cannot_be_is_refused_and_nothing_changed(tasks, argumen
     with pytest.raises(error) as refused:
         tasks.query(f"set role {OWNER_ROLE}; select outbox.schedule_set({arguments})")
     assert refused.value.diag.message_hint and tasks.query("select * from outbox.schedule") == []
+
+
+@pytest.mark.parametrize("arguments, error", [("key => 'abc'", psycopg2.errors.InvalidTextRepresentation),
+                                              ("key => '7', payload => '{}'", psycopg2.errors.InvalidTextRepresentation),
+                                              ("payload => '5'", psycopg2.errors.NotNullViolation), ("key => '7', payload => '5'", None)])
+def test_a_schedule_whose_event_the_table_does_not_take_is_refused(db, arguments, error):
+    db.query("create table public.jobs (id bigserial primary key, k bigint not null, n int);"
+             f" grant select, insert, delete on public.jobs to {OWNER_ROLE}; grant usage on sequence public.jobs_id_seq to {OWNER_ROLE};"
+             f" set role {OWNER_ROLE}; select outbox.queue_set('tasks', 'public.jobs', key_column => 'k', payload_column => 'n')")
+    if error:
+        with pytest.raises(error) as refused:
+            set_schedule(db, "s", f"every => '1 hour', {arguments}")
+        assert "an event of s does not go into public.jobs: " in refused.value.diag.message_primary and refused.value.diag.message_hint
+    else:
+        set_schedule(db, "s", f"every => '1 hour', {arguments}")
+    assert db.value("select count(*) from outbox.schedule") == (0 if error else 1) and db.value("select count(*) from public.jobs") == 0
 
 
 # ---- windows ----
@@ -350,6 +367,7 @@ def test_the_command_sets_lists_and_drops(tasks):
 def test_the_command_keeps_to_the_queue_that_it_is_given(tasks):
     for name in "mails", "idle":
         tasks.query(f"create table public.{name} (id bigserial primary key, payload jsonb); grant select, insert, delete on public.{name} to {OWNER_ROLE};"
+                    f" grant usage on sequence public.{name}_id_seq to {OWNER_ROLE};"
                     f" set role {OWNER_ROLE}; select outbox.queue_set('{name}', 'public.{name}')")
     for name, queue in [("report", "tasks"), ("poll", "tasks"), ("digest", "mails")]:
         assert schedule(tasks, "set", name, "-q", queue, "--every", "1 day").returncode == 0

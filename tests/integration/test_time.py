@@ -382,10 +382,14 @@ def test_a_relay_and_workers_agree_on_times(db, relay, http, timers):
 
 
 def test_a_queue_is_told_what_is_wrong_with_its_times(db):
-    db.query("create table public.plain (id bigint primary key, at timestamp);"
+    db.query("create table public.plain (id bigint primary key, at timestamp, day jsonb);"
              f" grant select, delete on public.plain to {OWNER_ROLE}")
     with pytest.raises(psycopg2.errors.DatatypeMismatch, match="no timestamp with time zone"):
         db.query("select outbox.queue_set('plain', 'public.plain', not_before_column => 'at')")
+    with pytest.raises(psycopg2.errors.DatatypeMismatch, match="day of public.plain is no time") as refused:
+        db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'day')")
+    assert refused.value.diag.message_hint and db.value("select count(*) from outbox.queue") == 0
+    db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'at')")
 
 
 # ---- history ----
