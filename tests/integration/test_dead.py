@@ -111,6 +111,15 @@ def test_retry_lowers_the_head_of_a_key_that_is_parked_already(shop):
     assert shop.parked() == [("7", first, False, 0, True)]
 
 
+def test_retry_leaves_the_head_of_a_key_that_comes_before_it(shop):
+    """It was committed late, when what has the higher id was dead already."""
+    late, dead = shop.insert(7, 7)
+    shop.kill(dead)
+    shop.park(late, "7", next_at="2099-01-01")
+    shop.dead("retry", "--key", "7")
+    assert shop.ids() == [late, dead] and shop.parked() == [("7", late, False, 0, True)]
+
+
 def test_an_event_without_a_key_is_retried_alone(shop):
     first, second = shop.insert(None, None)
     shop.kill(first)
