@@ -194,10 +194,17 @@ begin
             waiting := counted.rows;
             estimated := case when counted.guessed then array['waiting'] else '{}' end;
         elsif exists (select from pg_class c where c.oid = q.tbl) then -- else only relays know it, or its table is gone
-            select * into counted from outbox.backlog(q);
-            waiting := counted.waiting;
-            oldest_age := case when isfinite(counted.oldest_at) then clock_timestamp() - counted.oldest_at end;
-            estimated := case when counted.guessed then array['waiting'] else '{}' end;
+            begin
+                select * into counted from outbox.backlog(q);
+                waiting := counted.waiting;
+                oldest_age := case when isfinite(counted.oldest_at) then clock_timestamp() - counted.oldest_at end;
+                estimated := case when counted.guessed then array['waiting'] else '{}' end;
+            exception
+                when others then -- a column is gone, or its type is another: the other queues have theirs
+                    if sqlstate !~ '^(22|42)' then
+                        raise;
+                    end if;
+            end;
         end if;
         foreach rule slice 1 in array rules loop
             asks := format('where p.queue = %L and %s', entry, rule[2]);

@@ -127,6 +127,16 @@ def test_a_queue_whose_table_is_gone_and_one_without_an_age_hide_no_other(db, ta
     assert (line["queue"], line["waiting"], line["oldest_age"]) == ("tasks", 1, None)
 
 
+@pytest.mark.parametrize("change", ["drop column k", "drop column at", "alter k type jsonb using null", "alter at type text using 'x'"])
+def test_a_queue_whose_columns_are_others_hides_none(db, tasks, watch, change):
+    db.query("create table public.jobs (id bigserial primary key, k text, at timestamptz default now()); insert into public.jobs default values;"
+             f" grant select, delete on public.jobs to {OWNER_ROLE}; set role {OWNER_ROLE};"
+             " select outbox.queue_set('jobs', 'public.jobs', key_column => 'k', created_at_column => 'at', condition => 'at is not null')")
+    db.query(f"reset role; alter table public.jobs {change}")
+    add(db, "a")
+    assert [(line["queue"], line["waiting"]) for line in watch("overview")] == [("jobs", 1 if "jsonb" in change else None), ("tasks", 1)]
+
+
 def test_a_table_that_vacuum_has_not_seen_for_long_is_not_walked_through(db, tasks, watch):
     db.query("alter table outbox.events set (autovacuum_enabled = off)")
     db.query("insert into outbox.events (aggregateid) select n from generate_series(1, 110000) n")
