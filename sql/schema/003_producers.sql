@@ -22,6 +22,14 @@ as $$
 declare
     new_id bigint;
 begin
+    if pg_catalog.jsonb_typeof(publish.headers) operator(pg_catalog.<>) 'object' then
+        raise exception 'publish: headers are a JSON object, not %', pg_catalog.left(publish.headers::pg_catalog.text, 80)
+            using errcode = 'invalid_parameter_value', hint = 'headers => ''{"name": "value"}''.';
+    end if;
+    if (publish.on_duplicate operator(pg_catalog.=) any ('{ignore,replace,again}'::pg_catalog.text[])) is not true then
+        raise exception 'publish: on_duplicate is "ignore", "replace" or "again", not %', coalesce(pg_catalog.quote_literal(publish.on_duplicate), 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Without it, a second event is ignored while the first one waits.';
+    end if;
     if publish.dedupe_key is not null then
         return outbox.publish_once(publish.key, publish.type, publish.payload, publish.aggregatetype, publish.headers,
                                    publish.traceparent, publish.not_before, publish.dedupe_key, publish.on_duplicate);
@@ -58,11 +66,8 @@ declare
     free    boolean;
     new_id  bigint;
     old     outbox.events;
+    vain    boolean := false; -- the last round has neither put the event in nor found the one that waits
 begin
-    if on_duplicate is null or on_duplicate not in ('ignore', 'replace', 'again') then
-        raise exception 'publish: on_duplicate is "ignore", "replace" or "again", not %', coalesce(quote_literal(on_duplicate), 'null')
-            using errcode = 'invalid_parameter_value', hint = 'Without it, a second event is ignored while the first one waits.';
-    end if;
     perform pg_advisory_xact_lock(525316013, hashtext(new_key));
     loop
         insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent, not_before, dedupe_key)
@@ -70,11 +75,23 @@ begin
                 publish_once.traceparent, publish_once.not_before, publish_once.dedupe_key)
             on conflict (dedupe_key) where dedupe_key is not null do nothing
         returning e.id into new_id;
-        if found or on_duplicate = 'ignore' then
+        if found then
             return new_id;
         end if;
         select e.* into old from outbox.events e where e.dedupe_key = publish_once.dedupe_key;
-        continue when not found; -- delivered in between
+        if not found then
+            if vain then
+                raise exception 'publish: outbox.events does not take the event with the dedupe_key %: a trigger keeps it out, or changes its dedupe_key',
+                                quote_literal(publish_once.dedupe_key)
+                    using errcode = 'object_not_in_prerequisite_state', hint = 'See the triggers of outbox.events.';
+            end if;
+            vain := true;
+            continue; -- delivered in between
+        end if;
+        vain := false;
+        if on_duplicate = 'ignore' then
+            return null;
+        end if;
         class := coalesce((select q.lock_class from outbox.queue q where q.tbl = 'outbox.events'::regclass limit 1),
                           outbox.lock_class_of('outbox.events'));
         -- The key's lock, and the event's own, which a queue without an order takes.

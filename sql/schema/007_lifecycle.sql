@@ -95,7 +95,7 @@ declare
     kind text := (select q.key_type from outbox.queue q where q.name = check_key.queue);
 begin
     if key is null or (case kind when 'none' then false
-                                 when 'bigint' then key ~ '^(0|-?[1-9][0-9]{0,18})$'
+                                 when 'bigint' then key ~ '^(0|-?[1-9][0-9]{0,18})$' and key::numeric between -9223372036854775808 and 9223372036854775807
                                  when 'uuid' then key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' else true end) then
         return;
     end if;

@@ -959,6 +959,20 @@ begin
 end
 $$;
 
+-- The constraints of these tables that are looked at when a transaction commits, as names for SET CONSTRAINTS. Not all: what a
+-- worker's transaction has put off elsewhere is its own.
+create function outbox.deferred_constraints(tables regclass[]) returns text
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(string_agg(distinct format('%I.%I', n.nspname, c.conname), ', '), '')
+      from unnest(tables) a (tbl)
+      cross join lateral (select a.tbl::oid union select p.relid from pg_partition_tree(a.tbl) p) t (tbl)
+      join pg_trigger g on g.tgrelid = t.tbl and g.tginitdeferred
+      join pg_constraint c on c.oid = g.tgconstraint
+      join pg_namespace n on n.oid = c.connamespace
+$$;
+
 -- Up to n events, each of another key, for `worker` until the lease is over. Commit before you work on them.
 create function outbox.take(queue text, n int default 1, worker text default null, lease interval default '1 minute')
     returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
@@ -977,6 +991,7 @@ declare
     took      interval;
     locked    record;
     lost      record;
+    deferred  text;
     from_id   bigint;
     left_from bigint;
     got       int;
@@ -1023,9 +1038,13 @@ begin
                  order by p.token for update
             loop
                 continue when lost.attempts + 1 < q.max_attempts;
+                deferred := coalesce(deferred, outbox.deferred_constraints(array[q.tbl, 'outbox.dead']));
                 begin
                     perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
-                    set constraints all immediate;
+                    if deferred <> '' then
+                        execute format('set constraints %s immediate', deferred);
+                        execute format('set constraints %s deferred', deferred);
+                    end if;
                 exception
                     when others then
                         if sqlstate ~ '^(40|53|55P|57|58|XX)' then -- not because of this row

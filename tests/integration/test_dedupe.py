@@ -54,6 +54,27 @@ def test_another_mode_is_refused(db, mode):
     assert refused.value.diag.message_hint and db.query("select * from outbox.events") == []
 
 
+@pytest.mark.parametrize("arguments", ["headers => '[1]'", "on_duplicate => 'x'", "on_duplicate => null", "headers => '1', dedupe_key => 'd'"])
+def test_headers_that_are_none_and_a_mode_without_a_dedupe_key_are_refused(db, arguments):
+    with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
+        db.query(f"select outbox.publish('k', 't', '1', {arguments})")
+    assert refused.value.diag.message_hint and db.query("select * from outbox.events") == []
+
+
+@pytest.mark.parametrize("mode", ["ignore", "replace", "again"])
+@pytest.mark.parametrize("keeps", ["return null", "new.dedupe_key := upper(new.dedupe_key); return new"])
+def test_a_trigger_that_keeps_an_event_out_is_told_of(db, mode, keeps):
+    changes = "upper" in keeps
+    db.query(f"create function public.keep() returns trigger language plpgsql as $$ begin {keeps}; end $$;"
+             " create trigger keep before insert on outbox.events for each row execute function public.keep()")
+    if changes:
+        assert publish(db, 1, mode)
+    before = db.query("select * from outbox.events")
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="does not take the event with the dedupe_key 'd': a trigger") as refused:
+        publish(db, 2, mode)
+    assert refused.value.diag.message_hint and db.query("select * from outbox.events") == before
+
+
 def test_a_producer_needs_no_more_rights_for_it(db):
     with db.connect(user=PRODUCER_ROLE) as connection, connection.cursor() as cursor:
         for mode in ("ignore", "replace", "again"):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg2
 import pytest
 
-from tests.support.postgres import OWNER_ROLE
+from tests.support.postgres import OWNER_ROLE, WORKER_ROLE
 from tests.support.servers import Reply, run_command, wait_until
 from tests.support.workers import Worker, add, left, owner
 
@@ -398,6 +398,20 @@ def test_a_row_that_cannot_go_closes_its_key_when_its_last_lease_is_over_and_hol
     db.query("drop table public.notes; update outbox.parked set next_at = now(), attempts = 0")
     (event,) = worker.take(5)
     assert event.id == ids[0] and worker.done(event.token)
+
+
+def test_what_a_worker_has_put_off_until_its_commit_closes_no_key_and_stays_put_off(db, worker):
+    owner(db, "select outbox.queue_set('tasks', max_attempts => 1)")
+    (lost,) = add(db, "a")
+    db.query("create table public.parents (id int primary key);"
+             f" create table public.children (id int references public.parents deferrable initially deferred); grant all on public.parents, public.children to {WORKER_ROLE}")
+    assert worker.take()
+    over(db)
+    with db.connect(user=WORKER_ROLE, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("insert into public.children values (1); select from outbox.take('tasks'); insert into public.children values (2);"
+                       " insert into public.parents values (1), (2)")
+    assert db.query("select event_id, reason from outbox.dead") == [(lost, "the lease of worker ran out")]
+    assert left(db) == [] and db.value("select count(*) from outbox.parked") == 0
 
 
 def test_a_dropped_queue_is_unknown_and_leaves_nothing_behind(db, worker):
