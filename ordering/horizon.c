@@ -38,6 +38,7 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct ar
     horizon->read = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = horizon->holders};
     ret[PROBE_DRAWN] = statement_of(horizon->drawn_sql);
     ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
+    statement_add_int(&ret[PROBE_HOLDERS], arena, scan_unsettled(scan) ? SCAN_ID_MIN : scan->settled);
     if (!horizon->with_floor || scan->settled == SCAN_ID_MIN || horizon->floor > scan->settled)
         return PROBE_FLOOR;
     int64_t from = horizon->floor < scan->first ? SCAN_ID_MIN : horizon->floor;

@@ -301,6 +301,9 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"sequence", feeds},
         {"sequence_name", literal(arena, feeds)},
         {"holders_of", literal(arena, feeds)},
+        {"drawn_further", table->sequence_sql
+                              ? arena_printf(arena, "(select q.last_value from %s q) <> $1::bigint", feeds)
+                              : "$1::bigint is not null"},
         {NULL, NULL},
     };
     struct sql_variable *out = arena_alloc(arena, sizeof variables + NEXT_VARIABLES * sizeof *out);

@@ -15,4 +15,5 @@ where (:where)
       where p.queue = $1::text and not p.keyless and p.next_at = 'infinity'
         and p.key between ((:key)::text collate "default") and ((:key)::text collate "default")
       order by p.key offset 0) end
+order by :id
 limit 1

@@ -174,11 +174,12 @@ static void run_seen(struct backend *backend, bool drawn)
     server_reply(backend, res);
 }
 
-static void run_holders(struct backend *backend)
+static void run_holders(struct backend *backend, const struct call *call)
 {
     const struct store *store = &sim.store;
     int holders[64], count = 0;
-    for (int i = store->txn_count; i-- > 0 && count < 64;)
+    bool further = !sim.plan.sequence || store->drawn != call->n[0];
+    for (int i = store->txn_count; further && i-- > 0 && count < 64;)
         if (store->txns[i].state == TXN_OPEN && store->txns[i].draws)
             holders[count++] = i;
     PGresult *res = result_new(PGRES_TUPLES_OK, count, 1);
@@ -292,7 +293,7 @@ bool query_run(struct backend *backend, const struct call *call)
         run_seen(backend, call->query == QUERY_DRAWN);
         return true;
     case QUERY_HOLDERS:
-        run_holders(backend);
+        run_holders(backend, call);
         return true;
     case QUERY_FLOOR:
         run_floor(backend, call);

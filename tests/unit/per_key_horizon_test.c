@@ -111,6 +111,15 @@ END_TEST
 
 /* ---- how far ids are settled ---- */
 
+static void answer_probe(size_t index, int64_t first, int64_t second)
+{
+    PGresult *res = result_of(2);
+    set_bigint(res, 0, 0, first);
+    set_bigint(res, 0, 1, second);
+    ordering_per_key.probed(o, index, res);
+    PQclear(res);
+}
+
 START_TEST(floor_rises_over_settled_ids_that_are_gone)
 {
     claim();
@@ -202,6 +211,21 @@ START_TEST(sequence_that_was_set_back_and_has_caught_up_starts_anew)
 }
 END_TEST
 
+START_TEST(who_holds_ids_is_asked_from_what_has_settled_on)
+{
+    probe(1000, 0, false, 0);
+    ordering_per_key.probe(o, arena, statements);
+    ck_assert_int_eq(parameter(1, 1), 1000);
+    answer_probe(0, 1, 1001);
+    PGresult *holder = result_of(1);
+    set_text(holder, 0, 0, "3/7");
+    ordering_per_key.probed(o, 1, holder);
+    PQclear(holder);
+    ordering_per_key.probe(o, arena, statements);
+    ck_assert_int_eq(parameter(1, 1), SCAN_ID_MIN); /* that holder is to be heard of, whatever is drawn */
+}
+END_TEST
+
 START_TEST(stretch_that_was_asked_about_before_the_sequence_was_set_back_says_nothing)
 {
     probe(1000, 0, false, 0);
@@ -252,15 +276,6 @@ START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
     ck_assert_int_ne(ordering_per_key.pending_at(o), INSTANT_NEVER);
 }
 END_TEST
-
-static void answer_probe(size_t index, int64_t first, int64_t second)
-{
-    PGresult *res = result_of(2);
-    set_bigint(res, 0, 0, first);
-    set_bigint(res, 0, 1, second);
-    ordering_per_key.probed(o, index, res);
-    PQclear(res);
-}
 
 START_TEST(floor_is_looked_for_a_stretch_at_a_time)
 {
@@ -362,6 +377,7 @@ int main(void)
     tcase_add_test(tcase, floor_never_passes_an_id_that_may_still_appear);
     tcase_add_test(tcase, floor_falls_when_the_sequence_is_set_back);
     tcase_add_test(tcase, sequence_that_was_set_back_and_has_caught_up_starts_anew);
+    tcase_add_test(tcase, who_holds_ids_is_asked_from_what_has_settled_on);
     tcase_add_test(tcase, stretch_that_was_asked_about_before_the_sequence_was_set_back_says_nothing);
     tcase_add_test(tcase, what_may_be_another_server_is_asked_about_everything_again);
     tcase_add_test(tcase, floor_falls_to_an_id_that_was_inserted_below_it);

@@ -16,12 +16,25 @@
 #define EVENTS_MAX 8
 
 static const struct sql_variable variables[] = {
-    {"table", "t"},         {"table_name", "'t'"},   {"where", "true"},
-    {"id", "e.id"},         {"key", "e.k"},          {"type", "e.t"},
-    {"created_at", "e.at"}, {"key_type", "bigint"},  {"lock_hash", "h"},
-    {"columns", "e.id"},    {"text_once", ""},       {"key_range", "true"},
-    {"key_order", "e.id"},  {"sequence", "s"},       {"sequence_name", "'s'"},
-    {"holders_of", "'s'"},  {"parked_key", "p.key"}, {"state", "outbox"},
+    {"table", "t"},
+    {"table_name", "'t'"},
+    {"where", "true"},
+    {"id", "e.id"},
+    {"key", "e.k"},
+    {"type", "e.t"},
+    {"created_at", "e.at"},
+    {"key_type", "bigint"},
+    {"lock_hash", "h"},
+    {"columns", "e.id"},
+    {"text_once", ""},
+    {"key_range", "true"},
+    {"key_order", "e.id"},
+    {"sequence", "s"},
+    {"sequence_name", "'s'"},
+    {"holders_of", "'s'"},
+    {"drawn_further", "true"},
+    {"parked_key", "p.key"},
+    {"state", "outbox"},
     {NULL, NULL},
 };
 

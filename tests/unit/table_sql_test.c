@@ -221,10 +221,12 @@ END_TEST
 START_TEST(ids_are_fed_by_the_sequence_or_else_by_the_table)
 {
     ck_assert_str_eq(value("holders_of"), "'\"public\".\"events\"'");
+    ck_assert_str_eq(value("drawn_further"), "$1::bigint is not null");
     static char sequence[] = "public.events_id_seq";
     table.sequence_sql = sequence;
     ck_assert_str_eq(value("sequence"), "public.events_id_seq");
     ck_assert_str_eq(value("holders_of"), "'public.events_id_seq'");
+    ck_assert_str_eq(value("drawn_further"), "(select q.last_value from public.events_id_seq q) <> $1::bigint");
 }
 END_TEST
 

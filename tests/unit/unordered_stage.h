@@ -13,12 +13,29 @@
 #include <stdlib.h>
 
 static const struct sql_variable variables[] = {
-    {"table", "t"},           {"table_name", "'t'"}, {"where", "true"},      {"id", "e.id"},
-    {"key", "null"},          {"type", "e.t"},       {"created_at", "null"}, {"key_type", "text"},
-    {"lock_hash", "h"},       {"columns", "e.id"},   {"text_once", ""},      {"sequence", "s"},
-    {"sequence_name", "'s'"}, {"holders_of", "'s'"}, {"state", "outbox"},    {"parked_key", "p.key"},
-    {"priority", "e.p"},      {"urgent", "true"},    {"lock", "where l"},    {"lock_class", "7"},
-    {"locks_rows", "false"},  {NULL, NULL},
+    {"table", "t"},
+    {"table_name", "'t'"},
+    {"where", "true"},
+    {"id", "e.id"},
+    {"key", "null"},
+    {"type", "e.t"},
+    {"created_at", "null"},
+    {"key_type", "text"},
+    {"lock_hash", "h"},
+    {"columns", "e.id"},
+    {"text_once", ""},
+    {"sequence", "s"},
+    {"sequence_name", "'s'"},
+    {"holders_of", "'s'"},
+    {"drawn_further", "true"},
+    {"state", "outbox"},
+    {"parked_key", "p.key"},
+    {"priority", "e.p"},
+    {"urgent", "true"},
+    {"lock", "where l"},
+    {"lock_class", "7"},
+    {"locks_rows", "false"},
+    {NULL, NULL},
 };
 
 enum {
