@@ -41,8 +41,11 @@ static bool failed(PGconn *conn, const PGresult *result, const char *what, struc
     }
     const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
     const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-    return error_set(err, sqlstate_rule(code)->kind, "%s: %s%s%s%s%s%s", what, message, detail ? "; " : "",
-                     detail ? detail : "", hint ? "; " : "", hint ? hint : "", schema_remedy(code, message));
+    /* Our functions begin with their names. */
+    bool named = strncmp(message, what, strlen(what)) == 0 && message[strlen(what)] == ':';
+    return error_set(err, sqlstate_rule(code)->kind, "%s%s%s%s%s%s%s%s", named ? "" : what, named ? "" : ": ", message,
+                     detail ? "; " : "", detail ? detail : "", hint ? "; " : "", hint ? hint : "",
+                     schema_remedy(code, message));
 }
 
 /* ---- in time ---- */
