@@ -6,6 +6,7 @@
 #include "relay/base/arena.h"
 #include "tests/support/run_suite.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,16 +164,25 @@ START_TEST(silent_server_is_given_up_after_the_timeout)
 }
 END_TEST
 
-START_TEST(command_that_was_not_sent_whole_is_retried)
+#define LARGE_BYTES ((size_t)32 << 20) /* more than the kernel takes for a peer that does not read */
+
+/* Three events, the second of them large. */
+static struct contract *submit_to_the_deaf(void)
 {
-    size_t size = (size_t)32 << 20; /* more than the kernel takes for a peer that does not read */
-    char *large = memset(malloc(size), 'x', size);
+    char *large = memset(malloc(LARGE_BYTES), 'x', LARGE_BYTES);
     fake.deaf = true;
     struct contract *c = contract_open(&setup);
     contract_add(c, NULL, span_of("{}"));
-    contract_add(c, NULL, (struct span){large, size});
+    contract_add(c, NULL, (struct span){large, LARGE_BYTES});
     contract_add(c, NULL, span_of("{}"));
     contract_submit(c);
+    free(large);
+    return c;
+}
+
+START_TEST(command_that_was_not_sent_whole_is_retried)
+{
+    struct contract *c = submit_to_the_deaf();
     for (int i = 0; i < 50; i++) {
         contract_turn(c, 1);
         fake_turn();
@@ -184,7 +194,57 @@ START_TEST(command_that_was_not_sent_whole_is_retried)
     is(c, 1, VERDICT_RETRY, ERROR_UNREACHABLE);
     is(c, 2, VERDICT_RETRY, ERROR_UNREACHABLE);
     contract_end(c);
-    free(large);
+}
+END_TEST
+
+/* Turns until the first of three events is acked and a piece of the second has arrived, which gets this answer. */
+static struct contract *answer_half_a_command(const char *reply)
+{
+    static const char *const taken[] = {OK, NULL};
+    fake.replies = taken;
+    struct contract *c = submit_to_the_deaf();
+    instant_us end = clock_now() + PATIENCE_MS * MS_US;
+    while ((c->ds[0]->verdict == VERDICT_NONE || fake.in_size == 0) && clock_now() < end) {
+        contract_turn(c, 1);
+        fake_turn();
+    }
+    is(c, 0, VERDICT_ACKED, ERROR_NONE);
+    fake_say(reply);
+    while (c->ds[1]->verdict == VERDICT_NONE && clock_now() < end) {
+        fake_turn();
+        contract_turn(c, 1);
+    }
+    return c;
+}
+
+START_TEST(half_a_command_is_acked_by_nothing)
+{
+    struct contract *c = answer_half_a_command(OK);
+    is(c, 1, VERDICT_RETRY, ERROR_UNREACHABLE);
+    is(c, 2, VERDICT_RETRY, ERROR_UNREACHABLE);
+    contract_end(c);
+}
+END_TEST
+
+/* What is left of it would be read as something else, so it is not sent. */
+START_TEST(half_a_command_may_be_refused_and_the_next_event_goes_over_a_new_connection)
+{
+    struct contract *c = answer_half_a_command("-ERR Protocol error: invalid bulk length\r\n");
+    is(c, 1, VERDICT_REJECTED, ERROR_REFUSED);
+    size_t rest = 0;
+    instant_us end = clock_now() + PATIENCE_MS * MS_US;
+    for (ssize_t n;
+         (n = read(fake.peer, fake.in, sizeof fake.in)) > 0 || (n < 0 && errno == EAGAIN && clock_now() < end);
+         contract_turn(c, 1))
+        rest += n > 0 ? (size_t)n : 0;
+    ck_assert_uint_lt(rest, LARGE_BYTES / 2);
+    fake_hang_up();
+    fake.deaf = false;
+    fake.next = 0;
+    play(c);
+    is(c, 2, VERDICT_ACKED, ERROR_NONE);
+    ck_assert_int_eq(fake.accepted, 2);
+    contract_end(c);
 }
 END_TEST
 
@@ -316,6 +376,8 @@ static TCase *faults_tcase(void)
     tcase_add_test(tcase, endless_reply_is_cut_off);
     tcase_add_test(tcase, silent_server_is_given_up_after_the_timeout);
     tcase_add_test(tcase, command_that_was_not_sent_whole_is_retried);
+    tcase_add_test(tcase, half_a_command_is_acked_by_nothing);
+    tcase_add_test(tcase, half_a_command_may_be_refused_and_the_next_event_goes_over_a_new_connection);
     tcase_add_loop_test(tcase, refusal_at_the_door_sends_no_event, 0, (int)(sizeof hellos / sizeof hellos[0]));
     tcase_add_test(tcase, server_that_never_says_hello_is_given_up);
     tcase_add_test(tcase, probe_asks_the_server_each_time);
