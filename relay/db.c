@@ -357,8 +357,9 @@ static enum db_event progress_connect(struct db *db, const struct pollset *ps, i
     return DB_NOTHING;
 }
 
-/* A server that ends a session says why and closes. One read takes the words and only the next one sees the end, and in
- * between the relay would deliver events whose keys it has lost. What is idle is not spoken to for much else. */
+/* A server that ends a session says why and closes. One read takes the words and only the next one sees the end, which
+ * an immediate shutdown's words, a warning, do not tell. In between the relay would deliver events whose keys it has
+ * lost. What is idle is not spoken to for much else. */
 static bool read_input(struct db *db)
 {
     return PQconsumeInput(db->conn) == 1 && (db->state != DB_STATE_IDLE || PQconsumeInput(db->conn) == 1);

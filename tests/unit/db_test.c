@@ -256,6 +256,19 @@ START_TEST(what_comes_after_poll_is_seen_by_who_looks_again)
 }
 END_TEST
 
+/* One that is shut down at once only warns. libpq's first read takes the warning, and none but the next sees the end;
+ * who looks once more before he delivers would still believe that he holds his keys. */
+START_TEST(warning_and_the_end_behind_it_are_seen_in_one_look)
+{
+    static const char warning[] = "SWARNING\0VWARNING\0C57P02\0Mterminating connection because of crash\0";
+    come_up();
+    say('N', warning, sizeof warning);
+    hang_up();
+    ck_assert_int_eq(_i == 0 ? turn() : db_progress(db, NULL, now, &result, &err), DB_DOWN);
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
 static const struct {
     const char *body;
     size_t size;
@@ -434,6 +447,7 @@ int main(void)
     tcase_add_loop_test(tcase, last_words_are_heard_of_a_connection_that_is_closed_already, 0, COUNT(severities));
     tcase_add_loop_test(tcase, last_words_in_a_round_are_the_end_before_the_connection_is_closed, 0, COUNT(severities));
     tcase_add_test(tcase, what_comes_after_poll_is_seen_by_who_looks_again);
+    tcase_add_loop_test(tcase, warning_and_the_end_behind_it_are_seen_in_one_look, 0, 2);
     tcase_add_loop_test(tcase, notice_that_is_not_an_end_is_passed_over, 0, COUNT(notices));
     tcase_add_test(tcase, server_that_talks_nonsense_to_an_idle_connection_is_lost);
     tcase_add_test(tcase, failure_without_a_word_has_a_rule_too);

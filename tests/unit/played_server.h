@@ -13,6 +13,8 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -122,6 +124,17 @@ static inline void say_complaint(const char *severity, const char *text)
     char body[200];
     int size = snprintf(body, sizeof body, "S%s%cV%s%cC42501%cM%s%c%c", severity, 0, severity, 0, 0, text, 0, 0);
     say('E', body, (size_t)size);
+}
+
+/* Returns when the client's kernel has the end, and with it all that was said before. */
+static inline void hang_up(void)
+{
+    struct tcp_info tcp = {0};
+    socklen_t size = sizeof tcp;
+    ck_assert_int_eq(shutdown(peer, SHUT_WR), 0);
+    for (int i = 0; i < TURNS_MAX && tcp.tcpi_state != TCP_FIN_WAIT2; i++, poll(NULL, 0, 1))
+        ck_assert_int_eq(getsockopt(peer, IPPROTO_TCP, TCP_INFO, &tcp, &size), 0);
+    ck_assert_int_eq(tcp.tcpi_state, TCP_FIN_WAIT2);
 }
 
 /* A row of texts: what comes before it, itself, and what follows it. */
