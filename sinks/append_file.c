@@ -262,11 +262,21 @@ enum append_result append_file_write(struct append_file *file, struct span lines
     return file->regular ? write_regular(file, lines, ret_written, err) : write_stream(file, lines, ret_written, err);
 }
 
+/* Nothing is wrong where a signal comes first, as it may on a file system that is a process or elsewhere. */
+static bool sync_data(int fd)
+{
+    int result;
+    do
+        result = fdatasync(fd);
+    while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
 bool append_file_sync(struct append_file *file, struct error *err)
 {
     /* A pipe that broke after it took these lines, or any pipe, has no disk to wait for. */
     bool fails = FAULT_ERROR("file.sync");
-    if (!fails && (!file->durable || file->fd < 0 || fdatasync(file->fd) == 0 || (!file->regular && errno == EINVAL)))
+    if (!fails && (!file->durable || file->fd < 0 || sync_data(file->fd) || (!file->regular && errno == EINVAL)))
         return true;
     int cause = errno;
     append_file_close(file);

@@ -29,7 +29,7 @@ static struct contract_setup setup = {
     .name = "file", .type = &sink_file, .settings = &settings, .destination = "orders"};
 
 /* Stands before libc's: the script of a disk that fails. */
-static int sync_errors, syncs;
+static int sync_errors, sync_errno, syncs;
 
 int fdatasync(int fd)
 {
@@ -38,7 +38,7 @@ int fdatasync(int fd)
     if (sync_errors == 0)
         return 0;
     sync_errors--;
-    errno = EIO;
+    errno = sync_errno;
     return -1;
 }
 
@@ -49,6 +49,7 @@ static void start(struct contract_setup *s)
     snprintf(path, sizeof path, "%s/events.jsonl", directory);
     settings = (struct file_settings){.path = path, .sync = true};
     sync_errors = syncs = 0;
+    sync_errno = EIO;
 }
 
 static void stop(struct contract_setup *s)
@@ -160,6 +161,18 @@ START_TEST(failed_sync_leaves_the_batch_unknown_and_opens_the_file_again)
     struct delivery *d = contract_add(c, "8", span_of("1"));
     ck_assert(contract_run(c, PATIENCE_MS));
     ck_assert_int_eq(d->verdict, VERDICT_ACKED);
+    contract_end(c);
+}
+END_TEST
+
+START_TEST(interrupted_sync_is_repeated)
+{
+    struct contract *c = contract_open(&setup);
+    add_many(c, 3, 10);
+    sync_errors = 2;
+    sync_errno = EINTR;
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert(contract_verdicts(c, VERDICT_ACKED) == 3 && syncs == 3);
     contract_end(c);
 }
 END_TEST
@@ -455,6 +468,7 @@ static TCase *file_tcase(void)
     tcase_add_test(tcase, lines_stand_in_the_order_of_submission);
     tcase_add_test(tcase, nothing_is_acked_before_it_is_synced);
     tcase_add_test(tcase, failed_sync_leaves_the_batch_unknown_and_opens_the_file_again);
+    tcase_add_test(tcase, interrupted_sync_is_repeated);
     tcase_add_test(tcase, writers_that_share_a_file_do_not_mix_lines);
     tcase_add_test(tcase, waits_for_a_writer_that_holds_the_lock_without_blocking);
     tcase_add_test(tcase, line_torn_by_a_killed_writer_is_ended_first);
