@@ -62,6 +62,12 @@ LEFT_OUT = {
 COUNT = ["-c"]
 # Want of something, which may be over in a moment: no reason for a supervisor never to start the relay again.
 SCARCE = {"EMFILE", "ENOBUFS", "ENOMEM", "EAGAIN"}
+# The caller has to make the call again. clone3 says the second when there are no threads left.
+AGAIN = {"EINTR", "EAGAIN"}
+
+
+def is_to_be_repeated(call, error):
+    return error in AGAIN and call != "clone3"
 
 
 class TracedCourse(Course):
@@ -79,6 +85,10 @@ class TracedCourse(Course):
             return relay.injected()
         self.counts = relay.calls()
         return []
+
+    def uncertain(self, failed):
+        """Where nothing has happened but that a call has to be repeated, nothing may come again."""
+        return 0 if is_to_be_repeated(failed.call, failed.error) else super().uncertain(failed)
 
 
 class Sweep:
@@ -148,13 +158,15 @@ def ways(call, sink):
 
 
 def sample(counts, sink):
-    """Some of the calls, by name: one of each kind that is taken, in one of its ways."""
+    """Some of the calls, by name: one of each kind that is taken, in one of its ways and in those that have it repeated."""
     taken = [call for call in sorted(counts) if zlib.crc32(f"{sink} {call}".encode()) % SAMPLE == 0]
     for call in taken:
         chance = zlib.crc32(call.encode())
         # Counts differ a little from run to run, and the choice should not.
         among = 1 << max(counts[call].bit_length() - 2, 0)
-        yield call, ERRORS[call][chance % len(ERRORS[call])], 1 + chance // 16 % among
+        again = [error for error in ERRORS[call] if is_to_be_repeated(call, error)]
+        for error in dict.fromkeys([ERRORS[call][chance % len(ERRORS[call])], *again]):
+            yield call, error, 1 + chance // 16 % among
 
 
 class NamedHttpTarget(targets.HttpTarget):

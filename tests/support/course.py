@@ -62,10 +62,13 @@ class Course:
 
     def check(self, receipts, outcome):
         assert self.shop.left() == 0, "it ended with work left and said that there was none"
-        keys = 2 * self.keys  # while they have an event or two each: claim_keys_at_most()
-        in_flight = keys * self.per_key * self.claims_at_once
-        self.shop.check(receipts, [Fault(one.what, in_flight, "first", at=one.at) for one in outcome.failed],
+        self.shop.check(receipts, [Fault(one.what, self.uncertain(one), "first", at=one.at) for one in outcome.failed],
                         ordered=self.ordered)
+
+    def uncertain(self, failed):
+        """How many events it may leave without a known outcome: those on their way."""
+        keys = 2 * self.keys  # while they have an event or two each: claim_keys_at_most()
+        return keys * self.per_key * self.claims_at_once
 
     def config(self, target, relay):
         return self.shop.config(target.sink(relay=relay), connections=1, keys_per_claim=self.keys,

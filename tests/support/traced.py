@@ -8,6 +8,7 @@
 """
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -16,7 +17,8 @@ from collections import namedtuple
 from tests.support.process import REPO, Process, find_program, stands_still, wait_until
 from tests.support.relay import Relay
 
-Injected = namedtuple("Injected", "at what")  # what: the call as strace shows it
+Injected = namedtuple("Injected", "at what call error")  # what: the call as strace shows it
+INJECTED = re.compile(r"(?:<\.\.\. )?(\w+).* = -1 (E\w+) \(.*\(INJECTED\)")
 
 
 def build_gate(folder):
@@ -70,7 +72,7 @@ class TracedRelay(Relay):
         """As Injected; the times are those of time.monotonic()."""
         ahead_s = time.time() - time.monotonic()
         lines = [line.split(maxsplit=2) for line in _read(self.trace_path).splitlines() if line.endswith("(INJECTED)")]
-        return [Injected(float(wall) - ahead_s, what) for _, wall, what in lines]
+        return [Injected(float(wall) - ahead_s, what, *INJECTED.fullmatch(what).groups()) for _, wall, what in lines]
 
 
 def _read(path):
