@@ -61,6 +61,7 @@ def test_connections_that_break_at_commit_cost_other_relays_what_was_in_flight(r
     for _ in range(3):
         start(run, proxy, keys_per_claim=8, max_events_per_key=4)
     traps = [proxy.cut_before(*PLACES[place]) for _ in range(4)]
+    run.harm()
     run.add(1500)
     run.finish(lost_claims=True)
     assert all(trap.sprung for trap in traps)

@@ -48,6 +48,7 @@ def test_terminated_backends_cost_no_event_and_no_order(drain):
     drain.start_running(relays=2)
     end = time.monotonic() + (20 if DEEP else 4)
     while time.monotonic() < end:
+        drain.harm()
         kill_a_backend(drain.db)
         drain.add(200)
         time.sleep(0.2)
@@ -63,6 +64,7 @@ def test_backends_that_stand_still_are_given_up(drain):
     drain.wait_for(100)
     backends = [row[0] for row in drain.db.query("select pid from pg_stat_activity where application_name = 'pgcourier'"
                                                  " and datname = current_database()")]
+    drain.harm()
     for pid in backends:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -90,6 +92,7 @@ def test_a_restart_of_the_server_is_survived(relay, tmp_path, mode):
         drain.add(10000)
         drain.start_running(relays=2)
         drain.wait_for(1000)
+        drain.harm()
         drain.db.server.restart(mode)
         drain.finish(lost_claims=True)
 

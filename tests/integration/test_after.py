@@ -221,10 +221,11 @@ def test_nothing_goes_before_what_it_names_though_relays_are_killed(db, http, jo
     more = f", ordering: {ordering}, max_events_per_key: 4"
     db.query("insert into public.jobs (id, k, body, after_ids) values " + ", ".join(
         f"({n}, 'k{n % keys}', '{{}}', '{{{','.join(map(str, names[n]))}}}')" for n in names))
-    running = [jobs(attempts=1000, more=more) for _ in range(2)]
+    running, faults = [jobs(attempts=1000, more=more) for _ in range(2)], []
     for _ in range(4):
         passed = len(http.requests)
         wait_until(lambda: len(http.requests) > passed + 50 or left(db) == [])
+        faults.append(Fault("a relay was killed", in_flight=count, receipts=len(http.requests)))
         running.pop(0).kill()
         running.append(jobs(attempts=1000, more=more))
     wait_until(lambda: left(db) == [], 90)
@@ -241,7 +242,6 @@ def test_nothing_goes_before_what_it_names_though_relays_are_killed(db, http, jo
     events = [Event(n, f"k{n % keys}") for n in names]
     receipts = [Receipt(int(r.headers["event-id"]), f"k{int(r.headers['event-id']) % keys}", "ack" if r.reply.status == 200 else "refuse")
                 for r in http.requests]
-    faults = [Fault("a relay was killed", in_flight=count)] * 4
     check(events, receipts, faults, final=Final([])).require()
 
 

@@ -1,7 +1,9 @@
-"""The test servers themselves: each starts, answers, stops, comes back, and leaves nothing behind."""
+"""The test servers themselves: each starts, answers, stops, comes back, and leaves nothing behind; and what a fault run
+excuses."""
 
 import http.client as http_client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,11 +11,15 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 
 import pytest
 
 from tests.support import servers
+from tests.support.fault_run import FaultRun
+from tests.support.history import Fault
 from tests.support.process import REPO, exit_on_signals, wait_until
+from tests.support.targets import FileTarget
 
 
 def gone(pid):
@@ -194,3 +200,42 @@ def test_signals_stay_as_they_are_where_another_thread_runs_the_tests():
     with ThreadPoolExecutor(1) as pool:
         pool.submit(exit_on_signals).result()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+class Said:
+    """As much of a relay as a FaultRun asks when it is over. lines: what it has logged."""
+
+    def __init__(self, lines=()):
+        self.lines = list(lines)
+
+    def logged(self, pattern):
+        return [line for line in self.lines if re.search(pattern, line)]
+
+    def lose(self, events, after_s=0):
+        at = datetime.fromtimestamp(time.time() + after_s, timezone.utc).isoformat(timespec="milliseconds")
+        self.lines.append(f"{at.replace('+00:00', 'Z')} level=warn msg=claim.lost queue=shop events={events} in_flight=1")
+
+
+def test_a_lost_claim_is_its_relays_and_no_older_than_the_harm_that_was_done(tmp_path):
+    target = FileTarget(tmp_path / "events.jsonl")
+    run = FaultRun(None, None, target)
+    run.relays = [Said(), Said()]
+    (tmp_path / "events.jsonl").write_text("{}\n{}\n")
+    run.harm()
+    run.relays[1].lose(7)
+    first, = run.lost_claims()
+    assert first == Fault("claim lost", 7, "relay-2", receipts=2, at=run.harms[0]["at"])
+    (tmp_path / "events.jsonl").write_text("{}\n{}\n{}\n")
+    run.harm()
+    run.relays[0].lose(4, after_s=1)  # of the second, or of the first that it was slow to notice
+    run.relays[0].lose(5, after_s=60)
+    assert [(fault.in_flight, fault.receipts) for fault in run.lost_claims()] == [(4, 2), (5, 3), (7, 2)]
+
+
+def test_a_claim_that_is_lost_before_any_harm_is_not_excused(tmp_path):
+    run = FaultRun(None, None, FileTarget(tmp_path / "events.jsonl"))
+    run.relays = [Said()]
+    run.relays[0].lose(1, after_s=-1)
+    run.harm()
+    with pytest.raises(AssertionError, match="what harm was done"):
+        run.lost_claims()

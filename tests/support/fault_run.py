@@ -6,12 +6,19 @@
     run.wait_for(500)
     run.fault("what it is", in_flight=64)    # only if it may make deliveries uncertain; one for each time it does
     ... the fault ...
-    run.finish()                             # lost_claims=True: the claims that relays have lost may be repeated
+    run.finish()
+
+Where nobody knows which sessions will end:
+
+    run.harm()                               # before, each time
+    ... the fault ...
+    run.finish(lost_claims=True)             # the claims that relays have lost since may be repeated
 """
 
 import re
 import signal
 import time
+from datetime import datetime
 
 import psycopg2
 
@@ -19,11 +26,15 @@ from tests.support.history import Fault
 from tests.support.process import wait_until
 
 
+NOTICED_S = 10  # a relay has noticed by then that its session has ended
+
+
 class FaultRun:
     def __init__(self, start, shop, target, keys=50):
         self.start_relay, self.shop, self.target, self.keys = start, shop, target, keys
         self.relays = []
         self.faults = []
+        self.harms = []  # what was known just before each: as of a Fault
 
     @property
     def db(self):
@@ -78,7 +89,14 @@ class FaultRun:
         """To be told before it is done. Each time, `in_flight` events may become uncertain, those of one relay if it is
         said which."""
         name = f"relay-{self.relays.index(relay) + 1}" if relay else None
-        self.faults += [Fault(what, in_flight, relay=name, receipts=self.target.count() or 0, at=time.monotonic())] * times
+        self.faults += [Fault(what, in_flight, relay=name, **self._now())] * times
+
+    def harm(self):
+        """To be told before sessions are ended of which nobody knows what they have in flight."""
+        self.harms.append(self._now())
+
+    def _now(self):
+        return {"receipts": self.target.count() or 0, "at": time.monotonic()}
 
     def logged(self, pattern):
         return [line for one in self.relays for line in one.logged(pattern)]
@@ -87,8 +105,16 @@ class FaultRun:
         return wait_until(lambda: self.logged(pattern), timeout_s, f"a log line with {pattern}")
 
     def lost_claims(self):
-        """Claims whose connection broke: the outcome of their events may be unknown to the next relay."""
-        return [Fault("claim lost", int(re.search(r"events=(\d+)", line).group(1))) for line in self.logged("msg=claim.lost")]
+        """Claims whose connection broke: the outcome of their events may be unknown to the next relay. A fault of that
+        relay, from the harm on that was done to it."""
+        return [Fault("claim lost", int(re.search(r"events=(\d+)", line).group(1)), f"relay-{number}", **self._harm_of(line))
+                for number, one in enumerate(self.relays, 1) for line in one.logged("msg=claim.lost")]
+
+    def _harm_of(self, line):
+        """The last one that it may have taken that long to log, or the first."""
+        logged = datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp() - (time.time() - time.monotonic())
+        assert self.harms and self.harms[0]["at"] <= logged + 0.01, f"nobody has told what harm was done before: {line}"
+        return ([harm for harm in self.harms if harm["at"] <= logged - NOTICED_S] or self.harms[:1])[-1]
 
     def no_failures(self):
         """Nothing was counted as an event's own fault."""
