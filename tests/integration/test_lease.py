@@ -118,6 +118,51 @@ def test_a_late_answer_counts_while_nobody_has_taken_over(relay, shop, target, h
     assert one.logged("queue.stats.*leases_lost=0")
 
 
+def lease_one(shop, http, key):
+    (event,) = shop.insert([key])
+    wait_until(lambda: shop.db.value(LEASES) == 1 and http.in_flight == 1, 30, "it to be leased and under way")
+    return event
+
+
+def end_term_under_lock(shop, event):
+    """Somebody who found the term over has the lock of the event's key, or its own: he may be delivering it. A connection."""
+    other = shop.db.connect(autocommit=False)
+    other.cursor().execute("select pg_advisory_xact_lock(outbox.lock_class_of('public.events'), outbox.lock_hash('bigint', %s, %s))",
+                           (event.key, event.id))
+    shop.db.query("update outbox.parked set next_at = clock_timestamp()")
+    return other
+
+
+@pytest.mark.parametrize("key", [1, None], ids=["key", "no key"])
+def test_a_late_answer_does_not_count_while_somebody_has_the_lock(relay, shop, target, http, key):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "1h", relay="a"))
+    event = lease_one(shop, http, key)
+    other = end_term_under_lock(shop, event)
+    entry = shop.db.query("select * from outbox.parked")
+    answer()
+    wait_until(lambda: one.logged("lease.lost.*keys=1"), 30, "the relay to see that it is late")
+    assert shop.left() == 1 and shop.db.query("select * from outbox.parked") == entry
+    other.close()
+    wait_until(lambda: shop.left() == 0, 30, "it to be delivered again")
+    assert one.stop() == 0
+    shop.check(target.receipts(), [lease_lost([event])])
+
+
+@pytest.mark.parametrize("key", [1, None], ids=["key", "no key"])
+def test_a_lease_that_is_over_is_not_renewed_while_somebody_has_the_lock(relay, shop, target, http, key):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "3s", relay="a"))
+    event = lease_one(shop, http, key)
+    other = end_term_under_lock(shop, event)
+    wait_until(lambda: one.logged("lease.lost.*keys=1"), 30, "the renewal to be refused")
+    answer()
+    other.close()
+    wait_until(lambda: shop.left() == 0, 30, "it to be delivered again")
+    assert one.stop() == 0
+    shop.check(target.receipts(), [lease_lost([event])])
+
+
 @pytest.mark.parametrize("owner", ["backend", "name"])
 def test_a_relay_that_stood_still_beyond_its_terms_settles_nothing_wrong(relay, shop, target, http, owner):
     answer = hang(http, "a")
