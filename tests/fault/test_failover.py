@@ -118,7 +118,7 @@ def test_ids_that_are_drawn_a_second_time_while_the_relay_is_away_keep_the_order
         run.start_running()
         run.wait_until_empty()
         statements.forget()
-        wait_for_probes(statements, 3)
+        statements.wait_for_probes(3)
         database.query(f"alter role {RELAY_ROLE} nologin")
         if restart:
             server.restart("immediate")
@@ -135,6 +135,39 @@ def test_ids_that_are_drawn_a_second_time_while_the_relay_is_away_keep_the_order
         assert order_of(run.target.receipts()[500:]) == order_of(first)
 
 
+def test_ids_that_are_drawn_a_second_time_behind_a_pooler_keep_the_order(relay, tmp_path):
+    """The pooler has kept the relay's connections, so that the crash is none of them: only what the server says of itself
+    tells it from one that has drawn those ids once."""
+    with servers.Postgres(settings=DURABLE) as server:
+        database = server.create_database()
+        migrate(database)
+        run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
+        run.add(500, keys=10)
+        statements = StatementLog(database)
+        with servers.PgBouncer(server) as pooler:
+            run.start_running(database=pooler.dsn(database.name))
+            run.wait_until_empty()
+            statements.forget()
+            statements.wait_for_probes(3)
+            database.query("select outbox.pause('shop')")  # nothing is claimed before it has asked again
+            run.wait_for_log("queue.paused")
+            pooler.tell("pause")
+            crash(database)
+            database.query("select setval('public.events_id_seq', 400)")
+            run.shop.journal.clear()
+            first = run.add(300, keys=10)
+            assert first[0].id == 401 and first[-1].id == 700
+            statements.forget()
+            pooler.tell("resume")
+            statements.wait_for_probes(2)
+            database.query("select outbox.resume('shop')")
+            run.wait_for(800)
+            run.wait_until_empty()
+            assert not run.logged("database.down")
+            run.stop()
+        assert order_of(run.target.receipts()[500:]) == order_of(first)
+
+
 def order_of(events):
     keys = {}
     for one in events:
@@ -142,10 +175,19 @@ def order_of(events):
     return keys
 
 
-def wait_for_probes(statements, count):
-    """So many questions of how far the ids go are answered: the first says that they are settled, and the next that they
-    are gone."""
-    wait_until(lambda: statements.text().count("as holder") > count, 60, f"{count} probes")
+def crash(database):
+    """One of the server's processes dies. The server stays, ends all sessions and recovers."""
+    victim = database.connect()
+    pid = victim.info.backend_pid
+    os.kill(pid, signal.SIGKILL)
+
+    def recovered():
+        try:
+            return database.query("select pid from pg_stat_activity where pid = %s", (pid,)) == []
+        except psycopg2.OperationalError:
+            return False
+
+    wait_until(recovered, 60, "the server to be back")
 
 
 def sessions(db):

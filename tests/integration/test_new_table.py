@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests.support.journal import read_lines
 from tests.support.servers import wait_until
+from tests.support.statement_log import StatementLog
 
 CONFIG = """
 database: "{dsn}"
@@ -44,3 +46,29 @@ def test_a_sequence_that_is_set_back_under_a_running_relay_hides_nothing(db, rel
     db.query("insert into public.events (order_id) values (7)")
     wait_until(lambda: db.value("select count(*) from public.events") == 0, what="the event with a used id")
     assert running.stop() == 0
+
+
+def test_ids_that_a_truncated_table_draws_again_keep_their_order(db, relay, tmp_path):
+    """When the relay asks again, they are beyond where they were."""
+    db.query("create table public.events (id bigserial primary key, order_id bigint)")
+    db.let_relay_in("public.events")
+    fill = "insert into public.events (order_id) select n %% 10 from generate_series(1, %s) n"
+    db.query(fill, (1000,))
+    statements = StatementLog(db)
+    path = tmp_path / "events.jsonl"
+    running = relay(CONFIG.format(dsn=db.dsn).replace("type: discard", f'type: file, path: "{path}"'))
+    wait_until(lambda: db.value("select count(*) from public.events") == 0, what="all to be delivered")
+    statements.forget()
+    statements.wait_for_probes(3)
+    db.query("select outbox.pause('orders')")  # nothing is claimed before it has asked again
+    wait_until(lambda: running.logged("queue.paused"), what="the relay to pause")
+    db.query("truncate public.events restart identity; " + fill, (2000,))
+    statements.forget()
+    statements.wait_for_probes(2)
+    db.query("select outbox.resume('orders')")
+    wait_until(lambda: db.value("select count(*) from public.events") == 0, what="all to be delivered")
+    assert running.stop() == 0
+    keys = {}
+    for event in list(read_lines(path))[1000:]:
+        keys.setdefault(event["key"], []).append(event["id"])
+    assert keys == {str(key): list(range(key or 10, 2001, 10)) for key in range(10)}

@@ -45,6 +45,13 @@ class PgBouncer(Server):
     def dsn(self, dbname="postgres", user=RELAY_ROLE):
         return f"host=127.0.0.1 port={self.port} dbname={dbname} user={user}"
 
+    def tell(self, command):
+        """"pause" waits for transactions to end, closes the servers' connections and keeps the clients'; "resume" ends that."""
+        console = psycopg2.connect(self.dsn("pgbouncer", SUPERUSER))
+        console.autocommit = True
+        console.cursor().execute(command)
+        console.close()
+
     def _launch(self):
         return Process([find_program("pgbouncer"), self.config], self.log_path, user=self.user)
 

@@ -2,6 +2,8 @@
 
 import os
 
+from tests.support.process import wait_until
+
 
 class StatementLog:
     """StatementLog(db).text() -> what whoever connects from now on has executed."""
@@ -19,3 +21,8 @@ class StatementLog:
         with open(self._path, errors="replace") as log:
             log.seek(self._begin)
             return log.read()
+
+    def wait_for_probes(self, count):
+        """So many questions of how far the ids go are answered: the first says that they are settled, and the next that they
+        are gone."""
+        wait_until(lambda: self.text().count("as holder") > count, 60, f"{count} probes")
