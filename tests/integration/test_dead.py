@@ -196,6 +196,15 @@ def test_drop_deletes_the_head_of_a_closed_key_and_goes_on_with_the_next(shop):
     assert shop.parked() == [("7", second, False, 0, True)]
 
 
+def test_drop_goes_on_with_an_event_that_comes_before_the_head_of_a_closed_key(shop):
+    """It was committed late, when what has the higher id had failed."""
+    late, head, later = shop.insert(7, 7, 7)
+    shop.park(head, "7")
+    assert shop.dead("drop", "--key", "7") == "dropped 0 dead letters, opened 1 closed key\n"
+    assert shop.ids() == [late, later]
+    assert shop.parked() == [("7", late, False, 0, True)]
+
+
 def test_drop_of_the_last_event_of_a_closed_key_leaves_nothing(shop):
     first, keyless = shop.insert(7, None)
     shop.park(first, "7")
