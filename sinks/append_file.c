@@ -166,10 +166,13 @@ static size_t write_fully(int fd, struct span bytes)
 static bool end_torn_line(int fd)
 {
     off_t size = lseek(fd, 0, SEEK_END);
-    char last;
-    if (size <= 0 || pread(fd, &last, 1, size - 1) != 1 || last == '\n')
-        return true;
-    return write_fully(fd, SPAN_LITERAL("\n")) == 1;
+    char last = '\n';
+    ssize_t n;
+    if (size <= 0)
+        return size == 0;
+    while ((n = pread(fd, &last, 1, size - 1)) < 0 && errno == EINTR)
+        ;
+    return n >= 0 && (last == '\n' || write_fully(fd, SPAN_LITERAL("\n")) == 1);
 }
 
 static size_t whole_lines(struct span lines, size_t size)

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PATIENCE_MS 30000
@@ -42,13 +43,24 @@ int fdatasync(int fd)
     return -1;
 }
 
+static int read_errors, read_errno;
+
+ssize_t pread(int fd, void *buffer, size_t size, off_t offset)
+{
+    if (read_errors == 0)
+        return syscall(SYS_pread64, fd, buffer, size, offset);
+    read_errors--;
+    errno = read_errno;
+    return -1;
+}
+
 static void start(struct contract_setup *s)
 {
     (void)s;
     temporary_folder(directory, sizeof directory);
     snprintf(path, sizeof path, "%s/events.jsonl", directory);
     settings = (struct file_settings){.path = path, .sync = true};
-    sync_errors = syncs = 0;
+    sync_errors = syncs = read_errors = 0;
     sync_errno = EIO;
 }
 
@@ -226,6 +238,28 @@ START_TEST(line_torn_by_a_killed_writer_is_ended_first)
     ck_assert_int_eq(count_lines(path, &torn), 3);
     ck_assert_int_eq(torn, 1);
     close(other);
+}
+END_TEST
+
+/* What cannot be read of the file may be a torn line: nothing is written behind it. */
+START_TEST(line_that_may_be_torn_is_not_written_behind)
+{
+    for (read_errno = EIO; read_errno != 0; read_errno = read_errno == EIO ? EINTR : 0) {
+        struct contract *c = contract_open(&setup);
+        int other = open(path, O_WRONLY | O_APPEND | O_TRUNC | O_CLOEXEC);
+        ck_assert_int_eq(write(other, "{\"id\":2,\"ke", 11), 11);
+        struct delivery *d = contract_add(c, "7", span_of("1"));
+        read_errors = 1;
+        ck_assert(contract_run(c, PATIENCE_MS));
+        ck_assert_int_eq(d->verdict, read_errno == EIO ? VERDICT_RETRY : VERDICT_ACKED);
+        struct stat st;
+        ck_assert_int_eq(fstat(other, &st), 0);
+        ck_assert_int_eq(st.st_size > 11, read_errno == EINTR);
+        contract_end(c);
+        int torn;
+        ck_assert(read_errno == EIO || (count_lines(path, &torn) == 1 && torn == 1));
+        close(other);
+    }
 }
 END_TEST
 
@@ -472,6 +506,7 @@ static TCase *file_tcase(void)
     tcase_add_test(tcase, writers_that_share_a_file_do_not_mix_lines);
     tcase_add_test(tcase, waits_for_a_writer_that_holds_the_lock_without_blocking);
     tcase_add_test(tcase, line_torn_by_a_killed_writer_is_ended_first);
+    tcase_add_test(tcase, line_that_may_be_torn_is_not_written_behind);
     tcase_add_test(tcase, full_disk_keeps_whole_lines_and_retries_the_rest);
     tcase_add_test(tcase, full_device_retries_everything);
     tcase_add_test(tcase, reopen_follows_a_rotation);
