@@ -1,131 +1,11 @@
-#include "tests/contract/sink_contract.h"
-#include "tests/support/run_suite.h"
-#include "tests/support/temporary_file.h"
+#include "tests/contract/file_setup.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#define PATIENCE_MS 30000
-
-extern const struct sink_type sink_file;
-
-/* What the settings table fills; the offsets in it are checked by opening. */
-struct file_settings {
-    char *path, *mode;
-    bool sync;
-};
-
-static char directory[128], path[160];
-static struct file_settings settings;
-static struct contract_setup setup = {
-    .name = "file", .type = &sink_file, .settings = &settings, .destination = "orders"};
-
-/* Stands before libc's: the script of a disk that fails. */
-static int sync_errors, sync_errno, syncs;
-
-int fdatasync(int fd)
-{
-    (void)fd;
-    syncs++;
-    if (sync_errors == 0)
-        return 0;
-    sync_errors--;
-    errno = sync_errno;
-    return -1;
-}
-
-static int read_errors, read_errno;
-
-ssize_t pread(int fd, void *buffer, size_t size, off_t offset)
-{
-    if (read_errors == 0)
-        return syscall(SYS_pread64, fd, buffer, size, offset);
-    read_errors--;
-    errno = read_errno;
-    return -1;
-}
-
-static void start(struct contract_setup *s)
-{
-    (void)s;
-    temporary_folder(directory, sizeof directory);
-    snprintf(path, sizeof path, "%s/events.jsonl", directory);
-    settings = (struct file_settings){.path = path, .sync = true};
-    sync_errors = syncs = read_errors = 0;
-    sync_errno = EIO;
-}
-
-static void stop(struct contract_setup *s)
-{
-    (void)s;
-    char other[128];
-    unlink(path);
-    snprintf(other, sizeof other, "%s.1", path);
-    unlink(other);
-    ck_assert_int_eq(rmdir(directory), 0);
-}
-
-static void start_test(void)
-{
-    start(&setup);
-}
-
-static void stop_test(void)
-{
-    stop(&setup);
-}
-
-static char *file_text(const char *name)
-{
-    FILE *in = fopen(name, "re");
-    ck_assert_ptr_nonnull(in);
-    char *text = calloc(1, 8u << 20);
-    size_t size = fread(text, 1, (8u << 20) - 1, in);
-    fclose(in);
-    text[size] = '\0';
-    return text;
-}
-
-/* Counts the lines that are JSON and those that are not; the file must end with a newline. */
-static int count_lines(const char *name, int *ret_torn)
-{
-    char *text = file_text(name), *rest = text;
-    int good = 0;
-    *ret_torn = 0;
-    if (*text)
-        ck_assert_int_eq(text[strlen(text) - 1], '\n');
-    for (char *line; (line = strsep(&rest, "\n")) != NULL && rest;) {
-        json_t *parsed = json_loads(line, 0, NULL);
-        if (parsed)
-            good++;
-        else
-            ++*ret_torn;
-        json_decref(parsed);
-    }
-    free(text);
-    return good;
-}
-
-static void add_many(struct contract *c, size_t n, size_t payload_bytes)
-{
-    char *payload = malloc(payload_bytes + 2);
-    memset(payload, 'x', payload_bytes + 2);
-    payload[0] = payload[payload_bytes + 1] = '"';
-    for (size_t i = 0; i < n; i++) {
-        struct delivery *d = contract_add(c, "7", (struct span){payload, payload_bytes + 2});
-        contract_event(d)->payload_kind = PAYLOAD_JSON;
-    }
-    free(payload);
-}
 
 START_TEST(lines_stand_in_the_order_of_submission)
 {
@@ -142,50 +22,6 @@ START_TEST(lines_stand_in_the_order_of_submission)
     }
     ck_assert_str_eq(line, "");
     free(text);
-}
-END_TEST
-
-START_TEST(nothing_is_acked_before_it_is_synced)
-{
-    struct contract *c = contract_open(&setup);
-    add_many(c, 100, 10);
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_int_eq(syncs, 1);
-    contract_end(c);
-    settings.sync = false;
-    c = contract_open(&setup);
-    add_many(c, 100, 10);
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_int_eq(syncs, 1);
-    contract_end(c);
-}
-END_TEST
-
-START_TEST(failed_sync_leaves_the_batch_unknown_and_opens_the_file_again)
-{
-    struct contract *c = contract_open(&setup);
-    add_many(c, 3, 10);
-    sync_errors = 1;
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_uint_eq(contract_verdicts(c, VERDICT_UNKNOWN), 3);
-    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_UNREACHABLE);
-    ck_assert_int_eq(contract_probe(c, "orders", PATIENCE_MS), REACH_YES);
-    struct delivery *d = contract_add(c, "8", span_of("1"));
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_int_eq(d->verdict, VERDICT_ACKED);
-    contract_end(c);
-}
-END_TEST
-
-START_TEST(interrupted_sync_is_repeated)
-{
-    struct contract *c = contract_open(&setup);
-    add_many(c, 3, 10);
-    sync_errors = 2;
-    sync_errno = EINTR;
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert(contract_verdicts(c, VERDICT_ACKED) == 3 && syncs == 3);
-    contract_end(c);
 }
 END_TEST
 
@@ -222,88 +58,6 @@ START_TEST(waits_for_a_writer_that_holds_the_lock_without_blocking)
     close(other);
     ck_assert(contract_drain(c, PATIENCE_MS));
     ck_assert_int_eq(c->ds[0]->verdict, VERDICT_ACKED);
-    contract_end(c);
-}
-END_TEST
-
-START_TEST(line_torn_by_a_killed_writer_is_ended_first)
-{
-    struct contract *c = contract_open(&setup);
-    int other = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    ck_assert_int_eq(write(other, "{\"id\":1}\n{\"id\":2,\"ke", 20), 20);
-    add_many(c, 2, 10);
-    ck_assert(contract_run(c, PATIENCE_MS));
-    contract_end(c);
-    int torn;
-    ck_assert_int_eq(count_lines(path, &torn), 3);
-    ck_assert_int_eq(torn, 1);
-    close(other);
-}
-END_TEST
-
-/* What cannot be read of the file may be a torn line: nothing is written behind it. */
-START_TEST(line_that_may_be_torn_is_not_written_behind)
-{
-    for (read_errno = EIO; read_errno != 0; read_errno = read_errno == EIO ? EINTR : 0) {
-        struct contract *c = contract_open(&setup);
-        int other = open(path, O_WRONLY | O_APPEND | O_TRUNC | O_CLOEXEC);
-        ck_assert_int_eq(write(other, "{\"id\":2,\"ke", 11), 11);
-        struct delivery *d = contract_add(c, "7", span_of("1"));
-        read_errors = 1;
-        ck_assert(contract_run(c, PATIENCE_MS));
-        ck_assert_int_eq(d->verdict, read_errno == EIO ? VERDICT_RETRY : VERDICT_ACKED);
-        struct stat st;
-        ck_assert_int_eq(fstat(other, &st), 0);
-        ck_assert_int_eq(st.st_size > 11, read_errno == EINTR);
-        contract_end(c);
-        int torn;
-        ck_assert(read_errno == EIO || (count_lines(path, &torn) == 1 && torn == 1));
-        close(other);
-    }
-}
-END_TEST
-
-/* A file size limit cuts a write short exactly as a full disk does. */
-static void limit_file_size(rlim_t bytes)
-{
-    struct rlimit limit;
-    getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = bytes;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-START_TEST(full_disk_keeps_whole_lines_and_retries_the_rest)
-{
-    struct contract *c = contract_open(&setup);
-    add_many(c, 100, 1000);
-    limit_file_size(50000);
-    bool finished = contract_run(c, PATIENCE_MS);
-    limit_file_size(RLIM_INFINITY);
-    ck_assert(finished);
-    size_t acked = contract_verdicts(c, VERDICT_ACKED);
-    ck_assert_uint_gt(acked, 0);
-    ck_assert_uint_eq(acked + contract_verdicts(c, VERDICT_RETRY), 100);
-    ck_assert_int_eq(c->ds[acked]->verdict, VERDICT_RETRY);
-    ck_assert_int_eq(c->ds[acked]->cause->kind, ERROR_UNREACHABLE);
-    ck_assert_ptr_nonnull(strstr(c->ds[acked]->cause->text, path));
-    int torn;
-    ck_assert_uint_eq((size_t)count_lines(path, &torn), acked);
-    ck_assert_int_eq(torn, 0);
-    struct delivery *d = contract_add(c, "8", span_of("1"));
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_int_eq(d->verdict, VERDICT_ACKED);
-    contract_end(c);
-}
-END_TEST
-
-START_TEST(full_device_retries_everything)
-{
-    settings.path = (char[]){"/dev/full"};
-    struct contract *c = contract_open(&setup);
-    add_many(c, 3, 10);
-    ck_assert(contract_run(c, PATIENCE_MS));
-    ck_assert_uint_eq(contract_verdicts(c, VERDICT_RETRY), 3);
-    ck_assert_str_eq(c->ds[0]->cause->text, "cannot write to /dev/full: No space left on device; make room there");
     contract_end(c);
 }
 END_TEST
@@ -500,15 +254,8 @@ static TCase *file_tcase(void)
     TCase *tcase = tcase_create("only file");
     tcase_add_checked_fixture(tcase, start_test, stop_test);
     tcase_add_test(tcase, lines_stand_in_the_order_of_submission);
-    tcase_add_test(tcase, nothing_is_acked_before_it_is_synced);
-    tcase_add_test(tcase, failed_sync_leaves_the_batch_unknown_and_opens_the_file_again);
-    tcase_add_test(tcase, interrupted_sync_is_repeated);
     tcase_add_test(tcase, writers_that_share_a_file_do_not_mix_lines);
     tcase_add_test(tcase, waits_for_a_writer_that_holds_the_lock_without_blocking);
-    tcase_add_test(tcase, line_torn_by_a_killed_writer_is_ended_first);
-    tcase_add_test(tcase, line_that_may_be_torn_is_not_written_behind);
-    tcase_add_test(tcase, full_disk_keeps_whole_lines_and_retries_the_rest);
-    tcase_add_test(tcase, full_device_retries_everything);
     tcase_add_test(tcase, reopen_follows_a_rotation);
     tcase_add_test(tcase, reopen_that_fails_keeps_the_old_file);
     tcase_add_test(tcase, removed_file_is_created_again);
@@ -525,7 +272,6 @@ static TCase *file_tcase(void)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
     setup.start = start;
     setup.stop = stop;
     Suite *suite = suite_create("file");
