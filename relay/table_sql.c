@@ -277,6 +277,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"table", table->name_sql},
         {"table_name", literal(arena, table->plain_name)},
         {"where", condition(table, queue, arena)},
+        {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
         {"filter", queue->where ? queue->where : "true"},
         {"queue_name", literal(arena, queue->name)},
         {"state", queue->state ? queue->state : "outbox"},

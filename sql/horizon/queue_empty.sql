@@ -1,6 +1,8 @@
 -- Is there anything left to deliver? Events of closed keys do not count: somebody has to open them first.
 --
 -- :table :where :state :key :id   as in per_key_lock.sql, and parked is asked as there
+-- :in_order   without a filter: in the order of ids, which is that of the rows. With one there may be an index that finds what
+--             it lets through, and what it does not may be most of the table.
 -- $1 text   queue
 -- No row when nothing is left, else one.
 select 1 as waiting
@@ -15,5 +17,5 @@ where (:where)
       where p.queue = $1::text and not p.keyless and p.next_at = 'infinity'
         and p.key between ((:key)::text collate "default") and ((:key)::text collate "default")
       order by p.key offset 0) end
-order by :id
+:in_order
 limit 1

@@ -35,7 +35,7 @@ declare
 begin
     if days_ahead is null or days_ahead not between 0 and 400 then
         raise exception 'archive_prepare: days_ahead must be between 0 and 400, not %', days_ahead
-            using errcode = 'invalid_parameter_value', hint = 'Seven, the default, is a week that nobody needs to look after.';
+            using errcode = 'invalid_parameter_value', hint = 'The default is 7.';
     end if;
     -- Class and number are FNV-1a of "pgcourier:archive" and 0.
     perform pg_advisory_xact_lock(662116619, 0);

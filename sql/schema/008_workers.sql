@@ -960,12 +960,13 @@ end
 $$;
 
 -- The constraints of these tables that are looked at when a transaction commits, as names for SET CONSTRAINTS. Not all: what a
--- worker's transaction has put off elsewhere is its own.
+-- worker's transaction has put off elsewhere is its own. But ALL where one is in a schema that we may not use, and so not name.
 create function outbox.deferred_constraints(tables regclass[]) returns text
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select coalesce(string_agg(distinct format('%I.%I', n.nspname, c.conname), ', '), '')
+    select case when bool_or(not has_schema_privilege(n.oid, 'usage')) then 'all'
+                else coalesce(string_agg(distinct format('%I.%I', n.nspname, c.conname), ', '), '') end
       from unnest(tables) a (tbl)
       cross join lateral (select a.tbl::oid union select p.relid from pg_partition_tree(a.tbl) p) t (tbl)
       join pg_trigger g on g.tgrelid = t.tbl and g.tginitdeferred
@@ -1043,6 +1044,8 @@ begin
                     perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
                     if deferred <> '' then
                         execute format('set constraints %s immediate', deferred);
+                    end if;
+                    if deferred not in ('', 'all') then -- as they were; of all, some may not have been
                         execute format('set constraints %s deferred', deferred);
                     end if;
                 exception

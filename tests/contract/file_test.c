@@ -1,3 +1,5 @@
+/* The file sink: lines and their order, other writers, rotation, pipes. file_disk_test.c has what disks do. */
+
 #include "tests/contract/file_setup.h"
 
 #include <errno.h>

@@ -150,6 +150,7 @@ START_TEST(what_comes_after_others_is_read_with_one_that_is_not_done)
     assert_has(value("columns"), "and (status <> 'draft')");
     assert_has(value("columns"), "elsewhere.dead");
     ck_assert_str_eq(value("filter"), where);
+    ck_assert_str_eq(value("in_order"), "");
 }
 END_TEST
 
