@@ -158,7 +158,8 @@ static void check_storage(struct check *check, const PGresult *facts)
                      query_text(facts, 0, FACT_USER));
 }
 
-/* Only speed: without the index a claim sorts, or reads a whole key to find its head. */
+/* Without the index a claim sorts, or reads a whole key to find its head; and without any on the key, one may be longer
+ * than the index of what waits takes. */
 static void check_key_index(struct check *check, bool partitioned)
 {
     const struct table *table = check->table;
@@ -167,8 +168,11 @@ static void check_key_index(struct check *check, bool partitioned)
     struct finding *finding = findings_add(
         check->findings, FINDING_WARNING,
         table->index_key ? "%s has an index on %s but none on (%s, %s): a key with many events is slow to claim"
-                         : "%s has no index on %s: each claim reads the table to find the events of its keys; one "
-                           "on (%s, %s) would do",
+        : table->key_type == KEY_TEXT
+            ? "%s has no index on %s: each claim reads the table to find the events of its keys; one on (%s, %s) would "
+              "do, and refuse keys of more than 2600 bytes, which cannot wait"
+            : "%s has no index on %s: each claim reads the table to find the events of its keys; one on (%s, %s) "
+              "would do",
         table->plain_name, table->key_sql, table->key_sql, table->id_sql);
     finding_mend(finding, "create index %son %s (%s, %s);", partitioned ? "" : "concurrently ", table->name_sql,
                  table->key_sql, table->id_sql);

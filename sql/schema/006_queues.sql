@@ -390,7 +390,9 @@ begin
            and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = key_column)
            and i.indkey[1] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = id_column));
     if key_column is not null and not q.key_index then
-        raise notice 'queue_set: % has no index on (%, %): a key with many events is slow', tbl, quote_ident(key_column), quote_ident(id_column)
+        raise notice 'queue_set: % has no index on (%, %): a key with many events is slow%', tbl,
+                     quote_ident(key_column), quote_ident(id_column),
+                     case when q.key_type = 'text' then '; the index would refuse keys of more than 2600 bytes, which stop take()' else '' end
             using hint = format('create index concurrently on %s (%I, %I); then queue_set() again', tbl, key_column, id_column);
     end if;
     if priority_column is not null and not outbox.has_priority_index(tbl, id_column, priority_column) then

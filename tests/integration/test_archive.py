@@ -44,3 +44,13 @@ def test_a_relay_that_deletes_leaves_the_archive_alone(db, relay):
     running = relay(CONFIG.format(dsn=db.dsn, after="delete"), until_empty=True)
     assert running.wait() == 0
     assert db.value(DAYS) == 0
+
+
+def test_a_large_claim_goes_into_the_archive_without_a_temporary_file(db, relay):
+    db.query("insert into outbox.events (aggregateid, payload)"
+             " select n % 500, jsonb_build_object('note', repeat('x', 300)) from generate_series(1, 10000) n")
+    assert relay(CONFIG.format(dsn=db.dsn, after="archive"), until_empty=True).wait() == 0
+    assert db.value("select count(*) from outbox.archive") == 10000
+    wait_until(lambda: db.value("select count(*) from pg_stat_activity where application_name = 'pgcourier'") == 0,
+               what="the relay's sessions to end and count what they have done")
+    assert db.value("select temp_files from pg_stat_database where datname = current_database()") == 0
