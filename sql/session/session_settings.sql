@@ -11,6 +11,8 @@
 -- What goes into the archive is kept until the statement ends: with the usual work_mem of 4MB in a temporary file from
 -- some 4,000 events of 300 bytes on.
 --
+-- Sent before session_path.sql, so every name is qualified.
+--
 -- $1 text   client_encoding
 -- $2 text   statement_timeout, milliseconds
 select pg_catalog.set_config('client_encoding', $1, false),
@@ -21,8 +23,8 @@ select pg_catalog.set_config('client_encoding', $1, false),
        pg_catalog.set_config('tcp_keepalives_interval', '10', false),
        pg_catalog.set_config('tcp_keepalives_count', '3', false),
        pg_catalog.set_config('tcp_user_timeout', '30000', false),
-       pg_catalog.set_config('work_mem',
-                             greatest(32768, pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem')) / 1024)::text, false), -- kB
+       pg_catalog.set_config('work_mem', greatest(32768, pg_catalog.pg_size_bytes(pg_catalog.current_setting('work_mem'))
+                                                         operator(pg_catalog./) 1024)::pg_catalog.text, false), -- kB
        pg_catalog.set_config('jit', 'off', false),
        pg_catalog.set_config('enable_seqscan', 'off', false),
        pg_catalog.set_config('enable_sort', 'off', false),

@@ -27,7 +27,7 @@ FUNCTIONS = [("pg_try_advisory_xact_lock", "int, int", "bool"), ("pg_advisory_xa
              ("now", "", "timestamptz"), ("row_to_json", "record", "json"), ("format", "text, variadic text[]", "text"),
              ("current_setting", "text, bool", "text"), ("nextval", "regclass", "bigint"), ("lower", "text", "text"), ("pg_is_in_recovery", "", "bool"), ("current_schemas", "bool", "name[]")]
 OPERATORS = [("=", "text"), ("=", "bigint"), ("=", "oid"), (">", "bigint"), (">=", "bigint"), ("<=", "bigint"), ("<=", "timestamptz"),
-             (">=", "text"), ("<=", "text"), ("=", "timestamptz"), ("~", "text"), ("-", "bigint"), ("*", "bigint"), (">", "int")]
+             (">=", "text"), ("<=", "text"), ("=", "timestamptz"), ("~", "text"), ("-", "bigint"), ("*", "bigint"), (">", "int"), ("/", "bigint")]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def hostile(db, pg):
     statements += [TRAP.format(name=name, arguments=arguments, type=kind) for name, arguments, kind in FUNCTIONS]
     for number, (operator, kind) in enumerate(OPERATORS):
         kind = f"pg_catalog.{kind}" if kind == "text" else kind
-        result = "bigint" if operator in "-*" else "bool"
+        result = "bigint" if operator in "-*/" else "bool"
         statements.append(TRAP.format(name=f"trap_{number}", arguments=f"{kind}, {kind}", type=result) +
                           f"create operator evil.{operator} (leftarg = {kind}, rightarg = {kind}, function = evil.trap_{number});")
     db.psql("create role lured login in role outbox_relay, outbox_writer;" + "".join(statements) +
