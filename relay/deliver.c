@@ -214,10 +214,15 @@ static void take_ack(struct outlet *outlet, struct item *item, instant_us now, i
 
 /* What is left of the lane goes when what is before it may be in flight together with it, or is not in flight any more.
  */
-static void send_on(struct outlet *outlet, struct lane *lane)
+static bool may_go(const struct outlet *outlet, const struct lane *lane)
 {
     bool alone = lane->in_flight == 0 || outlet->sink->traits & SINK_KEEPS_KEY_ORDER;
-    if (lane->state == LANE_OPEN && lane->unsent && !lane->queued && alone)
+    return lane->state == LANE_OPEN && lane->unsent && alone;
+}
+
+static void send_on(struct outlet *outlet, struct lane *lane)
+{
+    if (!lane->queued && may_go(outlet, lane))
         ready_add(outlet, lane);
 }
 
@@ -318,7 +323,8 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
     return n;
 }
 
-/* The sink was full: what it did not take goes back to the front of its lane. */
+/* The sink was full: what it did not take goes back to the front of its lane, and the lanes to theirs: a sink that
+ * never has room for all would not come to those behind the ones that it takes. */
 static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, size_t to, instant_us now)
 {
     for (size_t i = to; i-- > from;) {
@@ -331,7 +337,10 @@ static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, s
             continue;
         }
         lane->unsent = item;
-        send_on(outlet, lane);
+        if (lane->queued)
+            ready_remove(outlet, lane);
+        if (may_go(outlet, lane))
+            ready_add_first(outlet, lane);
     }
 }
 

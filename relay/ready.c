@@ -13,6 +13,16 @@ void ready_add(struct outlet *outlet, struct lane *lane)
     outlet->ready_count++;
 }
 
+void ready_add_first(struct outlet *outlet, struct lane *lane)
+{
+    lane->queued = true;
+    lane->ready_prev = NULL;
+    lane->ready_next = outlet->ready;
+    *(outlet->ready ? &outlet->ready->ready_prev : &outlet->ready_end) = lane;
+    outlet->ready = lane;
+    outlet->ready_count++;
+}
+
 void ready_remove(struct outlet *outlet, struct lane *lane)
 {
     *(lane->ready_prev ? &lane->ready_prev->ready_next : &outlet->ready) = lane->ready_next;

@@ -7,7 +7,8 @@
 
 #include "relay/queue.h"
 
-void ready_add(struct outlet *outlet, struct lane *lane); /* at the end of the list */
+void ready_add(struct outlet *outlet, struct lane *lane);       /* at the end of the list */
+void ready_add_first(struct outlet *outlet, struct lane *lane); /* what was taken off and did not go is next */
 void ready_remove(struct outlet *outlet, struct lane *lane);
 
 /* An event that no sink needs to see: too large, or without a destination. */

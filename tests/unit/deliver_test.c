@@ -120,6 +120,20 @@ START_TEST(what_a_full_sink_did_not_take_is_sent_once_and_in_order)
 }
 END_TEST
 
+/* Else those that were claimed first would never go while there is a backlog. */
+START_TEST(what_a_full_sink_did_not_take_goes_before_what_came_later)
+{
+    fake->room = 0;
+    for (int64_t id = 1; id <= 5; id++)
+        stage_event(batch, id, NULL);
+    turn();
+    fake->room = 1;
+    for (int i = 0; i < 5; i++)
+        turn();
+    assert_sent(1, 2, 3, 4, 5);
+}
+END_TEST
+
 START_TEST(no_more_than_max_in_flight_are_in_flight)
 {
     sink_config.max_in_flight = 3;
@@ -326,6 +340,7 @@ int main(void)
     tcase_add_test(tcase, failure_of_an_earlier_event_outranks_a_later_one);
     tcase_add_test(tcase, ack_behind_a_failure_is_not_counted);
     tcase_add_test(tcase, what_a_full_sink_did_not_take_is_sent_once_and_in_order);
+    tcase_add_test(tcase, what_a_full_sink_did_not_take_goes_before_what_came_later);
     tcase_add_test(tcase, no_more_than_max_in_flight_are_in_flight);
     tcase_add_test(tcase, no_more_than_the_sink_has_use_for_are_in_flight);
     tcase_add_test(tcase, attempts_end_in_the_queues_policy);
