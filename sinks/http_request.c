@@ -1,6 +1,7 @@
 #include "sinks/http_request.h"
 
 #include "relay/base/clock.h"
+#include "relay/base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,7 +210,7 @@ static void fail(struct http_request *request, struct http_outcome outcome, cons
     struct delivery *d = request->d;
     struct span path = d->destination;
     const char *slash = path.size && path.data[0] != '/' ? "/" : "";
-    int path_size = path.size < 120 ? (int)path.size : 120;
+    int path_size = (int)utf8_fit(path, 120);
     if (!status)
         delivery_fail(d, outcome.verdict, outcome.kind, "POST %s%s%.*s: %s (%s)", shown, slash, path_size,
                       path_size ? path.data : "", outcome.reason, request->why[0] ? request->why : "no details");

@@ -1,15 +1,24 @@
 #include "relay/base/error.h"
 
+#include "relay/base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+/* UTF-8, whatever was put into it and wherever that was cut: it becomes a parameter of a settlement. */
 static void one_line(char *text)
 {
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = ' ';
     size_t end = strlen(text);
+    for (size_t i = 0, bytes; i < end; i += bytes) {
+        bytes = utf8_char((struct span){text + i, end - i});
+        if (bytes == 0) {
+            text[i] = '?';
+            bytes = 1;
+        } else if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) {
+            text[i] = ' ';
+        }
+    }
     while (end > 0 && text[end - 1] == ' ')
         text[--end] = '\0';
 }

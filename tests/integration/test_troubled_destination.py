@@ -69,3 +69,17 @@ def test_a_path_that_an_event_chose_is_its_own_fault(relay, db, http):
     assert db.query("select event_id, key from outbox.dead") == [(1, "1")]
     assert "check what `destination` makes of the event" in db.value("select reason from outbox.dead")
     assert one.stop() == 0
+
+
+@pytest.mark.parametrize("status, expected", [(422, "dead"), (500, "attempts")])
+def test_a_path_that_is_cut_in_a_message_stays_text(relay, db, http, status, expected):
+    http.respond = lambda request: Reply(status)
+    db.query("insert into outbox.events (aggregateid, payload) values (%s, '1')", ("a" + 100 * "\u00fc",))
+    one = relay(f"""
+database: "{db.dsn}"
+sinks: {{ hook: {{ type: http, url: "{http.url}" }} }}
+queues: {{ orders: {{ sink: hook, destination: "/c/{{key}}", retry: {{ base: 1h, max: 1h }} }} }}""")
+    ask = {"dead": "select reason from outbox.dead", "attempts": "select last_error from outbox.parked where attempts = 1"}[expected]
+    ((text,),) = wait_until(lambda: db.query(ask), 20, "what became of it to be noted")
+    assert f": HTTP {status}, " in text and "\u00fc" in text
+    assert one.stop() == 0 and not one.logged("settle.failed|cannot be taken out")

@@ -1,4 +1,5 @@
 #include "relay/base/error.h"
+#include "relay/base/utf8.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>
@@ -57,6 +58,24 @@ START_TEST(long_text_is_cut)
 }
 END_TEST
 
+START_TEST(text_is_utf_8_whatever_was_put_into_it_and_wherever_it_was_cut)
+{
+    struct error err;
+    error_set(&err, ERROR_REFUSED, "%.*s: caf\xc3\xa9, caf\xe9", 3, "\xc3\xbc\xc3\xbc");
+    ck_assert_str_eq(err.text, "\xc3\xbc?: caf\xc3\xa9, caf?");
+    char text[2 * ERROR_TEXT_MAX + 1];
+    for (size_t i = 0; i < ERROR_TEXT_MAX; i++)
+        memcpy(text + 2 * i, "\xc3\xbc", 2);
+    text[sizeof text - 1] = '\0';
+    for (int at = 0; at < 2; at++) {
+        error_set(&err, ERROR_REFUSED, "%s", text + at * 2);
+        ck_assert(utf8_valid(span_of(err.text)));
+        error_prefix(&err, "%.*s", at, "x");
+        ck_assert(utf8_valid(span_of(err.text)));
+    }
+}
+END_TEST
+
 START_TEST(old_text_may_be_an_argument_of_the_new)
 {
     struct error err;
@@ -87,6 +106,7 @@ int main(void)
     tcase_add_test(tcase, text_is_one_line_without_control_characters);
     tcase_add_test(tcase, prefix_goes_before_and_keeps_the_kind);
     tcase_add_test(tcase, long_text_is_cut);
+    tcase_add_test(tcase, text_is_utf_8_whatever_was_put_into_it_and_wherever_it_was_cut);
     tcase_add_test(tcase, old_text_may_be_an_argument_of_the_new);
     tcase_add_test(tcase, every_kind_has_a_name_of_its_own);
     return run_suite(suite);
