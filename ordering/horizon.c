@@ -84,9 +84,12 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
         for (int row = 0; row < PQntuples(res) && read->holder_count <= SCAN_HOLDERS_MAX; row++)
             horizon->holders[read->holder_count++] = span_hash(result_span(res, row, 0));
         horizon->reset |= read->drawn < scan->settled; /* see scan_horizon() */
+        /* Who holds ids was asked from what was settled on, which is nothing now: the next probe asks for all of them.
+         */
         if (horizon->reset)
             horizon_forget(horizon, scan);
-        scan_horizon(scan, read);
+        else
+            scan_horizon(scan, read);
     } else if (index == PROBE_FLOOR && PQntuples(res) == 1 && !horizon->reset) {
         int64_t id;
         horizon->floor = result_bigint(res, 0, 0, &id) ? id : horizon->floor_to + 1;

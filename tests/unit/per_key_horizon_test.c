@@ -202,12 +202,28 @@ START_TEST(sequence_that_was_set_back_and_has_caught_up_starts_anew)
     claim();
     ck_assert_int_eq(parameter(1, 2), 1001);
     probe_of("16390 1.5", 1100);
+    assert_nothing_is_passed_over();
+    probe_of("16390 1.5", 1100);
     ck_assert(ordering_per_key.pending(o, 0)); /* all of them are looked at again */
     assert_nothing_is_passed_over();
     ck_assert_int_eq(parameter(0, 1), 1100);
     probe_of("16390 1.5", 1100);
     claim();
     ck_assert_int_eq(parameter(1, 2), 1101);
+}
+END_TEST
+
+/* Then the server names no holders: it was asked for those beyond the same number. */
+START_TEST(sequence_that_has_caught_up_to_the_same_id_settles_nothing_at_once)
+{
+    probe_of("16384 1.5", 1000);
+    probe_of("16384 1.5", 1000);
+    probe_of("16390 1.5", 1000);
+    assert_nothing_is_passed_over();
+    ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
+    ck_assert(ordering_per_key.wants_probe(o));
+    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 2);
+    ck_assert_int_eq(parameter(1, 1), SCAN_ID_MIN);
 }
 END_TEST
 
@@ -377,6 +393,7 @@ int main(void)
     tcase_add_test(tcase, floor_never_passes_an_id_that_may_still_appear);
     tcase_add_test(tcase, floor_falls_when_the_sequence_is_set_back);
     tcase_add_test(tcase, sequence_that_was_set_back_and_has_caught_up_starts_anew);
+    tcase_add_test(tcase, sequence_that_has_caught_up_to_the_same_id_settles_nothing_at_once);
     tcase_add_test(tcase, who_holds_ids_is_asked_from_what_has_settled_on);
     tcase_add_test(tcase, stretch_that_was_asked_about_before_the_sequence_was_set_back_says_nothing);
     tcase_add_test(tcase, what_may_be_another_server_is_asked_about_everything_again);
