@@ -8,14 +8,14 @@ create table :state.events (
     id            bigint generated always as identity (cache 1) primary key,
     event_id      uuid not null default pg_catalog.gen_random_uuid(),
     aggregatetype text,
-    aggregateid   text,
+    aggregateid   text collate "C",
     type          text,
     payload       jsonb,
     headers       jsonb,
     traceparent   text,
     created_at    timestamptz not null default pg_catalog.clock_timestamp(),
     not_before    timestamptz,
-    dedupe_key    text
+    dedupe_key    text collate "C"
 );
 create index events_key on :state.events (aggregateid, id);
 create unique index events_dedupe on :state.events (dedupe_key) where dedupe_key is not null;

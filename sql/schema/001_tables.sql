@@ -12,11 +12,14 @@ create table outbox.schema_version (
 );
 
 -- The ready-made outbox. `id` is the order: one sequence, cache 1, because a session that caches ids commits 2 after 33.
+--
+-- Keys are bytes: nobody sorts them for people, so the indexes on them need not compare by the rules of a language, nor be
+-- built anew when those change with the operating system. (That on outbox.parked has to be.)
 create table outbox.events (
     id            bigint generated always as identity (cache 1) primary key,
     event_id      uuid not null default gen_random_uuid(),
     aggregatetype text,
-    aggregateid   text, -- the key; null: no order wanted
+    aggregateid   text collate "C", -- the key; null: no order wanted
     type          text,
     payload       jsonb,
     headers       jsonb,
@@ -25,7 +28,7 @@ create table outbox.events (
     -- and all events of one transaction would tie.
     created_at    timestamptz not null default clock_timestamp(),
     not_before    timestamptz, -- null: at once
-    dedupe_key    text         -- of events that have one, one at a time waits
+    dedupe_key    text collate "C" -- of events that have one, one at a time waits
 );
 
 create index events_key on outbox.events (aggregateid, id);

@@ -66,7 +66,8 @@ declare
     free    boolean;
     new_id  bigint;
     old     outbox.events;
-    vain    boolean := false; -- the last round has neither put the event in nor found the one that waits
+    kept    boolean;
+    vain    int := 0; -- rounds that have neither put the event in nor found the one that waits
 begin
     perform pg_advisory_xact_lock(525316013, hashtext(new_key));
     loop
@@ -78,17 +79,16 @@ begin
         if found then
             return new_id;
         end if;
-        select e.* into old from outbox.events e where e.dedupe_key = publish_once.dedupe_key;
+        select e.* into old from outbox.events e where e.dedupe_key = (publish_once.dedupe_key collate "C");
         if not found then
-            if vain then
+            vain := vain + 1;
+            if vain = 100 then
                 raise exception 'publish: outbox.events does not take the event with the dedupe_key %: a trigger keeps it out, or changes its dedupe_key',
                                 quote_literal(publish_once.dedupe_key)
                     using errcode = 'object_not_in_prerequisite_state', hint = 'See the triggers of outbox.events.';
             end if;
-            vain := true;
             continue; -- delivered in between
         end if;
-        vain := false;
         if on_duplicate = 'ignore' then
             return null;
         end if;
@@ -100,7 +100,7 @@ begin
         -- A statement of its own: it sees the leases of whoever had the lock before.
         free := free and not exists (select from outbox.parked p
                                       where p.queue in (select outbox.queues_of_events()) and p.token is not null
-                                        and (p.keyless and p.event_id = old.id or not p.keyless and p.key = old.aggregateid)
+                                        and (p.keyless and p.event_id = old.id or not p.keyless and p.key = (old.aggregateid collate "default"))
                                         and coalesce(p.resume_at, p.next_at) > clock_timestamp());
         -- The row last: of an event that is being delivered it would keep the relay from deleting it until we commit.
         if free then
@@ -109,16 +109,22 @@ begin
         end if;
         if free then
             delete from outbox.events e where e.id = old.id;
+            kept := not found;
             -- The key may have waited for it to be due: as look_again().
             update outbox.parked p
                set next_at = clock_timestamp(), updated_at = clock_timestamp()
-             where p.queue in (select outbox.queues_of_events()) and p.key = old.aggregateid and not p.keyless and p.event_id = old.id
+             where p.queue in (select outbox.queues_of_events()) and p.key = (old.aggregateid collate "default") and not p.keyless and p.event_id = old.id
                and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null
                and p.next_at > clock_timestamp();
         elsif on_duplicate = 'again' then
             update outbox.events e set dedupe_key = null where e.id = old.id;
+            kept := exists (select from outbox.events e where e.id = old.id and e.dedupe_key = old.dedupe_key); -- else it is done
         else
             return null;
+        end if;
+        if kept then
+            raise exception 'publish: a trigger of outbox.events keeps the event with the dedupe_key % as it is', quote_literal(old.dedupe_key)
+                using errcode = 'object_not_in_prerequisite_state', hint = 'See the triggers of outbox.events.';
         end if;
     end loop;
 end

@@ -366,8 +366,13 @@ begin
         raise exception 'queue_set: % of % is no timestamp with time zone', quote_ident(not_before_column), tbl
             using errcode = 'datatype_mismatch', hint = format('alter table %s alter column %I type timestamptz;', tbl, not_before_column);
     end if;
-    if created_at_column is not null and (select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = created_at_column)
-                                         <> all ('{timestamptz,timestamp}'::regtype[]) then
+    if created_at_column is not null and not exists (
+        with recursive base (oid) as (
+            select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = created_at_column
+            union all
+            select t.typbasetype from base b join pg_type t on t.oid = b.oid where t.typbasetype <> 0
+        )
+        select from base b where b.oid in ('timestamptz'::regtype, 'timestamp'::regtype)) then
         raise exception 'queue_set: % of % is no time', quote_ident(created_at_column), tbl
             using errcode = 'datatype_mismatch', hint = 'Give a column of type timestamptz or timestamp, or leave created_at_column out.';
     end if;

@@ -961,17 +961,38 @@ $$;
 
 -- The constraints of these tables that are looked at when a transaction commits, as names for SET CONSTRAINTS. Not all: what a
 -- worker's transaction has put off elsewhere is its own. But ALL where one is in a schema that we may not use, and so not name.
-create function outbox.deferred_constraints(tables regclass[]) returns text
+-- `again` are those of them that can be put off again: a name stands for all constraints of its schema that have it, and one
+-- that cannot be put off, or is not by itself, is to stay as it is.
+create function outbox.deferred_constraints(tables regclass[], out now text, out again text)
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select case when bool_or(not has_schema_privilege(n.oid, 'usage')) then 'all'
-                else coalesce(string_agg(distinct format('%I.%I', n.nspname, c.conname), ', '), '') end
-      from unnest(tables) a (tbl)
-      cross join lateral (select a.tbl::oid union select p.relid from pg_partition_tree(a.tbl) p) t (tbl)
-      join pg_trigger g on g.tgrelid = t.tbl and g.tginitdeferred
-      join pg_constraint c on c.oid = g.tgconstraint
-      join pg_namespace n on n.oid = c.connamespace
+    select case when bool_or(not d.ours) then 'all' else coalesce(string_agg(d.name, ', '), '') end,
+           case when bool_or(not d.ours) then '' else coalesce(string_agg(d.name, ', ') filter (where d.alike), '') end
+      from (select format('%I.%I', n.nspname, c.conname) as name, has_schema_privilege(n.oid, 'usage') as ours,
+                   not exists (select from pg_constraint o where o.connamespace = c.connamespace and o.conname = c.conname
+                                                             and not o.condeferred) as alike
+              from unnest(tables) a (tbl)
+              cross join lateral (select a.tbl::oid union select p.relid from pg_partition_tree(a.tbl) p) t (tbl)
+              join pg_trigger g on g.tgrelid = t.tbl and g.tginitdeferred
+              join pg_constraint c on c.oid = g.tgconstraint
+              join pg_namespace n on n.oid = c.connamespace
+             group by n.oid, n.nspname, c.conname, c.connamespace) d
+$$;
+
+-- Looks at them now, and puts off again what it may. Of ALL, some may not have been put off.
+create function outbox.look_at_constraints(now text, again text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if now <> '' then
+        execute format('set constraints %s immediate', now);
+    end if;
+    if again <> '' then
+        execute format('set constraints %s deferred', again);
+    end if;
+end
 $$;
 
 -- Up to n events, each of another key, for `worker` until the lease is over. Commit before you work on them.
@@ -992,7 +1013,7 @@ declare
     took      interval;
     locked    record;
     lost      record;
-    deferred  text;
+    deferred  record;
     from_id   bigint;
     left_from bigint;
     got       int;
@@ -1039,15 +1060,12 @@ begin
                  order by p.token for update
             loop
                 continue when lost.attempts + 1 < q.max_attempts;
-                deferred := coalesce(deferred, outbox.deferred_constraints(array[q.tbl, 'outbox.dead']));
+                if deferred is null then
+                    deferred := outbox.deferred_constraints(array[q.tbl, 'outbox.dead']);
+                end if;
                 begin
                     perform outbox.end_leases('fail', array[lost.token], format('the lease of %s ran out', lost.worker));
-                    if deferred <> '' then
-                        execute format('set constraints %s immediate', deferred);
-                    end if;
-                    if deferred not in ('', 'all') then -- as they were; of all, some may not have been
-                        execute format('set constraints %s deferred', deferred);
-                    end if;
+                    perform outbox.look_at_constraints(deferred.now, deferred.again);
                 exception
                     when others then
                         if sqlstate ~ '^(40|53|55P|57|58|XX)' then -- not because of this row

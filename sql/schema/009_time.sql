@@ -274,12 +274,15 @@ create function outbox.schedule_set(
     returns timestamptz
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set lock_timeout = '5s'
 as $$
 #variable_conflict use_variable
 declare
-    q       outbox.queue;
-    s       outbox.schedule;
-    without text;
+    owner    constant regrole := (select n.nspowner from pg_namespace n where n.nspname = 'outbox');
+    q        outbox.queue;
+    s        outbox.schedule;
+    without  text;
+    deferred record;
 begin
     if name is null or char_length(name) not between 1 and 200 then
         raise exception 'schedule_set: a schedule has a name of 1 to 200 characters' using errcode = 'invalid_parameter_value', hint = 'Give one as name.';
@@ -324,12 +327,18 @@ begin
     s.next_at := case when starts is null or cron is not null
                       then outbox.schedule_after(s, greatest(starts - interval '1 microsecond', clock_timestamp())) else starts end;
     s.name := name; s.key := key; s.type := type; s.payload := payload; s.headers := headers;
+    if not has_any_column_privilege(owner, q.tbl, 'insert') then
+        raise exception 'schedule_set: schedules have the rights of %, who may not insert into %', owner, q.tbl
+            using errcode = 'insufficient_privilege', hint = format('grant insert on %s to %s;', q.tbl, owner);
+    end if;
+    deferred := outbox.deferred_constraints(array[q.tbl]);
     begin
         perform outbox.schedule_insert(s, q, s.next_at);
+        perform outbox.look_at_constraints(deferred.now, deferred.again);
         raise sqlstate 'PC000'; -- it was to be tried only
     exception
-        when sqlstate 'PC000' then
-            null;
+        when sqlstate 'PC000' or unique_violation or exclusion_violation then
+            null; -- another that is there now may be gone when it runs
         when others then
             raise exception 'schedule_set: an event of % does not go into %: %', quote_ident(name), q.tbl, sqlerrm
                 using errcode = sqlstate,
@@ -389,6 +398,7 @@ declare
     until constant timestamptz := clock_timestamp();
     q     outbox.queue := (select x from outbox.queue x where x.name = schedule_run.queue);
     s     outbox.schedule;
+    deferred record;
     count int;
     at_most constant int := 20;
     taken int := 0;
@@ -401,6 +411,9 @@ begin
               order by x.next_at limit at_most for update skip locked
     loop
         taken := taken + 1;
+        if deferred is null then
+            deferred := outbox.deferred_constraints(array[q.tbl]);
+        end if;
         perform set_config('lock_timeout', case when busy or s.retry_at is not null then '200ms' else '1s' end, true);
         begin
             if q.name is null then
@@ -419,6 +432,7 @@ begin
                 s.last_at := s.next_at;
                 s.next_at := outbox.schedule_after(s, case when s.missed = 'all' then s.next_at else until end);
             end loop;
+            perform outbox.look_at_constraints(deferred.now, deferred.again); -- at the end it would take all of them with it
             update outbox.schedule x
                set next_at = s.next_at, last_at = s.last_at, runs = x.runs + count, retry_at = null, last_error = ''
              where x.name = s.name;

@@ -124,7 +124,8 @@ begin
          where case when e.key is null then not exists (
                         select from outbox.parked p where p.queue = %2$L and p.keyless and p.event_id = e.id and p.next_at = 'infinity')
                     else not exists (
-                        select from outbox.parked p where p.queue = %2$L and not p.keyless and p.key = e.key and p.next_at = 'infinity') end
+                        select from outbox.parked p where p.queue = %2$L and not p.keyless and p.key = (e.key collate "default")
+                        and p.next_at = 'infinity') end
          order by e.id limit 1$query$, events, q.name) into oldest_at;
 end
 $$;

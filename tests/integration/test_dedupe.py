@@ -18,6 +18,8 @@ database: "{dsn}"
 sinks: {{ hook: {{ type: http, url: "{url}" }} }}
 queues: {{ tasks: {{ sink: hook }} }}
 """
+READ = """select sum(pg_stat_get_xact_tuples_returned(r.oid)) from (
+    select 'outbox.parked'::regclass as oid union select i.indexrelid from pg_index i where i.indrelid = 'outbox.parked'::regclass) r"""
 WAITING = "select payload::text from outbox.events where dedupe_key = 'd' order by id"
 
 
@@ -73,6 +75,40 @@ def test_a_trigger_that_keeps_an_event_out_is_told_of(db, mode, keeps):
     with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="does not take the event with the dedupe_key 'd': a trigger") as refused:
         publish(db, 2, mode)
     assert refused.value.diag.message_hint and db.query("select * from outbox.events") == before
+
+
+@pytest.mark.parametrize("mode, event", [("replace", "delete"), ("again", "delete"), ("again", "update")])
+def test_a_trigger_that_keeps_the_one_that_waits_is_told_of(db, mode, event):
+    first = publish(db, 1, mode)
+    db.query("create function public.keep() returns trigger language plpgsql as 'begin return null; end';"
+             f" create trigger keep before {event} on outbox.events for each row execute function public.keep()")
+    with db.connect(autocommit=False) as other, other.cursor() as cursor:
+        if event == "update":
+            cursor.execute("select pg_advisory_xact_lock(outbox.lock_class_of('outbox.events'), outbox.lock_hash('text', 'k', 0))")  # it is under way
+        with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="keeps the event with the dedupe_key 'd' as it is") as refused:
+            publish(db, 2, mode)
+    assert refused.value.diag.message_hint and db.query("select id from outbox.events") == [(first,)]
+
+
+@pytest.mark.parametrize("mode, left", [("ignore", "1"), ("replace", "2"), ("again", "2")])
+def test_arguments_may_have_a_collation_of_their_own(db, mode, left):
+    db.query('create table public.orders (id text collate "POSIX", ref text collate "POSIX", mode text collate "POSIX");'
+             f" insert into public.orders values ('k', 'd', '{mode}')")
+    for payload in "12":
+        db.query(f"select outbox.publish(id, ref, '{payload}', dedupe_key => ref, on_duplicate => mode) from public.orders")
+    assert db.query(WAITING) == [(left,)]
+
+
+def test_what_is_replaced_is_looked_for_by_its_key_among_many_that_wait(db):
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks')")
+    db.query("insert into outbox.parked (queue, key, event_id, next_at) select 'tasks', 'other-' || n, -n, now() + interval '1 h' from generate_series(1, 5000) n")
+    db.query("vacuum analyze outbox.parked")
+    publish(db, 1, "replace")
+    with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("select outbox.publish('k', 't', '2', dedupe_key => 'd', on_duplicate => 'replace')")
+        cursor.execute(READ)
+        assert cursor.fetchone()[0] < 100
+    assert db.query(WAITING) == [("2",)]
 
 
 def test_a_producer_needs_no_more_rights_for_it(db):

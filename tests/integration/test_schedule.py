@@ -289,6 +289,41 @@ def test_a_schedule_whose_event_the_table_does_not_take_is_refused(db, arguments
     assert db.value("select count(*) from outbox.schedule") == (0 if error else 1) and db.value("select count(*) from public.jobs") == 0
 
 
+def jobs(db, columns):
+    db.query(f"create table public.jobs (id bigserial primary key, {columns}); grant select, insert, delete on public.jobs to {OWNER_ROLE};"
+             f" grant usage on sequence public.jobs_id_seq to {OWNER_ROLE};"
+             f" set role {OWNER_ROLE}; select outbox.queue_set('tasks', 'public.jobs', key_column => 'k')")
+
+
+def test_a_schedule_whose_event_breaks_a_deferred_constraint_is_refused_and_holds_up_no_other(db):
+    db.query("create table public.orders (id bigint primary key); insert into public.orders values (1), (2)")
+    jobs(db, "k bigint references public.orders deferrable initially deferred")
+    with pytest.raises(psycopg2.errors.ForeignKeyViolation, match="an event of s does not go into public.jobs"):
+        set_schedule(db, "s", "every => '1 hour', key => '7'")
+    for name in ("a", "b"):
+        set_schedule(db, name, f"every => '1 hour', key => '{1 + (name == 'b')}'")
+    db.query("delete from public.orders where id = 1; update outbox.schedule set next_at = clock_timestamp() - interval '1 s'")
+    ((inserted, failed, more),) = db.query("select * from outbox.schedule_run('tasks')")
+    assert (inserted, more) == (1, False) and failed.startswith("a: ") and "foreign key" in failed
+    assert db.query("select k from public.jobs") == [(2,)]
+    assert db.query("select name, last_error <> '' from outbox.schedule order by name") == [("a", True), ("b", False)]
+
+
+def test_a_schedule_is_set_while_its_last_event_waits_in_a_table_that_takes_one_of_a_key(db):
+    jobs(db, "k bigint unique")
+    db.query("insert into public.jobs (k) values (7)")
+    set_schedule(db, "s", "every => '1 hour', key => '7'")
+    assert db.value("select count(*) from outbox.schedule") == 1 and db.value("select count(*) from public.jobs") == 1
+
+
+def test_a_schedule_that_a_superuser_sets_has_the_rights_of_the_owner(db):
+    db.query("create table public.jobs (id bigserial primary key, k bigint);"
+             f" grant select, delete on public.jobs to {OWNER_ROLE}; select outbox.queue_set('tasks', 'public.jobs', key_column => 'k')")
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege) as refused:
+        db.query("select outbox.schedule_set('s', 'tasks', every => '1 hour')")
+    assert refused.value.diag.message_hint == f"grant insert on public.jobs to {OWNER_ROLE};" and db.query("select * from outbox.schedule") == []
+
+
 # ---- windows ----
 
 def window(db, before, after):

@@ -402,6 +402,8 @@ def test_a_queue_is_told_what_is_wrong_with_its_times(db):
         db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'day')")
     assert refused.value.diag.message_hint and db.value("select count(*) from outbox.queue") == 0
     db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'at')")
+    db.query("create domain public.moment as timestamptz; create domain public.start as public.moment; alter table public.plain add begun public.start")
+    db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'begun')")
 
 
 # ---- history ----

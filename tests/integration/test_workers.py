@@ -416,6 +416,22 @@ def test_what_a_worker_has_put_off_until_its_commit_closes_no_key_and_stays_put_
     assert left(db) == [] and db.value("select count(*) from outbox.parked") == 0
 
 
+@pytest.mark.parametrize("other", ["", " deferrable initially immediate"])
+def test_a_constraint_that_shares_its_name_with_a_deferred_one_of_the_queues_table_stays_as_it_is(db, worker, other):
+    owner(db, "select outbox.queue_set('tasks', max_attempts => 1)")
+    (lost,) = add(db, "a")
+    db.query("create table public.invoices (event_id bigint constraint refers references outbox.events deferrable initially deferred);"
+             f" create table public.parents (id int primary key); grant all on public.parents to {WORKER_ROLE};"
+             f" create table public.notes (id int constraint refers references public.parents{other}); grant all on public.notes to {WORKER_ROLE}")
+    assert worker.take()
+    over(db)
+    with db.connect(user=WORKER_ROLE, autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("select from outbox.take('tasks')")
+        with pytest.raises(psycopg2.errors.ForeignKeyViolation):
+            cursor.execute("insert into public.notes values (1)")
+    assert worker.take() == [] and db.query("select event_id, reason from outbox.dead") == [(lost, "the lease of worker ran out")]
+
+
 def test_a_dropped_queue_is_unknown_and_leaves_nothing_behind(db, worker):
     add(db, "a")
     (event,) = worker.take()
