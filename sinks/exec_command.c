@@ -142,6 +142,21 @@ static bool check_arguments(const struct setting_list *list, struct error *err)
     return true;
 }
 
+/* Half of what the kernel passes on is an event's own: one that does not fit in there is refused, and no other. */
+static bool check_room(const struct exec_command *command, const struct setting_list *arguments, struct error *err)
+{
+    size_t size = 0, most = (size_t)sysconf(_SC_ARG_MAX) / 2;
+    for (size_t i = 0; i < arguments->count; i++)
+        size += strlen(arguments->texts[i]) + 1 + sizeof(char *);
+    for (size_t i = 0; i < command->fixed_count; i++)
+        size += strlen(command->fixed[i]) + 1 + sizeof(char *);
+    return size <= most ||
+           error_set(err, ERROR_CONFIG,
+                     "command: arguments and environment have %zu bytes, and with this stack (ulimit -s) %zu are the "
+                     "most; put some into a file",
+                     size, most);
+}
+
 static bool check_directory(const char *directory, struct error *err)
 {
     struct stat found;
@@ -180,8 +195,8 @@ struct exec_command *exec_command_open(const struct exec_settings *settings, str
     command->program = (struct exec_program){
         .path = command->path, .argv = settings->command.texts, .directory = settings->directory, .null_fd = -1};
     if (check_kernel(err) && fill_fixed(command, &settings->environment, err) && find_program(command, settings, err) &&
-        check_arguments(&settings->command, err) && check_directory(settings->directory, err) &&
-        take_resources(command, err))
+        check_arguments(&settings->command, err) && check_room(command, &settings->command, err) &&
+        check_directory(settings->directory, err) && take_resources(command, err))
         return command;
     exec_command_close(command);
     return NULL;

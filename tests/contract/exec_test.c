@@ -352,6 +352,28 @@ START_TEST(settings_that_cannot_work_are_refused_in_one_line)
 }
 END_TEST
 
+/* With a stack of 512 kB the kernel passes on 128 kB. */
+START_TEST(more_environment_than_leaves_room_for_an_event_is_refused)
+{
+    use("exit 0");
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_STACK, &limit), 0);
+    limit.rlim_cur = 512 * 1024;
+    ck_assert_int_eq(setrlimit(RLIMIT_STACK, &limit), 0);
+    char *text = calloc(1, 40001), names[] = "A\0B";
+    memset(text, 'x', 40000);
+    struct setting_pair variables[] = {{names, text}, {names + 2, text}};
+    settings.environment = (struct setting_map){variables, 1};
+    deliver_one("k");
+    struct error err = {0};
+    settings.environment.count = 2;
+    ck_assert_ptr_null(sink_open(&sink_exec, "exec", &settings, &err));
+    ck_assert_ptr_nonnull(strstr(err.text, "with this stack (ulimit -s) 65536 are the most; put some into a file"));
+    ck_assert_int_eq(err.kind, ERROR_CONFIG);
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("exec");
@@ -375,6 +397,7 @@ int main(void)
     tcase_add_test(tcase, program_that_cannot_be_run_says_why);
     tcase_add_test(tcase, key_too_long_for_a_variable_is_refused);
     tcase_add_test(tcase, want_of_descriptors_counts_no_attempt);
+    tcase_add_test(tcase, more_environment_than_leaves_room_for_an_event_is_refused);
     tcase_add_loop_test(tcase, settings_that_cannot_work_are_refused_in_one_line, 0,
                         (int)(sizeof broken / sizeof broken[0]));
     suite_add_tcase(suite, tcase);
