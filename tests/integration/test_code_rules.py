@@ -9,6 +9,7 @@ import pytest
 
 from tests.lint.structure import banned_calls, read, tracked
 from tests.support.process import REPO
+from tests.support.relay import binary
 
 BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "gets", "atoi", "atol", "strtok", "strtok_r", "system", "popen", "alloca", "PQescapeLiteral", "PQfn"]
 
@@ -29,7 +30,7 @@ def test_no_banned_function_is_used():
                                            ("return n + __DATE__[0];", "date-time"),
                                            ("return abs(n);", "implicit-function-declaration")])
 def test_the_compiler_refuses(tmp_path, body, warning):
-    with open(os.path.join(REPO, "build/release/compile_commands.json")) as file:
+    with open(os.path.join(os.path.dirname(binary()), "compile_commands.json")) as file:
         entry = next(entry for entry in json.load(file) if entry["file"].endswith("/relay/base/arena.c"))
     source = tmp_path / "source.c"
     source.write_text(f"int tried(int n);\nint tried(int n)\n{{\n    {body}\n}}\n")
