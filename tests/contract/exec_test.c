@@ -358,7 +358,7 @@ START_TEST(more_environment_than_leaves_room_for_an_event_is_refused)
     use("exit 0");
     struct rlimit limit;
     ck_assert_int_eq(getrlimit(RLIMIT_STACK, &limit), 0);
-    limit.rlim_cur = 512 * 1024;
+    limit.rlim_cur = (rlim_t)512 * 1024;
     ck_assert_int_eq(setrlimit(RLIMIT_STACK, &limit), 0);
     char *text = calloc(1, 40001), names[] = "A\0B";
     memset(text, 'x', 40000);

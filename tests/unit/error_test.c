@@ -67,10 +67,10 @@ START_TEST(text_is_utf_8_whatever_was_put_into_it_and_wherever_it_was_cut)
     for (size_t i = 0; i < ERROR_TEXT_MAX; i++)
         memcpy(text + 2 * i, "\xc3\xbc", 2);
     text[sizeof text - 1] = '\0';
-    for (int at = 0; at < 2; at++) {
-        error_set(&err, ERROR_REFUSED, "%s", text + at * 2);
+    for (size_t at = 0; at < 2; at++) {
+        error_set(&err, ERROR_REFUSED, "%s", text + 2 * at);
         ck_assert(utf8_valid(span_of(err.text)));
-        error_prefix(&err, "%.*s", at, "x");
+        error_prefix(&err, "%.*s", (int)at, "x");
         ck_assert(utf8_valid(span_of(err.text)));
     }
 }
