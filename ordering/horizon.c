@@ -84,8 +84,7 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
         for (int row = 0; row < PQntuples(res) && read->holder_count <= SCAN_HOLDERS_MAX; row++)
             horizon->holders[read->holder_count++] = span_hash(result_span(res, row, 0));
         horizon->reset |= read->drawn < scan->settled; /* see scan_horizon() */
-        /* Who holds ids was asked from what was settled on, which is nothing now: the next probe asks for all of them.
-         */
+        /* Who holds ids was asked from what was settled on, which is nothing now: the next probe asks for all. */
         if (horizon->reset)
             horizon_forget(horizon, scan);
         else

@@ -165,15 +165,15 @@ static void check_key_index(struct check *check, bool partitioned)
     const struct table *table = check->table;
     if (!table->key_sql || table->index_key_id || table->key_attnum == table->id_attnum)
         return;
+    const char *more = !table->index_key && table->key_type == KEY_TEXT
+                           ? ", and refuse keys of more than 2600 bytes, which cannot wait"
+                           : "";
     struct finding *finding = findings_add(
         check->findings, FINDING_WARNING,
-        table->index_key ? "%s has an index on %s but none on (%s, %s): a key with many events is slow to claim"
-        : table->key_type == KEY_TEXT
-            ? "%s has no index on %s: each claim reads the table to find the events of its keys; one on (%s, %s) would "
-              "do, and refuse keys of more than 2600 bytes, which cannot wait"
-            : "%s has no index on %s: each claim reads the table to find the events of its keys; one on (%s, %s) "
-              "would do",
-        table->plain_name, table->key_sql, table->key_sql, table->id_sql);
+        table->index_key ? "%s has an index on %s but none on (%s, %s): a key with many events is slow to claim%s"
+                         : "%s has no index on %s: each claim reads the table to find the events of its keys; one "
+                           "on (%s, %s) would do%s",
+        table->plain_name, table->key_sql, table->key_sql, table->id_sql, more);
     finding_mend(finding, "create index %son %s (%s, %s);", partitioned ? "" : "concurrently ", table->name_sql,
                  table->key_sql, table->id_sql);
 }

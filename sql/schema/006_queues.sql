@@ -122,20 +122,28 @@ as $$
     select case when key is null then hashint8(id) when key_type = 'bigint' then hashint8(key::bigint) else hashtext(key) end
 $$;
 
+-- A column's type and, where that is a domain, those below it; none without such a column.
+create function outbox.types_of(tbl regclass, column_name name) returns setof oid
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive base (oid) as (
+        select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = column_name and not a.attisdropped
+        union all
+        select t.typbasetype from base b join pg_type t on t.oid = b.oid where t.typbasetype <> 0
+    )
+    select b.oid from base b
+$$;
+
 -- What a key column is to us, as in type_rules[] of relay/table.c; null: it cannot serve. A domain counts as its base type.
 create function outbox.key_type_of(tbl regclass, key_column name) returns text
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
     select case when key_column is null then 'none' else (
-        with recursive base (oid) as (
-            select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = key_column and not a.attisdropped
-            union all
-            select t.typbasetype from base b join pg_type t on t.oid = b.oid where t.typbasetype <> 0
-        )
-        select min(case when b.oid in ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype) then 'bigint'
-                        when b.oid in ('text'::regtype, 'varchar'::regtype) then 'text'
-                        when b.oid = 'uuid'::regtype then 'uuid' end) from base b) end
+        select min(case when t in ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype) then 'bigint'
+                        when t in ('text'::regtype, 'varchar'::regtype) then 'text'
+                        when t = 'uuid'::regtype then 'uuid' end) from outbox.types_of(tbl, key_column) t) end
 $$;
 
 -- As in sql/table/table_indexes.sql: on (priority desc, id), or backwards.
@@ -366,13 +374,8 @@ begin
         raise exception 'queue_set: % of % is no timestamp with time zone', quote_ident(not_before_column), tbl
             using errcode = 'datatype_mismatch', hint = format('alter table %s alter column %I type timestamptz;', tbl, not_before_column);
     end if;
-    if created_at_column is not null and not exists (
-        with recursive base (oid) as (
-            select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = created_at_column
-            union all
-            select t.typbasetype from base b join pg_type t on t.oid = b.oid where t.typbasetype <> 0
-        )
-        select from base b where b.oid in ('timestamptz'::regtype, 'timestamp'::regtype)) then
+    if created_at_column is not null
+       and not exists (select from outbox.types_of(tbl, created_at_column) t where t in ('timestamptz'::regtype, 'timestamp'::regtype)) then
         raise exception 'queue_set: % of % is no time', quote_ident(created_at_column), tbl
             using errcode = 'datatype_mismatch', hint = 'Give a column of type timestamptz or timestamp, or leave created_at_column out.';
     end if;
