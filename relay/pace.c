@@ -14,6 +14,8 @@
 #define FEW_MILLI (150 * EVENT_MILLI)
 #define EVENTS_A_WAIT_MILLI (8 * EVENT_MILLI)
 #define WAITS_MAX 25
+#define LEASE_WAITS                                                                                                    \
+    2 /* for one: a claim that leases costs a second transaction, and what is leased takes its time anyway */
 #define COMING_MAX_MILLI (4000 * EVENT_MILLI)
 
 static void plan_poll(struct queue *queue, bool found, instant_us now)
@@ -66,9 +68,10 @@ static int64_t worth_waiting_us(const struct queue *queue)
     int64_t over_milli = queue->coming_milli - FEW_MILLI;
     if (over_milli <= 0)
         return 0;
-    int64_t most_us = lesser(config->poll_min_us * WAITS_MAX, config->poll_max_us);
+    int64_t wait_us = config->poll_min_us * (queue->leases ? LEASE_WAITS : 1);
+    int64_t most_us = lesser(wait_us * WAITS_MAX, config->poll_max_us);
     int64_t full_us = SPAN_US * claim_keys_at_most(queue) * EVENT_MILLI / queue->coming_milli;
-    return lesser(config->poll_min_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
+    return lesser(wait_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 
 void pace_sent(const struct claim *claim, instant_us now)

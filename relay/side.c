@@ -289,9 +289,11 @@ static void round_succeeded(struct queue *queue, instant_us now)
         if (!side->probed)
             queue->poll_at = now;
         side->probed = true;
-        /* While ids are being settled, ask often; while nothing moves, seldom. */
+        /* While ids are being settled, ask often, but no sooner than a claim can use the answer; while nothing moves,
+         * seldom. */
         bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->work_known;
-        side->probe_interval_us = moving ? PROBE_MIN_US : side->probe_interval_us * 2;
+        int64_t soon_us = queue->pace_at > now + PROBE_MIN_US ? queue->pace_at - now : PROBE_MIN_US;
+        side->probe_interval_us = moving ? soon_us : side->probe_interval_us * 2;
         if (side->probe_interval_us > PROBE_MAX_US)
             side->probe_interval_us = PROBE_MAX_US;
         side->probe_at = now + side->probe_interval_us;

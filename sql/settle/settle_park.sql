@@ -43,14 +43,14 @@ with head as (
                    case when p.resume_at is not null then w.until end,
                    case when not w.ahead then excluded.after_id end
             from (select o.ahead, case when o.ahead then pg_catalog.clock_timestamp() else excluded.next_at end as until
-                  from (select coalesce(p.token = any ($8::text[]::uuid[]) and p.event_id < p.taken_id
+                  from (select coalesce(p.token = any (select pg_catalog.unnest($8::text[]::uuid[])) and p.event_id < p.taken_id
                                         and (excluded.attempts = 0 or excluded.next_at < 'infinity'), false) as ahead) as o) as w),
         updated_at = pg_catalog.clock_timestamp(), token = null
-    where p.token is null or p.token = any ($8::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp()
+    where p.token is null or p.token = any (select pg_catalog.unnest($8::text[]::uuid[])) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp()
 )
 insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
 select $1::text, '', id, true, attempts, next_at, why, after_id from head where key is null order by id
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
     updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id
-where p.token is null or p.token = any ($8::text[]::uuid[]) or p.next_at <= pg_catalog.clock_timestamp()
+where p.token is null or p.token = any (select pg_catalog.unnest($8::text[]::uuid[])) or p.next_at <= pg_catalog.clock_timestamp()

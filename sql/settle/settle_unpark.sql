@@ -33,7 +33,7 @@ with next as materialized (
         resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end, token = null
     from entry n
     where p.ctid = n.place and (n.id is not null or p.resume_at is not null)
-      and (p.token is null or p.token = any ($4::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp())
+      and (p.token is null or p.token = any (select pg_catalog.unnest($4::text[]::uuid[])) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp())
 )
 delete from :state.parked p using entry n where p.ctid = n.place and n.id is null and p.resume_at is null
-  and (p.token is null or p.token = any ($4::text[]::uuid[]) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp())
+  and (p.token is null or p.token = any (select pg_catalog.unnest($4::text[]::uuid[])) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp())

@@ -125,7 +125,9 @@ END_TEST
 static const struct {
     size_t events_per_ms;
     int64_t wait_ms;
-} steady[] = {{1, 0}, {2, 25}, {3, 50}, {10, 20}};
+    bool leases;
+} steady[] = {{1, 0, false}, {2, 25, false}, {3, 50, false}, {10, 20, false},
+              {1, 0, true},  {2, 74, true},  {3, 55, true},  {10, 20, true}};
 
 /* Also when there is a claim every half millisecond until then, for other reasons than that it is time. */
 START_TEST(steady_load_is_waited_for_as_long_as_the_documentation_says)
@@ -133,6 +135,7 @@ START_TEST(steady_load_is_waited_for_as_long_as_the_documentation_says)
     int64_t wait_us = 0;
     instant_us now = NOW;
     size_t found = 0;
+    queue->leases = steady[_i].leases;
     expect(0);
     for (int i = 0; i < 600; i++) {
         now += wait_us + MS_US / 2;

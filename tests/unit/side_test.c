@@ -66,6 +66,12 @@ static bool wants_none(const struct ordering *o)
     return false;
 }
 
+static bool wants_one(const struct ordering *o)
+{
+    (void)o;
+    return true;
+}
+
 static int forgotten;
 
 static void one_forget(struct ordering *o)
@@ -221,6 +227,29 @@ START_TEST(probe_that_was_sent_before_a_connection_came_up_says_nothing_about_it
 }
 END_TEST
 
+/* While ids are being settled. */
+static const struct {
+    instant_us pace_at, next;
+} probes[] = {{0, NOW + 20 * MS_US},
+              {NOW + 20 * MS_US, NOW + 20 * MS_US},
+              {NOW + 70 * MS_US, NOW + 70 * MS_US},
+              {NOW + 9 * SECOND_US, NOW + SECOND_US}};
+
+START_TEST(probe_is_sent_no_sooner_than_a_claim_can_use_it)
+{
+    static struct ordering_type settling;
+    settling = one;
+    settling.wants_probe = wants_one;
+    stage.noting.ordering.type = &settling;
+    stage.queue.work_known = true;
+    stage.queue.pace_at = probes[_i].pace_at;
+    side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    answer_probe();
+    ck_assert_int_eq(side->probe_at, probes[_i].next);
+}
+END_TEST
+
 START_TEST(what_is_due_goes_between_two_tasks_that_wait_for_nothing)
 {
     stage.queue.upkeep.due_at[UPKEEP_LOOK] = stage.queue.upkeep.due_at[UPKEEP_LEASES] = NOW;
@@ -337,6 +366,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew);
     tcase_add_test(tcase, probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server);
+    tcase_add_loop_test(tcase, probe_is_sent_no_sooner_than_a_claim_can_use_it, 0, sizeof probes / sizeof probes[0]);
     tcase_add_test(tcase, what_is_due_goes_between_two_tasks_that_wait_for_nothing);
     tcase_add_test(tcase, idle_queue_is_told_whether_there_is_anything);
     tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
