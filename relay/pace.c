@@ -14,9 +14,10 @@
 #define FEW_MILLI (150 * EVENT_MILLI)
 #define EVENTS_A_WAIT_MILLI (8 * EVENT_MILLI)
 #define WAITS_MAX 25
-#define LEASE_WAITS                                                                                                    \
-    2 /* for one: a claim that leases costs a second transaction, and what is leased takes its time anyway */
 #define COMING_MAX_MILLI (4000 * EVENT_MILLI)
+
+/* For one: a claim that leases costs a second transaction, and what is leased takes its time anyway. */
+#define LEASE_WAITS 2
 
 static void plan_poll(struct queue *queue, bool found, instant_us now)
 {
