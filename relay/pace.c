@@ -2,6 +2,7 @@
 
 #include "relay/base/lesser.h"
 #include "relay/claim.h"
+#include "relay/deliver.h"
 
 /* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
  * thousandths: cut off to whole ones, a thousand claims a second would forget as many as come. */
@@ -61,6 +62,14 @@ static void count_found(struct queue *queue, int64_t events, instant_us now)
     queue->coming_at = now;
 }
 
+/* What a claim may bring. Where it takes no more than the sink has room for, that is the most. */
+static int64_t events_at_most(const struct queue *queue)
+{
+    int64_t keys = claim_keys_at_most(queue);
+    bool by_room = queue->leases || queue->ordering->type->solo;
+    return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
+}
+
 /* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more
  * come, the more the next one brings if it waits: until as many have come as it may take. */
 static int64_t worth_waiting_us(const struct queue *queue)
@@ -71,7 +80,7 @@ static int64_t worth_waiting_us(const struct queue *queue)
         return 0;
     int64_t wait_us = config->poll_min_us * (queue->leases ? LEASE_WAITS : 1);
     int64_t most_us = lesser(wait_us * WAITS_MAX, config->poll_max_us);
-    int64_t full_us = SPAN_US * claim_keys_at_most(queue) * EVENT_MILLI / queue->coming_milli;
+    int64_t full_us = SPAN_US * events_at_most(queue) * EVENT_MILLI / queue->coming_milli;
     return lesser(wait_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 

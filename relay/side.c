@@ -13,6 +13,7 @@
 #include "sql_text.h"
 
 #define PROBE_MIN_US (20 * MS_US)
+#define PROBE_PACED_US (100 * MS_US) /* however long the next claim waits */
 #define PROBE_MAX_US (1 * SECOND_US)
 
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
@@ -264,6 +265,12 @@ static void round_failed(struct queue *queue, instant_us now)
     mend_connection(queue);
 }
 
+static int64_t probe_soon_us(const struct queue *queue, instant_us now)
+{
+    int64_t claim_us = queue->pace_at > now ? queue->pace_at - now : 0;
+    return claim_us < PROBE_MIN_US ? PROBE_MIN_US : claim_us < PROBE_PACED_US ? claim_us : PROBE_PACED_US;
+}
+
 static void round_succeeded(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
@@ -289,11 +296,10 @@ static void round_succeeded(struct queue *queue, instant_us now)
         if (!side->probed)
             queue->poll_at = now;
         side->probed = true;
-        /* While ids are being settled, ask often, but no sooner than a claim can use the answer; while nothing moves,
-         * seldom. */
+        /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
+         * while nothing moves, seldom. */
         bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->work_known;
-        int64_t soon_us = queue->pace_at > now + PROBE_MIN_US ? queue->pace_at - now : PROBE_MIN_US;
-        side->probe_interval_us = moving ? soon_us : side->probe_interval_us * 2;
+        side->probe_interval_us = moving ? probe_soon_us(queue, now) : side->probe_interval_us * 2;
         if (side->probe_interval_us > PROBE_MAX_US)
             side->probe_interval_us = PROBE_MAX_US;
         side->probe_at = now + side->probe_interval_us;

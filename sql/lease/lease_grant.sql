@@ -2,10 +2,6 @@
 -- outbox.parked, and stay so when the commit lets the locks go. See sql/schema/008_workers.sql, which does the same for
 -- workers that pull. A key that somebody has paused meanwhile is both, leased and paused.
 --
--- A lease that ends with its backend need not outlive a crash of the server, which ends every backend: then the commit of
--- this transaction, which changes nothing else, does not wait for the disk or a standby. What is delivered under it is
--- settled by a commit that does.
---
 -- :state       as in per_key_lock.sql
 -- $1 text      queue
 -- $2 text[]    keys; null: an event without one
@@ -16,7 +12,7 @@
 -- $7 bigint    the term, microseconds
 -- $8 integer   the backend whose end ends the leases, too; 0: there is none such
 --
--- One row: granted bigint, how many; all of them, or something is wrong. And `at_once`, without meaning
+-- One row: granted bigint, how many; all of them, or something is wrong
 with owner as materialized (
     -- The server still does what it was told by a relay that has died: a backend that is gone by now ended long ago. Of
     -- one that is hidden from us nothing is known.
@@ -56,5 +52,4 @@ with owner as materialized (
         updated_at = excluded.taken_at
     returning 1
 )
-select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from solo) as granted,
-       case when $8::integer <> 0 then pg_catalog.set_config('synchronous_commit', 'off', true) end as at_once
+select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from solo) as granted

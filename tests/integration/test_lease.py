@@ -239,30 +239,6 @@ def test_a_relay_that_has_lost_its_connections_goes_on_with_what_is_leased(relay
     shop.check(target.receipts())
 
 
-@pytest.mark.parametrize("owner, sent", [("backend", 2), ("name", 0)])
-def test_only_a_lease_that_has_to_outlive_the_server_waits_for_the_disk_and_a_standby(relay, shop, target, owner, sent):
-    waiting = ("select (select count(*) from pg_locks l where l.pid = a.pid and l.locktype = 'advisory') from pg_stat_activity a"
-               " where a.application_name = 'pgcourier' and a.wait_event = 'SyncRep' and a.datname = current_database()")
-    shop.db.query("alter role shop_courier set synchronous_commit = on")
-    one = relay(leased(shop, target, "1h", owner=owner))
-    wait_until(lambda: one.logged("relay.start"), 30, "the relay to start")
-    try:
-        shop.db.query("alter system set synchronous_standby_names = 'missing'")
-        shop.db.query("select pg_reload_conf()")
-        wait_until(lambda: shop.db.value("show synchronous_standby_names"), 30, "commits to wait for a standby")
-        shop.insert([1, 2])
-        locks = 0 if sent else 2  # of a settlement, or of a claim
-        wait_until(lambda: (locks,) in shop.db.query(waiting) and len(target.receipts()) == sent, 30, "the relay to wait for the standby")
-        assert shop.left() == 2
-    finally:
-        shop.db.query("alter system reset synchronous_standby_names")
-        shop.db.query("select pg_reload_conf()")
-        shop.db.query("alter role shop_courier reset synchronous_commit")
-    wait_until(lambda: shop.left() == 0, 30, "the table to be empty")
-    assert one.stop() == 0
-    shop.check(target.receipts())
-
-
 def test_behind_a_pooler_leases_end_with_their_terms_alone(pg, relay, shop, target, http):
     with PgBouncer(pg) as pooler:
         database = f"{pooler.dsn(shop.db.name)} application_name=pgcourier"

@@ -13,6 +13,7 @@ import tempfile
 
 import psycopg2
 
+from tests.support.kept import SETS, KeptConnections, is_plain
 from tests.support.process import Process, Server, ServerError, as_user, find_program, free_port, unprivileged_user
 
 # Throwaway data: nothing here is about surviving a power cut. A bench passes durable=True.
@@ -88,6 +89,7 @@ class Postgres(Server):
         self.data = os.path.join(self.folder, "data")
         self.settings = {**COMMON, **({} if durable else FAST), **(settings or {})}
         self._names = itertools.count(1)
+        self._kept = KeptConnections(self.connect)
         self._initdb(encoding)
 
     def _initdb(self, encoding):
@@ -124,12 +126,16 @@ class Postgres(Server):
         return connection
 
     def query(self, sql, parameters=None, dbname="postgres"):
-        """Runs one statement and returns its rows, [] when it has none."""
+        """Runs one statement and returns its rows, [] when it has none; but for a plain read in a session of its own."""
+        assert not sql.lower().startswith("select from"), "rows without a column cannot be told from none"
+        if is_plain(sql):
+            return self._kept.rows(dbname, sql, parameters)
+        if SETS.search(sql):
+            self._kept.close()
         connection = self.connect(dbname)
         try:
             with connection.cursor() as cursor:
                 cursor.execute(sql, parameters)
-                assert not sql.lower().startswith("select from"), "rows without a column cannot be told from none"
                 return cursor.fetchall() if cursor.description else []
         finally:
             connection.close()
@@ -145,6 +151,7 @@ class Postgres(Server):
 
     def stop(self, mode="fast"):
         """mode: smart, fast or immediate (as if it had crashed)."""
+        self._kept.close()  # for which "smart" would wait
         if self.process:
             self.process.end(STOP_SIGNALS[mode], self.stop_timeout_s)
 
@@ -156,9 +163,14 @@ class Postgres(Server):
         self.stop(mode)
         self.start()
 
+    def forget(self, dbname):
+        """Closes the connections that plain reads of the database have left open."""
+        self._kept.close(dbname)
+
     def create_database(self, template="template1", name=None):
         """Creates a database and returns a Database."""
         name = name or f"test_{next(self._names)}"
+        self.forget(template)
         self.query(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         database = Database(self, name)
         roles = "".join(CREATE_ROLE.format(role=role, options="") for role in LOGINS) + CREATE_ROLE.format(role=OWNER_ROLE, options="createrole")
@@ -260,4 +272,5 @@ class Database:
             connection.close()
 
     def drop(self):
+        self.server.forget(self.name)
         self.server.query(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')

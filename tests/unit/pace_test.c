@@ -9,6 +9,9 @@
 #define KEYS 256
 
 static struct stage stage;
+static struct sink_config sink_config;
+static struct sink sink;
+static struct outlet outlet = {.sink = &sink, .config = &sink_config};
 static struct queue *queue;
 static struct claim *claim;
 static struct batch *batch;
@@ -21,6 +24,8 @@ static void set_up(void)
     stage.config.poll_min_us = MIN_US;
     stage.config.poll_max_us = 100 * MS_US;
     queue = &stage.queue;
+    queue->outlet = &outlet;
+    sink_config.max_in_flight = KEYS;
     queue->idle_us = 50 * MS_US;
     queue->poll_at = INSTANT_NEVER; /* a claim is under way */
     claim = &stage.claim;
@@ -149,6 +154,21 @@ START_TEST(steady_load_is_waited_for_as_long_as_the_documentation_says)
 }
 END_TEST
 
+START_TEST(what_is_claimed_as_there_is_room_waits_for_no_more_than_that)
+{
+    static struct ordering_type solo;
+    solo = *queue->ordering->type;
+    solo.solo = true;
+    queue->leases = _i == 1;
+    if (_i == 2)
+        queue->ordering->type = &solo;
+    sink_config.max_in_flight = KEYS / 2;
+    expect(1000);
+    find(24);
+    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US / (_i ? 2 : 1));
+}
+END_TEST
+
 START_TEST(where_nothing_has_come_nothing_is_expected)
 {
     expect(1000);
@@ -250,6 +270,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, no_claim_waits_for_more_than_it_may_take);
     tcase_add_loop_test(tcase, steady_load_is_waited_for_as_long_as_the_documentation_says, 0,
                         (int)(sizeof steady / sizeof steady[0]));
+    tcase_add_loop_test(tcase, what_is_claimed_as_there_is_room_waits_for_no_more_than_that, 0, 3);
     tcase_add_test(tcase, where_nothing_has_come_nothing_is_expected);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
