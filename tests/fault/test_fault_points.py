@@ -25,6 +25,8 @@ from tests.support.shop import Shop
 ROOT = pathlib.Path(__file__).parents[2]
 EVENTS, ORDERS = 720, 24  # many times as many as a fault may repeat
 SLOW_ORDER, REFUSED_ORDER = 5, 7
+SLOW_S = 0.06  # more than a claim waits for its last keys
+LEASED_S = 0.2  # two of them are more than the third of a lease
 CONNECTIONS, KEYS, PER_KEY = 2, 4, 2
 IN_FLIGHT = CONNECTIONS * KEYS * PER_KEY * 4  # a claim that a slow delivery keeps open may take four times as many keys
 LEFT_BEHIND_S = 5  # what a fault has left behind has arrived by then
@@ -137,7 +139,7 @@ def target_of(point, request, tmp_path):
         broker.create_topic(topic, 12, message_timestamp_type="LogAppendTime")
         return targets.KafkaTarget(broker, topic, timed=True)
     target = targets.HttpTarget(request.getfixturevalue("http"))
-    target.receiver.rule(lambda one: one.headers.get("event-key") == str(SLOW_ORDER), Reply(delay_s=0.2))
+    target.receiver.rule(lambda one: one.headers.get("event-key") == str(SLOW_ORDER), Reply(delay_s=LEASED_S if point in LEASED else SLOW_S))
     seen = set()  # events of that order are refused once each, so that the victim gets its share
     target.receiver.rule(lambda one: one.headers.get("event-key") == str(REFUSED_ORDER) and one.headers["event-id"] not in seen
                          and not seen.add(one.headers["event-id"]), Reply(500))

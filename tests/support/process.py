@@ -36,15 +36,17 @@ class ServerError(Exception):
 
 
 def wait_until(condition, timeout_s=30.0, what="the condition", interval_s=0.01):
-    """Polls until condition() is true and returns its value; raises TimeoutError after timeout_s."""
-    deadline = time.monotonic() + timeout_s
+    """Polls until condition() is true and returns its value; raises TimeoutError after timeout_s. What takes seconds is asked
+    after ever more seldom, down to every fifth interval."""
+    begun = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() >= deadline:
+        waited_s = time.monotonic() - begun
+        if waited_s >= timeout_s:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(interval_s)
+        time.sleep(max(interval_s, min(5 * interval_s, waited_s / 20)))
 
 
 def stands_still(pid):
