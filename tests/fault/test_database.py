@@ -113,7 +113,7 @@ def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
         drain.finish()
 
 
-@pytest.mark.parametrize("mode", ["access exclusive", "exclusive"])
+@pytest.mark.parametrize("mode", ["access exclusive", pytest.param("exclusive", marks=pytest.mark.deep)])
 def test_a_locked_table_is_waited_for(drain, mode):
     """The first keeps the relay from reading, the second only from deleting what was delivered."""
     drain.add(6000)

@@ -249,7 +249,7 @@ def test_an_event_over_max_event_bytes_is_dead_lettered_with_its_size(rows, http
     table.check(receipts, doomed=[2])
 
 
-@pytest.mark.parametrize("payload_type", ["bytea", "text"])
+@pytest.mark.parametrize("payload_type", [pytest.param("bytea", marks=pytest.mark.deep), "text"])
 def test_a_row_of_100_megabytes_is_delivered_in_bounded_memory(relay, db, http, payload_type):
     """As it came, as libpq's row and as the batch's copy: three times its size for a moment. HTTP sends from the copy. With
     a second connection a row may come while the one before is not let go of: that is once more."""

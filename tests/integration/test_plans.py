@@ -48,7 +48,7 @@ def test_plan_that_was_made_for_an_empty_table_does_not_read_a_full_one_whole(db
     assert index_blocks(db) < 50 * BURST
 
 
-@pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "new"])
+@pytest.mark.parametrize("analyzed", [pytest.param(True, marks=pytest.mark.deep), False], ids=["analyzed", "new"])
 def test_plan_that_was_made_for_no_closed_key_looks_each_key_up_among_many(db, relay, http, tmp_path, analyzed):
     db.psql("create table events (id bigserial primary key, order_id text collate \"C\", status text not null)"
             " with (autovacuum_enabled = off); create index on events (order_id, id);"

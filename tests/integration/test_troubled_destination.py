@@ -19,7 +19,8 @@ def claimed(one):
     return sum(int(count) for line in one.logged("claim.done") for count in re.findall(r" keys=(\d+)", line))
 
 
-@pytest.mark.parametrize("keyed, ordering", [(True, "per_key"), (False, "per_key"), (True, "lease"), (False, "lease")])
+@pytest.mark.parametrize("keyed, ordering", [(True, "per_key"), (False, "per_key"), pytest.param(True, "lease", marks=pytest.mark.deep),
+                                             pytest.param(False, "lease", marks=pytest.mark.deep)])
 def test_its_backlog_does_not_keep_the_database_busy_nor_others_waiting(relay, db, http, keyed, ordering):
     http.respond = lambda request: Reply(401 if request.target == "/down" else 200)
     key = "n" if keyed else "null"

@@ -106,7 +106,7 @@ class Staff:
             self.ended += sum(worker.done(event.token, *(answers[n:n + 1] if answers else ())) for n, event in enumerate(taken))
 
 
-@pytest.mark.parametrize("payload", ["event", "response"])
+@pytest.mark.parametrize("payload", [pytest.param("event", marks=pytest.mark.deep), "response"])
 @pytest.mark.parametrize("ordering", [None, "per_key", "lease"], ids=["workers alone", "beside relays", "beside relays with leases"])
 def test_what_workers_and_relays_end_goes_on_once_and_in_order(db, http, relay, stages, payload, ordering):
     stages(f", then_payload => '{payload}', retry_base => '1 ms', retry_max => '20 ms', max_attempts => 10000")

@@ -120,7 +120,8 @@ class SharedFile(FileTarget):
         return [receipt._replace(answer=answer) for receipt, answer in zip(super().receipts(), answers)]
 
 
-@pytest.mark.parametrize("relays, ordering, more", [(0, None, ""), (0, None, ", priority_column => 'urgency'"), (RELAYS, "per_key", ""), (RELAYS, "lease", "")],
+@pytest.mark.parametrize("relays, ordering, more", [pytest.param(0, None, "", marks=pytest.mark.deep), (0, None, ", priority_column => 'urgency'"), (RELAYS, "per_key", ""),
+                                                     (RELAYS, "lease", "")],
                          ids=["workers alone", "workers alone, by priority", "beside relays", "beside relays with leases"])
 def test_workers_that_die_and_come_late_lose_nothing_and_keep_the_order(db, relay, tmp_path, relays, ordering, more):
     rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
@@ -165,7 +166,8 @@ class Clerks(Staff):
         super()._deliver(event, answer)
 
 
-@pytest.mark.parametrize("index", ["", "create index on public.events (not_before) where not_before is not null"], ids=["without an index", "with an index"])
+@pytest.mark.parametrize("index", [pytest.param("", marks=pytest.mark.deep), "create index on public.events (not_before) where not_before is not null"],
+                         ids=["without an index", "with an index"])
 def test_in_busy_keys_what_has_become_due_comes_before_what_is_later(db, tmp_path, index):
     rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
     shop = Shop(db, orders=6)
@@ -214,7 +216,9 @@ create trigger name_others before insert on public.events for each row execute f
 """
 
 
-@pytest.mark.parametrize("relays, ordering", [(0, "per_key"), (RELAYS, "per_key"), (RELAYS, "lease"), (0, "unordered"), (RELAYS, "unordered")])
+@pytest.mark.parametrize("relays, ordering", [pytest.param(0, "per_key", marks=pytest.mark.deep), (RELAYS, "per_key"),
+                                               pytest.param(RELAYS, "lease", marks=pytest.mark.deep), pytest.param(0, "unordered", marks=pytest.mark.deep),
+                                               (RELAYS, "unordered")])
 def test_nothing_goes_before_what_it_names_whoever_delivers_it(db, relay, tmp_path, relays, ordering):
     rng = random.Random(os.environ.get("PGCOURIER_SEED", "1"))
     shop = Shop(db, orders=120)

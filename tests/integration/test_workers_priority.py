@@ -154,7 +154,7 @@ READ = """select relname, sum(seq_tup_read + idx_tup_fetch)::int from pg_stat_xa
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["no keys", "keys"])
-@pytest.mark.parametrize("plans", ["analyzed", "blind", "kept"])
+@pytest.mark.parametrize("plans", [pytest.param("analyzed", marks=pytest.mark.deep), "blind", pytest.param("kept", marks=pytest.mark.deep)])
 def test_a_take_costs_the_same_however_many_there_are(db, worker, plans, keyed):
     """Counted in rows, not in time: with the statistics of a full table, with those of an empty one that has since been
     filled, and with plans that a session has kept from then."""
