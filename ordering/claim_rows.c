@@ -34,6 +34,24 @@ bool claim_rows_waits_last(const struct claim_request *request)
     return request->max_keys == 1 && request->draw % 2 == 1;
 }
 
+/* Of those that were under way together each would halve it. */
+static void ask_for_fewer(struct claim_rows *rows, const struct claim_plan *plan)
+{
+    int64_t fewer = plan->rows_limit / 2;
+    if (plan->room > 0 && plan->room * 2 < fewer)
+        fewer = plan->room * 2; /* what is left out has travelled in vain */
+    if (fewer < 1)
+        fewer = 1;
+    if (fewer < rows->limit)
+        rows->limit = fewer;
+}
+
+void claim_rows_failed(struct claim_rows *rows, const struct claim_plan *plan)
+{
+    if (plan->rows > 0)
+        ask_for_fewer(rows, plan);
+}
+
 void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan)
 {
     if (plan->thin)
@@ -41,7 +59,7 @@ void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan)
     else if (rows->look > LOOK_MIN)
         rows->look--;
     if (plan->spilled)
-        rows->limit = rows->limit > 1 ? rows->limit / 2 : 1;
+        ask_for_fewer(rows, plan);
     else if (plan->rows >= rows->limit / 2 && rows->limit < ROWS_MAX)
         rows->limit *= 2;
 }

@@ -27,4 +27,7 @@ bool claim_rows_waits_last(const struct claim_request *request);
  * that gets all it asks for has locked keys in vain, and is followed by some that choose. */
 void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan);
 
+/* It has failed. Some of its rows had come, so it may have been for their size, and the next one asks for fewer. */
+void claim_rows_failed(struct claim_rows *rows, const struct claim_plan *plan);
+
 #endif

@@ -12,8 +12,10 @@ enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
 bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor, struct error *err)
 {
     const struct sql_variable *v = options->variables;
-    *horizon =
-        (struct horizon){.sequence = options->sequence, .with_floor = floor && options->sequence, .floor = SCAN_ID_MIN};
+    *horizon = (struct horizon){.sequence = options->sequence,
+                                .with_floor = floor && options->sequence,
+                                .sees_all = !options->filter && !options->passes,
+                                .floor = SCAN_ID_MIN};
     return (horizon->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
            (horizon->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
            (horizon->floor_sql = sql_render(sql_horizon_floor, v, err));
@@ -29,6 +31,7 @@ void horizon_done(struct horizon *horizon)
 void horizon_forget(struct horizon *horizon, struct scan *scan)
 {
     horizon->floor = SCAN_ID_MIN;
+    horizon->epoch++;
     scan_init(scan);
 }
 
@@ -93,6 +96,15 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
         int64_t id;
         horizon->floor = result_bigint(res, 0, 0, &id) ? id : horizon->floor_to + 1;
     }
+}
+
+void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, int64_t end)
+{
+    struct id_range looked_at = plan->scan.oldest;
+    bool counts = horizon->with_floor && horizon->sees_all && plan->epoch == horizon->epoch &&
+                  !id_range_is_empty(looked_at) && looked_at.hi <= plan->scan.settled;
+    if (counts && looked_at.lo <= horizon->floor && end > horizon->floor)
+        horizon->floor = end;
 }
 
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan)

@@ -3,18 +3,20 @@
  *   horizon_init -> (horizon_probe -> horizon_probed per result)* -> horizon_done
  *
  * `floor`: no event has a smaller id, but those that were put in by hand. It only rises over ids that are settled (see
- * scan.h) and were found empty by a snapshot taken after they settled, and only when one sequence feeds the ids. */
+ * scan.h) and were found empty by a snapshot taken after they settled, and only when one sequence feeds the ids. Claims
+ * find it out by the way, where they see all rows that there are; what they have not walked, probes do. */
 #ifndef ORDERING_HORIZON_H
 #define ORDERING_HORIZON_H
 
 #include "ordering/ordering.h"
 
 struct horizon {
-    bool sequence, with_floor;
+    bool sequence, with_floor, sees_all;
     char *drawn_sql, *holders_sql, *floor_sql;
     int64_t floor;
     int64_t floor_to; /* end of the stretch that the probe under way looks at */
     uint64_t source;  /* what told it, as a hash; 0: nobody has */
+    uint64_t epoch;   /* how often all of it was forgotten */
     bool reset;       /* the probe under way has found that nothing known holds any more */
     struct scan_horizon read;
     uint64_t holders[SCAN_HOLDERS_MAX + 1];
@@ -31,6 +33,8 @@ void horizon_forget(struct horizon *horizon, struct scan *scan);
 /* As in struct ordering_type. */
 size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret);
 void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res);
+/* A claim of this plan has looked at all ids of plan->scan.oldest below `end` and seen none. */
+void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, int64_t end);
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan);
 
 #endif

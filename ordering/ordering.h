@@ -33,6 +33,7 @@ struct ordering_options {
     bool archive;     /* delivered events go to the archive */
     bool hand_on;     /* and into the next queue's table: then `variables` names that, too */
     bool sequence;    /* a readable sequence feeds the ids, one at a time */
+    bool filter;      /* not all rows of the table are this queue's */
     bool key_index;   /* there is an index on the key and the id */
     bool delays;      /* :columns end with how long the event is not due */
     bool passes;      /* or with a number when it had to wait for its time, and later ones of its key did not */
@@ -84,6 +85,7 @@ struct missed_key {
 /* One claim under way; the strategy's notes from claim() to claim_done(). */
 struct claim_plan {
     struct scan_plan scan;
+    uint64_t epoch; /* of what was known of ids then */
     struct scan_report report;
     int64_t locked;                       /* locks taken by this claim */
     struct span locked_keys;              /* their keys, see array_text.h; in the intake's arena */
@@ -97,8 +99,9 @@ struct claim_plan {
     bool all;                             /* whatever is found is locked, and the keys come in no order */
     const struct missed_key *missed_keys; /* in the intake's arena */
     size_t missed_key_count;
-    size_t events;  /* the relay's word to claim_done(): events it has taken, */
-    bool spilled;   /* and whether it had no room for others */
+    size_t events;  /* the relay's word to claim_done() and claim_failed(): events it has taken, */
+    bool spilled;   /* whether it had no room for others, */
+    int64_t room;   /* and for how many of their size it has; 0: it has not said */
     bool truncated; /* claim_done()'s answer: keys were locked and not all of their events returned */
 };
 
@@ -163,7 +166,7 @@ struct ordering_type {
     bool (*claimed)(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
                     const struct claim_intake *intake, struct error *err);
     void (*claim_done)(struct ordering *o, struct claim_plan *plan, int64_t took_us, instant_us now);
-    /* The claim failed or was lost: what it covered is looked at again. */
+    /* The claim failed or was lost: what it covered is looked at again, in fewer rows when some had come. */
     void (*claim_failed)(struct ordering *o, const struct claim_plan *plan);
 
     /* With `keep`, the session goes on holding the locks of these keys, which its transaction holds, beyond that one's
@@ -196,6 +199,9 @@ struct ordering_type {
     /* It may be another server that is asked from now on, or one that has lost its last transactions: what probes have
      * told does not hold any more. Nothing may be claimed before the next one is answered. */
     void (*forget)(struct ordering *o);
+
+    /* Nothing that waits has a smaller id, but what was put in by hand. */
+    int64_t (*least)(const struct ordering *o);
 
     /* One statement that has a row when something new waits to be claimed, or something whose wait is over. */
     void (*peek)(const struct ordering *o, struct arena *arena, struct statement *ret);

@@ -177,6 +177,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
         .rows_limit = pk->rows.limit, .key_limit = request->events_per_key, .behind = request->behind};
     ret_plan->report =
         (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
+    ret_plan->epoch = pk->horizon.epoch;
     struct scan_plan *scan = &ret_plan->scan;
     if (request->followed_only)
         *scan = (struct scan_plan){.fresh_above = SCAN_ID_MAX, .newest = {1, 0}, .oldest = {1, 0}};
@@ -215,14 +216,20 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
     int64_t id;
     if (result_bigint(res, 0, 0, &id))
         report->newest_left = (struct id_range){plan->scan.newest.lo, id};
-    if (result_bigint(res, 0, 1, &id))
+    int64_t looked_to = plan->scan.oldest.hi == SCAN_ID_MAX ? SCAN_ID_MAX : plan->scan.oldest.hi + 1;
+    if (result_bigint(res, 0, 1, &id)) {
         report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
+        looked_to = id;
+    }
     if (result_bigint(res, 0, 2, &id))
         report->seen_max = id;
     if (result_bigint(res, 0, 3, &id) && result_bigint(res, 0, 4, &report->missed.hi))
         report->missed.lo = id;
     result_bigint(res, 0, 5, &plan->locked);
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, 6));
+    if (!result_bigint(res, 0, 9, &id) || id >= looked_to)
+        id = looked_to;
+    horizon_looked(&pk->horizon, plan, id);
     if (result_bigint(res, 0, 9, &id) && id < pk->horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
         pk->horizon.floor = id;
@@ -278,7 +285,9 @@ static struct statement per_key_hold(struct ordering *o, const struct key_list *
 
 static void per_key_claim_failed(struct ordering *o, const struct claim_plan *plan)
 {
-    scan_failed(&((struct per_key *)o)->scan, &plan->scan);
+    struct per_key *pk = (struct per_key *)o;
+    scan_failed(&pk->scan, &plan->scan);
+    claim_rows_failed(&pk->rows, plan);
 }
 
 static struct statement per_key_grant(struct ordering *o, const struct lease_list *list, int backend_pid,
@@ -344,6 +353,11 @@ static void per_key_peek(const struct ordering *o, struct arena *arena, struct s
     statement_add_int(ret, arena, 1);
 }
 
+static int64_t per_key_least(const struct ordering *o)
+{
+    return ((const struct per_key *)o)->horizon.floor;
+}
+
 static bool per_key_pending(const struct ordering *o, instant_us now)
 {
     return scan_pending(&((const struct per_key *)o)->scan, now);
@@ -377,6 +391,7 @@ const struct ordering_type ordering_per_key = {
     .wants_probe = per_key_wants_probe,
     .forget = per_key_forget,
     .peek = per_key_peek,
+    .least = per_key_least,
     .pending = per_key_pending,
     .pending_at = per_key_pending_at,
     .sweep_due = per_key_sweep_due,

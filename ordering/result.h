@@ -19,6 +19,12 @@ static inline bool result_bigint(const PGresult *res, int row, int column, int64
     return true;
 }
 
+/* False as well when it is null. */
+static inline bool result_bool(const PGresult *res, int row, int column)
+{
+    return PQgetlength(res, row, column) == 1 && *PQgetvalue(res, row, column) != 0;
+}
+
 /* Borrowed from the result; absent when it is null. */
 static inline struct span result_span(const PGresult *res, int row, int column)
 {

@@ -16,75 +16,18 @@
 #define SWEEP_PRICE 1000 /* the slow sweep has one part in so many of the time */
 #define SWEEP_PAUSE_MAX_US (2 * SECOND_US)
 #define SWEEP_BUSY_US (100 * MS_US) /* its pause when claims find something: what the sweep cost is not known then */
+#define SWEEP_BESIDE_US (1 * SECOND_US) /* its pause while there is a backlog */
 
 static const struct id_range nothing = {1, 0};
-
-static int64_t id_add(int64_t id, int64_t by)
-{
-    int64_t sum;
-    return __builtin_add_overflow(id, by, &sum) ? (by > 0 ? SCAN_ID_MAX : SCAN_ID_MIN) : sum;
-}
-
-static struct id_range range_union(struct id_range a, struct id_range b)
-{
-    return (struct id_range){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
-}
 
 void scan_init(struct scan *scan)
 {
     memset(scan, 0, sizeof *scan);
-    scan->settled = scan->top = scan->passed = SCAN_ID_MIN;
-    scan->again = nothing;
+    scan->settled = scan->top = scan->passed = scan->drawn = scan->top_then = SCAN_ID_MIN;
     scan->again_delay_us = AGAIN_MIN_US;
     scan->sweep_at = SCAN_ID_MIN;
     scan->span = SPAN_START;
     scan->sweep_span = SPAN_MIN;
-}
-
-static void gap_remove(struct scan *scan, size_t at)
-{
-    scan->gap_count--;
-    memmove(&scan->gaps[at], &scan->gaps[at + 1], (scan->gap_count - at) * sizeof scan->gaps[0]);
-}
-
-/* Stretches that touch become one, and so does this one with a neighbour when there is no room: looking twice costs
- * time, forgetting costs an event. */
-static void gap_add(struct scan *scan, struct id_range range)
-{
-    if (id_range_is_empty(range))
-        return;
-    size_t at = 0;
-    while (at < scan->gap_count && id_add(scan->gaps[at].hi, 1) < range.lo)
-        at++;
-    while (at < scan->gap_count && scan->gaps[at].lo <= id_add(range.hi, 1)) {
-        range = range_union(range, scan->gaps[at]);
-        gap_remove(scan, at);
-    }
-    if (scan->gap_count == SCAN_GAPS_MAX) {
-        size_t with = at < scan->gap_count ? at : at - 1;
-        scan->gaps[with] = range_union(scan->gaps[with], range);
-        return;
-    }
-    memmove(&scan->gaps[at + 1], &scan->gaps[at], (scan->gap_count - at) * sizeof scan->gaps[0]);
-    scan->gaps[at] = range;
-    scan->gap_count++;
-}
-
-/* `range` lies at one end of the gap it belongs to, or is the whole of it. */
-static void gap_take(struct scan *scan, struct id_range range)
-{
-    for (size_t i = 0; i < scan->gap_count && !id_range_is_empty(range); i++) {
-        struct id_range *gap = &scan->gaps[i];
-        if (gap->lo == range.lo && gap->hi == range.hi)
-            gap_remove(scan, i);
-        else if (gap->lo == range.lo)
-            gap->lo = range.hi + 1;
-        else if (gap->hi == range.hi)
-            gap->hi = range.lo - 1;
-        else
-            continue;
-        return;
-    }
 }
 
 int64_t scan_fresh_above(const struct scan *scan)
@@ -94,12 +37,12 @@ int64_t scan_fresh_above(const struct scan *scan)
 
 bool scan_pending(const struct scan *scan, instant_us now)
 {
-    return scan->gap_count > 0 || now >= scan_pending_at(scan);
+    return scan->gaps.count > 0 || now >= scan_pending_at(scan);
 }
 
 instant_us scan_pending_at(const struct scan *scan)
 {
-    return id_range_is_empty(scan->again) ? INSTANT_NEVER : scan->again_at;
+    return scan->again.count > 0 ? scan->again_at : INSTANT_NEVER;
 }
 
 bool scan_sweep_due(const struct scan *scan, instant_us now)
@@ -112,11 +55,9 @@ bool scan_unsettled(const struct scan *scan)
     return !scan->known || scan->top > scan->settled;
 }
 
-/* Nothing else to do at the old end: look at the next bounded stretch of what is believed to be done. */
-static void plan_sweep(struct scan *scan, instant_us now, struct scan_plan *ret)
+/* The next bounded stretch of what is believed to be done. */
+static void plan_sweep(struct scan *scan, struct scan_plan *ret)
 {
-    if (scan->settled == SCAN_ID_MIN || now < scan->sweep_after)
-        return;
     if (scan->sweep_at > scan->settled) {
         scan->sweep_at = SCAN_ID_MIN;
         scan->swept = !scan->astray;
@@ -130,7 +71,7 @@ static void plan_sweep(struct scan *scan, instant_us now, struct scan_plan *ret)
 /* A bounded stretch from each end of what has not been looked at. */
 static void plan_gaps(struct scan *scan, struct scan_plan *ret)
 {
-    struct id_range low = scan->gaps[0], high = scan->gaps[scan->gap_count - 1];
+    struct id_range low = scan->gaps.at[0], high = scan->gaps.at[scan->gaps.count - 1];
     int64_t hi = id_add(low.lo < scan->first ? scan->first : low.lo, scan->span), lo = id_add(high.hi, -scan->span);
     ret->oldest = (struct id_range){low.lo, hi < low.hi ? hi : low.hi};
     ret->newest = (struct id_range){lo > high.lo ? lo : high.lo, high.hi};
@@ -141,47 +82,57 @@ static void plan_gaps(struct scan *scan, struct scan_plan *ret)
         ret->oldest.hi = (int64_t)((uint64_t)from + width / 2);
         ret->newest.lo = id_add(ret->oldest.hi, 1);
     }
-    gap_take(scan, ret->oldest);
-    gap_take(scan, ret->newest);
-    ret->more = scan->gap_count > 0;
+    id_ranges_take(&scan->gaps, ret->oldest);
+    id_ranges_take(&scan->gaps, ret->newest);
+    ret->more = scan->gaps.count > 0;
 }
 
 void scan_next(struct scan *scan, instant_us now, struct scan_plan *ret)
 {
-    *ret = (struct scan_plan){.fresh_above = scan_fresh_above(scan), .newest = nothing, .oldest = nothing};
-    if (!id_range_is_empty(scan->again) && now >= scan->again_at + (scan->gap_count == 0 ? 0 : AGAIN_LATE_US)) {
-        gap_add(scan, scan->again);
-        scan->again = nothing;
+    *ret = (struct scan_plan){
+        .fresh_above = scan_fresh_above(scan), .newest = nothing, .oldest = nothing, .settled = scan->settled};
+    if (scan->again.count > 0 && now >= scan->again_at + (scan->gaps.count == 0 ? 0 : AGAIN_LATE_US)) {
+        for (size_t i = 0; i < scan->again.count; i++)
+            id_ranges_add(&scan->gaps, scan->again.at[i]);
+        scan->again.count = 0;
     }
-    if (scan->gap_count > 0)
+    bool beside = scan->gaps.count > 0;
+    if (beside)
         plan_gaps(scan, ret);
-    else
-        plan_sweep(scan, now, ret);
+    if (!ret->more || scan->sweep_beside == 0) /* no backlog: that of what is left to look at has to last */
+        scan->sweep_beside = now + SWEEP_BESIDE_US;
+    if (scan->settled == SCAN_ID_MIN || now < scan->sweep_after || (beside && now < scan->sweep_beside))
+        return;
+    if (beside) /* the other end goes on meanwhile */
+        id_ranges_add(&scan->gaps, ret->oldest);
+    scan->sweep_beside = now + SWEEP_BESIDE_US;
+    plan_sweep(scan, ret);
 }
 
 void scan_failed(struct scan *scan, const struct scan_plan *plan)
 {
     if (!plan->sweeping)
-        gap_add(scan, plan->oldest);
-    gap_add(scan, plan->newest);
+        id_ranges_add(&scan->gaps, plan->oldest);
+    id_ranges_add(&scan->gaps, plan->newest);
 }
 
 void scan_again(struct scan *scan, struct id_range range, instant_us at)
 {
     if (id_range_is_empty(range))
         return;
-    scan->again_at = id_range_is_empty(scan->again) ? at : instant_min(scan->again_at, at);
-    scan->again = id_range_is_empty(scan->again) ? range : range_union(scan->again, range);
+    scan->again_at = scan->again.count == 0 ? at : instant_min(scan->again_at, at);
+    id_ranges_add(&scan->again, range);
 }
 
-/* A long-running producer keeps `settled` down: what piles up below the fresh stretch gets its first look as a gap. */
-static void bound_fresh(struct scan *scan)
+/* A long-running producer keeps `settled` down: what piles up below the fresh stretch gets its first look as a gap. An
+ * id that somebody has chosen himself, far above what has been drawn, says nothing of where the others are. */
+static void bound_fresh(struct scan *scan, int64_t drawn)
 {
     int64_t fresh = scan_fresh_above(scan);
-    if (!scan->known || scan->top == SCAN_ID_MIN || id_add(fresh, FRESH_MAX) >= scan->top)
+    if (drawn == SCAN_ID_MIN || id_add(fresh, FRESH_MAX) >= drawn)
         return;
-    scan->passed = scan->top - FRESH_MAX / 2;
-    gap_add(scan, (struct id_range){id_add(fresh, 1), scan->passed});
+    scan->passed = drawn - FRESH_MAX / 2;
+    id_ranges_add(&scan->gaps, (struct id_range){id_add(fresh, 1), scan->passed});
 }
 
 static int64_t ids_between(int64_t lo, int64_t hi)
@@ -246,8 +197,27 @@ static void fit_span(struct scan *scan, const struct scan_plan *plan, const stru
     int64_t used = newest > oldest ? newest : oldest;
     if (used > 0 && used < scan->span / SPAN_STEP)
         scan->span = used * SPAN_STEP > SPAN_MIN ? used * SPAN_STEP : SPAN_MIN;
-    else if (used == 0 && scan->gap_count > 0 && scan->span < SPAN_START)
+    else if (used == 0 && scan->gaps.count > 0 && scan->span < SPAN_START)
         scan->span *= 2;
+}
+
+static bool is_in(struct id_range range, int64_t id)
+{
+    return range.lo <= id && id <= range.hi;
+}
+
+/* In each stretch by itself: what lies between them is not looked at for what one key keeps. */
+static void again_missed(struct scan *scan, const struct scan_plan *plan, struct id_range missed, instant_us at)
+{
+    const struct id_range looked_at[] = {plan->oldest, plan->newest, {id_add(plan->fresh_above, 1), SCAN_ID_MAX}};
+    bool lo = false, hi = false;
+    for (size_t i = 0; i < sizeof looked_at / sizeof looked_at[0]; i++) {
+        scan_again(scan, id_range_common(missed, looked_at[i]), at);
+        lo = lo || is_in(looked_at[i], missed.lo);
+        hi = hi || is_in(looked_at[i], missed.hi);
+    }
+    if (!lo || !hi)
+        scan_again(scan, missed, at);
 }
 
 void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, int64_t took_us,
@@ -256,14 +226,14 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
     if (plan->sweeping)
         scan->sweep_at = id_range_is_empty(report->oldest_left) ? id_add(plan->oldest.hi, 1) : report->oldest_left.lo;
     else
-        gap_add(scan, report->oldest_left);
-    gap_add(scan, report->newest_left);
+        id_ranges_add(&scan->gaps, report->oldest_left);
+    id_ranges_add(&scan->gaps, report->newest_left);
     if (report->seen_max > scan->top)
         scan->top = report->seen_max;
     scan->again_delay_us = report->found ? AGAIN_MIN_US : scan->again_delay_us * 2;
     if (scan->again_delay_us > AGAIN_MAX_US)
         scan->again_delay_us = AGAIN_MAX_US;
-    scan_again(scan, report->missed, now + scan->again_delay_us);
+    again_missed(scan, plan, report->missed, now + scan->again_delay_us);
     if (report->found || !id_range_is_empty(report->missed)) {
         scan->astray = true;
         scan->swept = false;
@@ -274,50 +244,76 @@ void scan_seen(struct scan *scan, const struct scan_plan *plan, const struct sca
         fit_span(scan, plan, report);
     else
         size_span(scan, plan, took_us, now);
-    bound_fresh(scan);
 }
 
-static bool still_held(const struct scan_horizon *horizon, uint64_t holder)
+static const struct scan_holder *find_holder(const struct scan *scan, uint64_t hash)
+{
+    for (size_t i = 0; i < scan->holder_count; i++)
+        if (scan->holders[i].hash == hash)
+            return &scan->holders[i];
+    return NULL;
+}
+
+static bool still_held(const struct scan_horizon *horizon, uint64_t hash)
 {
     for (size_t i = 0; i < horizon->holder_count; i++)
-        if (horizon->holders[i] == holder)
+        if (horizon->holders[i] == hash)
             return true;
     return false;
 }
 
-static void settle(struct scan *scan, int64_t to)
+static int64_t id_after(int64_t id)
 {
+    return id_add(id, id == SCAN_ID_MIN ? 0 : 1);
+}
+
+/* What the last horizon did not name has drawn nothing up to where ids had been drawn then. */
+static void note_holders(struct scan *scan, const struct scan_horizon *horizon)
+{
+    struct scan_holder now[SCAN_HOLDERS_MAX];
+    for (size_t i = 0; i < horizon->holder_count; i++) {
+        const struct scan_holder *known = find_holder(scan, horizon->holders[i]);
+        now[i] = (struct scan_holder){horizon->holders[i], known ? known->above : scan->drawn};
+    }
+    /* One that has ended has shown ids that may have been passed. */
+    for (size_t i = 0; i < scan->holder_count; i++)
+        if (scan->passed > scan->holders[i].above && !still_held(horizon, scan->holders[i].hash))
+            id_ranges_add(&scan->gaps, (struct id_range){id_after(scan->holders[i].above), scan->passed});
+    scan->holder_count = horizon->holder_count;
+    memcpy(scan->holders, now, scan->holder_count * sizeof now[0]);
+}
+
+/* Nobody can show an id any more that is not greater than what the first of the holders may have drawn. */
+static void settle(struct scan *scan, int64_t drawn)
+{
+    int64_t to = drawn;
+    for (size_t i = 0; i < scan->holder_count; i++)
+        to = scan->holders[i].above < to ? scan->holders[i].above : to;
     if (to <= scan->settled)
         return;
-    gap_add(scan, (struct id_range){id_add(scan->settled, scan->settled == SCAN_ID_MIN ? 0 : 1), to});
+    id_ranges_add(&scan->gaps, (struct id_range){id_after(scan->settled), to});
     scan->settled = to;
+}
+
+/* What was seen before the last horizon had been drawn before this one, if it was drawn at all. */
+static void correct_top(struct scan *scan, int64_t drawn)
+{
+    if (scan->top_then > drawn || drawn > scan->top)
+        scan->top = drawn;
+    scan->top_then = scan->top;
 }
 
 void scan_horizon(struct scan *scan, const struct scan_horizon *horizon)
 {
     if (scan->known && horizon->drawn < scan->settled)
         scan_init(scan); /* the sequence was set back: nothing that is known of ids holds any more */
-    bool pending = scan->known && !scan->pending_overflow;
     scan->known = true;
     scan->first = horizon->first;
-    if (horizon->drawn > scan->top)
-        scan->top = horizon->drawn;
-    size_t kept = 0;
-    for (size_t i = 0; i < scan->pending_count; i++)
-        if (still_held(horizon, scan->pending[i]))
-            scan->pending[kept++] = scan->pending[i];
-    scan->pending_count = kept;
-    if (kept == 0) {
-        if (pending)
-            settle(scan, scan->pending_drawn);
-        /* Begin anew with what has been drawn by now. */
-        scan->pending_drawn = horizon->drawn;
-        scan->pending_overflow = horizon->holder_count > SCAN_HOLDERS_MAX;
-        scan->pending_count = scan->pending_overflow ? 0 : horizon->holder_count;
-        if (scan->pending_count > 0)
-            memcpy(scan->pending, horizon->holders, scan->pending_count * sizeof scan->pending[0]);
-        if (horizon->holder_count == 0)
-            settle(scan, horizon->drawn);
+    correct_top(scan, horizon->drawn);
+    if (horizon->holder_count <= SCAN_HOLDERS_MAX) { /* else it proves nothing: a calmer one will */
+        note_holders(scan, horizon);
+        settle(scan, horizon->drawn);
+        scan->drawn = horizon->drawn;
     }
-    bound_fresh(scan);
+    bound_fresh(scan, horizon->drawn);
 }

@@ -10,38 +10,25 @@
  *    gaps: stretches at or below that still have to be looked at
  *
  * Ids become visible out of order. An id at or below `settled` is visible or never will be: every transaction that
- * could bring it has ended (scan_horizon). Above it, everything is looked at again in each claim, and once more when it
- * settles. What a claim saw and could not take is looked at again, and a slow sweep goes over the whole table for
- * ever, so that no mistake of this module can lose an event. */
+ * could bring it has ended (scan_horizon). Above it, some thousand ids are looked at again in each claim; where a
+ * long-running transaction keeps `settled` down, what lies below those is looked at again whenever one of the others
+ * ends that could have brought it, and all is once more when it settles. What a claim saw and could not take is looked
+ * at again, and a slow sweep goes over what is settled for ever, so that no mistake of this module can lose an event.
+ */
 #ifndef ORDERING_SCAN_H
 #define ORDERING_SCAN_H
 
+#include "ordering/id_range.h"
 #include "relay/base/clock.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#define SCAN_ID_MIN INT64_MIN
-#define SCAN_ID_MAX INT64_MAX
-#define SCAN_GAPS_MAX 32
 #define SCAN_HOLDERS_MAX 512
-
-/* Inclusive; empty when lo > hi. */
-struct id_range {
-    int64_t lo, hi;
-};
-
-static inline bool id_range_is_empty(struct id_range range)
-{
-    return range.lo > range.hi;
-}
 
 /* The three stretches of one claim. */
 struct scan_plan {
     int64_t fresh_above;    /* newest first, ids greater than this */
     struct id_range newest; /* newest first */
     struct id_range oldest; /* oldest first */
+    int64_t settled;        /* when the plan was made: all up to it can be seen */
     bool sweeping;          /* `oldest` is the slow sweep's */
     bool more;              /* these are not all that was to be looked at: a backlog */
 };
@@ -62,26 +49,30 @@ struct scan_horizon {
     size_t holder_count;
 };
 
+/* A transaction that has drawn ids and not ended. */
+struct scan_holder {
+    uint64_t hash;
+    int64_t above; /* it has drawn none that is not greater */
+};
+
 struct scan {
     int64_t settled, top, passed;
-    struct id_range gaps[SCAN_GAPS_MAX]; /* ascending, disjoint */
-    size_t gap_count;
-    struct id_range again; /* seen and not taken */
+    struct id_ranges gaps;
+    struct id_ranges again; /* seen and not taken */
     instant_us again_at;
     int64_t again_delay_us;
-    int64_t sweep_at;   /* where the slow sweep goes on, */
-    int64_t sweep_span; /* by so many ids at a time */
-    instant_us sweep_after;
-    bool astray;         /* something was found since the sweep began anew */
-    bool swept;          /* since something was last found it has gone over everything */
-    int64_t span;        /* ids in one bounded stretch */
-    int64_t quickest_us; /* of the claims that found nothing; 0: there was none */
+    int64_t sweep_at;                     /* where the slow sweep goes on, */
+    int64_t sweep_span;                   /* by so many ids at a time */
+    instant_us sweep_after, sweep_beside; /* not sooner; not sooner beside gaps */
+    bool astray;                          /* something was found since the sweep began anew */
+    bool swept;                           /* since something was last found it has gone over everything */
+    int64_t span;                         /* ids in one bounded stretch */
+    int64_t quickest_us;                  /* of the claims that found nothing; 0: there was none */
     int64_t first;
-    bool known; /* a horizon has been read */
-    int64_t pending_drawn;
-    uint64_t pending[SCAN_HOLDERS_MAX];
-    size_t pending_count;
-    bool pending_overflow; /* more holders than fit: this probe proves nothing, wait for a calmer one */
+    bool known;              /* a horizon has been read */
+    int64_t drawn, top_then; /* when it was: how far, and what `top` was */
+    struct scan_holder holders[SCAN_HOLDERS_MAX];
+    size_t holder_count;
 };
 
 void scan_init(struct scan *scan);

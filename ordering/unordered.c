@@ -76,7 +76,7 @@ static void look_at_the_oldest(struct scan_plan *scan, struct scan_report *repor
 {
     if (id_range_is_empty(scan->newest))
         return;
-    if (scan->newest.lo - 1 == scan->oldest.hi)
+    if (!scan->sweeping && scan->newest.lo - 1 == scan->oldest.hi)
         scan->oldest.hi = scan->newest.hi;
     else
         report->newest_left = scan->newest;
@@ -210,6 +210,7 @@ static void unordered_claim_failed(struct ordering *o, const struct claim_plan *
     struct scan_plan all = plan->scan;
     all.newest = plan->report.newest_left;
     scan_failed(&un->scan, &all);
+    claim_rows_failed(&un->rows, plan);
     un->top_at = 0;
 }
 
@@ -266,6 +267,11 @@ static void unordered_peek(const struct ordering *o, struct arena *arena, struct
     statement_add_int(ret, arena, 0);
 }
 
+static int64_t unordered_least(const struct ordering *o)
+{
+    return ((const struct unordered *)o)->horizon.floor;
+}
+
 static bool unordered_pending(const struct ordering *o, instant_us now)
 {
     return scan_pending(&((const struct unordered *)o)->scan, now);
@@ -298,6 +304,7 @@ const struct ordering_type ordering_unordered = {
     .wants_probe = unordered_wants_probe,
     .forget = unordered_forget,
     .peek = unordered_peek,
+    .least = unordered_least,
     .pending = unordered_pending,
     .pending_at = unordered_pending_at,
     .sweep_due = unordered_sweep_due,

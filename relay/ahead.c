@@ -1,6 +1,7 @@
 #include "relay/ahead.h"
 
-#include "relay/deliver.h"
+#include "relay/outlet.h"
+#include "relay/queue.h"
 
 #define MEASURE_US (250 * MS_US)
 #define SLOW_PER_S 2000 /* events: to claim each by itself takes the server a twentieth of a core then */

@@ -91,6 +91,7 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
     size_t bytes = event_bytes(event, extra_columns) + batch->response_max;
     if (batch->spilled || (batch->event_count > 0 && batch->bytes + bytes > batch->bytes_max)) {
         batch->spilled = true;
+        batch->spilled_bytes += bytes;
         if (lane)
             lane->more = true;
         return true;

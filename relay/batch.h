@@ -29,6 +29,7 @@ struct item {
 enum lane_state {
     LANE_OPEN,     /* events to send or in flight */
     LANE_STOPPED,  /* nothing more is sent; events may be in flight */
+    LANE_BLOCKED,  /* nothing in flight; it is settled later, because somebody else holds its row: see blocked.h */
     LANE_FINISHED, /* nothing in flight; what happened waits to be settled */
     LANE_SETTLING, /* its settlement is on the way */
     LANE_SETTLED   /* done with */
@@ -49,15 +50,19 @@ struct lane {
     struct item *unsent;       /* next to submit; NULL: all were, or nothing more is sent */
     struct item *unacked;      /* first without a verdict of acked; NULL: all were acked */
     size_t count, in_flight;
-    size_t acked;    /* leading events with a verdict of acked, not settled */
-    size_t settling; /* of those, on their way out of the table */
-    bool more;       /* the key has, or may have, events that were not claimed */
-    bool delayed;    /* after its events, or first of all, comes one that is not due: `gone_id` */
-    bool waited;     /* the key has an entry in outbox.parked */
-    bool progressed; /* events of it were settled ahead of its end */
-    bool kept;       /* the session has been told to lock the key, too: see keep.h */
-    bool lost;       /* its lease is somebody else's: nothing more is sent or written of it */
-    char token[37];  /* of its lease; empty: it has none */
+    size_t acked;         /* leading events with a verdict of acked, not settled */
+    size_t settling;      /* of those, on their way out of the table */
+    bool more;            /* the key has, or may have, events that were not claimed */
+    bool delayed;         /* after its events, or first of all, comes one that is not due: `gone_id` */
+    bool waited;          /* the key has an entry in outbox.parked */
+    bool progressed;      /* events of it were settled ahead of its end */
+    bool kept;            /* the session has been told to lock the key, too: see keep.h */
+    bool lost;            /* its lease is somebody else's: nothing more is sent or written of it */
+    bool unrenewed;       /* the renewal under way has found its entry locked by somebody */
+    bool called_back;     /* what was under way when its term was about to be over */
+    instant_us leased_at; /* when its term was asked for */
+    bool whole;           /* nothing of it is settled ahead of its end */
+    char token[37];       /* of its lease; empty: it has none */
     enum lane_state state;
     enum lane_outcome outcome;
     int64_t gone_id;    /* of a lane without events: the event it waited for */
@@ -68,6 +73,8 @@ struct lane {
     int64_t after_id;     /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
     int64_t release_us;   /* RELEASED: not to be claimed again for this long */
     instant_us finished_at, settled_at;
+    instant_us blocked_until; /* LANE_BLOCKED */
+    unsigned blocked_times;   /* that it was tried in vain */
     struct batch *batch;
     struct lane *next;                    /* of the batch */
     struct lane *chain_next;              /* of the batch's chain */
@@ -86,7 +93,8 @@ struct batch {
     size_t response_max;        /* bytes of an answer that each event may get besides */
     bool solo;                  /* every event has a lane of its own, whatever its key */
     size_t lane_max;            /* events of one key; 0: as many as come */
-    bool spilled;               /* rows were left out because bytes_max was reached */
+    bool spilled;               /* rows were left out because bytes_max was reached, */
+    size_t spilled_bytes;       /* so much of them */
     bool found_paused;          /* the claim was told that the queue is paused */
     bool lost;                  /* its locks are gone: nothing more of it is sent */
     bool kept;                  /* what is not settled of it is kept: see keep.h */
@@ -94,13 +102,15 @@ struct batch {
     size_t finished;            /* lanes in LANE_FINISHED */
     size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
     size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
+    size_t blocked;             /* lanes in LANE_BLOCKED */
     size_t settle_max;          /* the database refused to settle more than this at once; 0: it did not */
     size_t refusals;            /* in a row, of one thing each */
     instant_us refused_at;      /* for the first time */
     instant_us sent_at;         /* when the claim of it was */
     instant_us settled_at;      /* of the lane that was settled last */
-    instant_us leased_at;       /* when the terms of its leases were asked for, */
-    instant_us renewed_at;      /* and asked for anew: granted or not */
+    instant_us leased_at;       /* the earliest of its lanes', */
+    instant_us renewed_at;      /* and when they were asked for anew: granted or not */
+    size_t unrenewed;           /* lanes whose terms did not begin anew with those of the others */
     void *owner;                /* the claim */
     struct batch *next;         /* of the claim */
     struct batch *arrived_next; /* of the queue: claimed and not routed */

@@ -41,6 +41,7 @@ struct db *bench_connect(struct bench *bench)
                                        .application_name = "pgcourier/bench",
                                        .prepared = config->prepared,
                                        .statement_timeout_us = config->statement_timeout_us,
+                                       .lock_timeout_us = db_lock_timeout_us(config->statement_timeout_us),
                                        .read_write = true,
                                        .seed = rng_next(&bench->rng)});
 }
@@ -49,7 +50,8 @@ PGresult *bench_query(struct bench *bench, const char *template, int count, cons
                       struct error *err)
 {
     char *sql = bench_render(template, bench->schema);
-    PGresult *result = query_or_cancel(bench->conn, bench->signal_fd, sql, count, params, err);
+    const struct asker asker = {.conn = bench->conn, .what = "database", .stop_fd = bench->signal_fd};
+    PGresult *result = query_or_cancel(&asker, sql, count, params, err);
     free(sql);
     if (!bench_is_told(bench, err))
         return result;

@@ -28,6 +28,7 @@ struct bench {
     PGconn *conn;                   /* its session owns the schema */
     char schema[BENCH_SCHEMA_SIZE]; /* needs no quotes */
     int signal_fd;                  /* a signalfd(2) */
+    bool made;                      /* the schema may be there */
     bool told;                      /* a signal has asked to stop */
     struct rng rng;
 };

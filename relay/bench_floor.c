@@ -2,13 +2,19 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/pollset.h"
+#include "relay/base/statement.h"
 #include "relay/db.h"
 
 #include "sql_text.h"
 
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define WAIT_MAX_US SECOND_US
+#define ROWS_MAX 1000
+#define RESULT_BYTES_MAX ((int64_t)64 << 20)
 
 struct drainer {
     struct db *db;
@@ -24,6 +30,23 @@ struct floor {
     char *sql;
     int64_t rows;
 };
+
+int64_t bench_floor_rows(int64_t payload_bytes)
+{
+    int64_t rows = RESULT_BYTES_MAX / payload_bytes;
+    return rows < 1 ? 1 : rows > ROWS_MAX ? ROWS_MAX : rows;
+}
+
+static char *render(const struct bench *bench)
+{
+    struct error err;
+    char rows[24];
+    snprintf(rows, sizeof rows, "%" PRId64, bench_floor_rows(bench->options.payload_bytes));
+    char *sql = sql_render(sql_bench_floor,
+                           (const struct sql_variable[]){{"state", bench->schema}, {"rows", rows}, {NULL, NULL}}, &err);
+    assert(sql && "tests/integration/test_statements.py prepares it");
+    return sql;
+}
 
 static bool send_batch(const struct floor *floor, struct drainer *drainer, struct error *err)
 {
@@ -132,7 +155,7 @@ bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)
                           .count = (size_t)bench->options.connections,
                           .drainers = memory_array((size_t)bench->options.connections, sizeof(struct drainer)),
                           .ps = pollset_new(),
-                          .sql = bench_render(sql_bench_floor, bench->schema)};
+                          .sql = render(bench)};
     for (size_t i = 0; i < floor.count; i++)
         floor.drainers[i].db = bench_connect(bench);
     bool ok = drain(&floor, ret_per_second, err);

@@ -6,6 +6,7 @@
 #include "relay/command.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
+#include "relay/table.h"
 #include "sql_text.h"
 
 #include <inttypes.h>
@@ -15,9 +16,10 @@
 
 #define ROUND_TRIPS 5
 
-/* The columns of sql/bench/bench_server.sql and bench_leftovers.sql. */
+/* The columns of sql/bench/bench_server.sql and bench_leftovers.sql, and the first of sql/table/table_server.sql. */
 enum { SERVER_VERSION, SERVER_FSYNC, SERVER_COMMIT, SERVER_BUFFERS, SERVER_PUBLICATION, SERVER_READ_ONLY };
 enum { LEFTOVER_NAME, LEFTOVER_OWNER, LEFTOVER_DROPPABLE };
+enum { TABLE_LOCK_SLOTS, TABLE_LOCKS_EACH };
 
 static bool check_server(const PGresult *server, const PGconn *conn, struct error *err)
 {
@@ -32,6 +34,26 @@ static bool check_server(const PGresult *server, const PGconn *conn, struct erro
                          "sent the bench's table; bench another database of this server, with -d",
                          publication, PQdb(conn));
     return true;
+}
+
+/* A relay is warned of that, for its queue may be all that the server is for. A bench is a guest: where locks run out,
+ * it is the production relays beside it that fail. A key is held once, by whichever connection. */
+static bool check_locks(struct bench *bench, struct error *err)
+{
+    PGresult *server = bench_query(bench, sql_table_server, 0, NULL, err);
+    if (!server)
+        return false;
+    int64_t slots = query_int(server, 0, TABLE_LOCK_SLOTS), per_transaction = query_int(server, 0, TABLE_LOCKS_EACH);
+    PQclear(server);
+    int64_t wanted = table_locks_wanted(&bench->config->queues[0]);
+    if (wanted > bench->options.keys)
+        wanted = bench->options.keys;
+    return slots <= 0 || wanted <= slots / 2 ||
+           error_set(err, ERROR_CONFIG,
+                     "bench: its claims may come to hold %" PRId64 " locks, and the server has about %" PRId64
+                     " for everybody: when they run out, other sessions fail; lower --connections or --keys, or set "
+                     "max_locks_per_transaction = %" PRId64 " and restart the server",
+                     wanted, slots, table_locks_needed(wanted, slots, per_transaction));
 }
 
 /* A pooler's clients get a made-up number for their backend's. */
@@ -73,7 +95,7 @@ bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct er
         read_server(server, ret);
     bool ok = server && check_server(server, bench->conn, err);
     PQclear(server);
-    return ok && measure_round_trip(bench, &ret->round_trip_ms, err);
+    return ok && measure_round_trip(bench, &ret->round_trip_ms, err) && check_locks(bench, err);
 }
 
 /* *ret: nobody else has it. */
@@ -147,8 +169,8 @@ static bool create(PGconn *conn, const char *schema, struct error *err)
 bool bench_schema_open(struct bench *bench, struct error *err)
 {
     bool mine; /* it is: nobody else knows the name */
-    return bench_run(bench, sql_bench_session, 0, NULL, err) && own(bench, bench->schema, &mine, err) &&
-           create(bench->conn, bench->schema, err);
+    bench->made = bench_run(bench, sql_bench_session, 0, NULL, err) && own(bench, bench->schema, &mine, err);
+    return bench->made && create(bench->conn, bench->schema, err);
 }
 
 bool bench_schema_empty(struct bench *bench, struct error *err)
@@ -178,7 +200,7 @@ static bool drop_anew(struct bench *bench, struct error *err)
 
 bool bench_schema_close(struct bench *bench, struct error *err)
 {
-    if (drop(bench->conn, bench->schema, err) || drop_anew(bench, err))
+    if (!bench->made || drop(bench->conn, bench->schema, err) || drop_anew(bench, err))
         return true;
     struct error cause = *err;
     return error_set(err, cause.kind,

@@ -5,14 +5,15 @@
 #include "relay/bench.h"
 
 /* Reads the server's settings. False and *err where a bench cannot run (a standby, a read-only session, behind a
- * pooler) or would reach others (a publication of all tables). */
+ * pooler) or would reach others (a publication of all tables, locks that they need). */
 bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct error *err) MUST_CHECK;
 
 /* Drops the schemas that earlier benches have left behind, whose sessions are gone, and says so on stderr. Those of
  * other roles are named only, and with `all` those that are in use, too. */
 bool bench_schema_clean(struct bench *bench, bool all, struct error *err) MUST_CHECK;
 
-/* Makes the schema bench->schema, whose name must be new. */
+/* Makes the schema bench->schema, whose name must be new. After a failure it may be there all the same, as the answer
+ * to its COMMIT may have been lost: bench_schema_close() follows in any case. */
 bool bench_schema_open(struct bench *bench, struct error *err) MUST_CHECK;
 
 /* Exactly options.events events, none of them dead rows. */
@@ -21,8 +22,8 @@ bool bench_schema_fill(struct bench *bench, struct error *err) MUST_CHECK;
 /* No event. */
 bool bench_schema_empty(struct bench *bench, struct error *err) MUST_CHECK;
 
-/* Drops it, on a new connection where bench->conn is lost. False when it is left behind: *err names it and says what to
- * do. */
+/* Drops it, if it was ever asked for, on a new connection where bench->conn is lost. False when it is left behind: *err
+ * names it and says what to do. */
 bool bench_schema_close(struct bench *bench, struct error *err) MUST_CHECK;
 
 #endif

@@ -23,6 +23,8 @@ struct circuit {
     enum circuit_state state;
     unsigned failures; /* in a row */
     instant_us retry_at, opened_at;
+    uint64_t told; /* report.h's: the cause that is in the log, as a hash, and since when */
+    instant_us told_at;
     const void *trial; /* the delivery that is being tried; a name, never followed; NULL: none */
 };
 

@@ -3,19 +3,22 @@
 #include "relay/ahead.h"
 #include "relay/base/fault_point.h"
 #include "relay/base/lesser.h"
+#include "relay/blocked.h"
 #include "relay/claim_request.h"
 #include "relay/claim_round.h"
-#include "relay/deliver.h"
 #include "relay/keep.h"
 #include "relay/lease.h"
+#include "relay/outlet.h"
 #include "relay/peek.h"
+#include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/round.h"
 #include "relay/settle.h"
 
 #define STRAGGLER_US (50 * MS_US)
-#define HELD_SPARE 4                 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
-#define KEPT_MAX_US (60 * SECOND_US) /* well before idle_in_transaction_session_timeout, see session_settings.sql */
+#define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
+#define SILENT_MAX_US (60 * SECOND_US) /* well before idle_in_transaction_session_timeout, see session_settings.sql */
+#define PART_US (1 * SECOND_US)
 #define VAIN_BURST_US (50 * MS_US)
 #define LEAN_EVENTS 2
 #define LEAN_US (STRAGGLER_US / 2)
@@ -29,6 +32,7 @@ void claim_open(struct queue *queue, struct claim *claim, size_t index)
         .application_name = "pgcourier",
         .prepared = queue->process->prepared,
         .statement_timeout_us = queue->process->statement_timeout_us,
+        .lock_timeout_us = db_lock_timeout_us(queue->process->statement_timeout_us),
         .read_write = true,
         .seed = rng_next(&queue->rng),
     };
@@ -51,11 +55,12 @@ void claim_close(struct claim *claim)
     db_free(claim->db);
 }
 
+/* Lanes that are under way, or that somebody else keeps from being settled. */
 static size_t open_lanes(const struct claim *claim)
 {
     size_t n = 0;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        n += batch->open;
+        n += batch->open + batch->blocked;
     return n;
 }
 
@@ -69,8 +74,10 @@ static size_t unsettled_lanes(const struct claim *claim)
 
 bool claim_is_finished(const struct claim *claim)
 {
+    /* Where only its own transaction can settle them, what somebody else holds keeps all others from being settled. */
+    bool waits = !claim->queue->ordering->locks_rows;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        if (batch->unsettled > batch->finished || batch->in_settlement > 0)
+        if (batch->unsettled > batch->finished + (waits ? 0 : batch->blocked) || batch->in_settlement > 0)
             return false;
     return true;
 }
@@ -84,26 +91,38 @@ bool claim_needs_side(const struct claim *claim, instant_us now)
 {
     /* A busy queue claims again and again: what is finished must not wait for a pause. */
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
-    return (claim->state == CLAIM_IDLE || extending) && is_straggling(claim, now) && !keep_is_possible(claim) &&
-           !claim->queue->ordering->locks_rows;
+    return (claim->state == CLAIM_IDLE || extending) && (claim->aside || is_straggling(claim, now)) &&
+           !claim->in_parts && !keep_is_possible(claim) && !claim->queue->ordering->locks_rows;
 }
 
 bool claim_was_refused(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        if (batch->settle_max > 0 && batch->unsettled > 0)
+        if (batch->settle_max > 0 && batch->finished + batch->in_settlement > 0)
+            return true;
+    return false;
+}
+
+/* A settlement was not to be larger. */
+static bool leaves_some(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (batch->finished > 0)
             return true;
     return false;
 }
 
 /* Settlements that failed or whose claim was lost come first: without them, claiming would pile up deliveries that
- * nobody writes down. */
+ * nobody writes down. A few rows that somebody else holds are no reason to wait. */
 static bool orphans_wait(const struct queue *queue)
 {
-    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+    size_t blocked = 0;
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next) {
         if (batch->finished > 0)
             return true;
-    return false;
+        blocked += batch->blocked;
+    }
+    return blocked_is_full(queue, blocked);
 }
 
 /* A backlog for a destination that is down is claimed and given back, over and over, for the sake of what may be behind
@@ -116,7 +135,8 @@ static instant_us vain_over_at(const struct queue *queue)
 static bool has_reason(const struct claim *claim, instant_us now)
 {
     const struct queue *queue = claim->queue;
-    return now >= queue->poll_at || queue->ordering->type->pending(queue->ordering, now) || claim_has_followed(claim);
+    return now >= queue->pace.poll_at || queue->ordering->type->pending(queue->ordering, now) ||
+           claim_has_followed(claim);
 }
 
 static bool is_claiming_now(const struct claim *claim)
@@ -181,11 +201,11 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     int64_t limit = most_keys(queue, now);
     if (queue->stopping || queue->paused || queue->closed || !queue->side.probed || now < claim->retry_at ||
-        now < queue->pace_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now))
+        now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
     /* What has a lease and no place in its sink would only be kept from others. */
-    if (queue->leases)
+    if (queue->leases.used)
         limit = is_claiming(queue) ? 0 : lesser(limit, lease_room(queue));
     /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
     if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
@@ -198,7 +218,7 @@ static size_t bytes_held(const struct claim *claim)
 {
     size_t bytes = 0;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        bytes += batch->open > 0 ? batch->bytes : 0;
+        bytes += batch->open + batch->blocked > 0 ? batch->bytes : 0;
     return bytes;
 }
 
@@ -219,7 +239,7 @@ static int64_t keys_beside(struct claim *claim, instant_us now)
 static bool has_only_kept(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        if (!batch->kept && batch->open > 0)
+        if (!batch->kept && batch->open + batch->blocked > 0)
             return false;
     return true;
 }
@@ -239,10 +259,13 @@ bool claim_is_due(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
         return false;
-    if (claim->queue->leases || claim_is_finished(claim))
-        return true;
-    if (!keep_is_possible(claim))
+    if (claim->aside && unsettled_lanes(claim) > 0)
         return false;
+    if (claim->queue->leases.used || claim_is_finished(claim))
+        return true;
+    /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
+    if (!keep_is_possible(claim))
+        return claim->in_parts && leaves_some(claim);
     return is_straggling(claim, now) || (has_only_kept(claim) && (holds_fresh(claim) || keys_beside(claim, now) > 0));
 }
 
@@ -257,9 +280,16 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
     }
 }
 
+/* A settlement in parts is one transaction, because with it go the locks of what is left. Where they are kept it need
+ * not last. */
+static bool may_commit_part(const struct claim *claim, instant_us now)
+{
+    return keep_is_possible(claim) && (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
+}
+
 void claim_finish(struct claim *claim, instant_us now)
 {
-    if (claim->queue->leases) {
+    if (claim->queue->leases.used) {
         claim_round_start(claim, NULL, true, keys_to_claim(claim, now), now);
         return;
     }
@@ -269,10 +299,13 @@ void claim_finish(struct claim *claim, instant_us now)
     struct settle_job *job;
     for (; (job = settle_collect(claim->queue, claim->batches, !finished)) && settle_is_empty(job); let_go = true)
         settle_commit(claim->queue, job, now);
-    if (job && claim_was_refused(claim)) {
-        claim_round_start(claim, job, false, 0, now);
+    bool has_to_last = !finished && !keep_is_possible(claim); /* the transaction, for what somebody else holds */
+    if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
+        claim_round_start(claim, job, may_commit_part(claim, now), 0, now);
         return;
     }
+    if (has_to_last)
+        return;
     if (job)
         follow_delivered(claim, job, now);
     if (finished)
@@ -280,7 +313,7 @@ void claim_finish(struct claim *claim, instant_us now)
     int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
     /* Whoever wants the table for himself waits for the transaction: it does not last as long as a straggler. And one
      * that stands still for long the server would end, and with its session the locks. */
-    bool stale = now - claim->began_at >= KEPT_MAX_US;
+    bool stale = now - claim->began_at >= SILENT_MAX_US;
     if (finished || job || let_go || claim->in_parts || keys > 0 || !has_only_kept(claim) || stale)
         claim_round_start(claim, job, true, keys, now);
 }
@@ -298,13 +331,21 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (claim->queue->ordering->locks_rows || !is_straggling(claim, now) || open_lanes(claim) > cap / 2 ||
-        !has_room(claim, locks))
+    if (claim->queue->ordering->locks_rows || claim->in_parts || !is_straggling(claim, now) ||
+        open_lanes(claim) > cap / 2 || !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
     /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
     size_t room = claim->full ? claim_count_followed(claim) : cap * CLAIM_LOCKS_FACTOR - locks;
     return (int64_t)room < keys ? (int64_t)room : keys;
+}
+
+/* When its connection has been silent for long in a transaction that has to wait for a delivery, as its locks cannot be
+ * kept beyond it: the server, or a pooler, ends what stands still, and somebody else would deliver the same. */
+static instant_us silent_until(const struct claim *claim)
+{
+    bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches && !keep_is_possible(claim);
+    return waits ? claim->sent_at + SILENT_MAX_US : INSTANT_NEVER;
 }
 
 static void start_claim(struct claim *claim, instant_us now)
@@ -320,7 +361,7 @@ static void start_claim(struct claim *claim, instant_us now)
     if (holding && keys > 0)
         keys = keys_to_extend(claim, keys, now);
     bool commit = !holding && claim->in_transaction;
-    if (keys > 0 || commit)
+    if (keys > 0 || commit || now >= silent_until(claim))
         claim_round_start(claim, NULL, commit, keys, now);
 }
 
@@ -338,6 +379,7 @@ static void look_again(struct queue *queue, instant_us now)
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
     ahead_turn(queue, now);
+    blocked_wake(queue, now);
     for (size_t i = 0; i < queue->claim_count; i++)
         claim_round_progress(&queue->claims[i], ps, now);
     look_again(queue, now);
@@ -349,17 +391,23 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
     if (vain_over_at(queue) > now)
         pollset_deadline(ps, vain_over_at(queue));
-    if (queue->pace_at > now)
-        pollset_deadline(ps, queue->pace_at);
+    if (queue->pace.earliest_at > now)
+        pollset_deadline(ps, queue->pace.earliest_at);
     if (queue->refusal.doubt_at > 0 && queue->refusal.trial_at > now)
         pollset_deadline(ps, queue->refusal.trial_at);
+    if (queue->blocked.wake_at > 0)
+        pollset_deadline(ps, queue->blocked.wake_at);
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
         db_prepare(claim->db, ps);
+        if (claim->unread)
+            pollset_deadline(ps, 0);
         if (claim->retry_at > now)
             pollset_deadline(ps, claim->retry_at);
         if (queue->ordering->type->solo && claim->sent_at + ROOM_WAIT_US > now)
             pollset_deadline(ps, claim->sent_at + ROOM_WAIT_US);
+        if (silent_until(claim) > now)
+            pollset_deadline(ps, silent_until(claim));
         if (claim->state == CLAIM_IDLE && claim->batches && unsettled_lanes(claim) > 0 &&
             now - claim->began_at < STRAGGLER_US)
             pollset_deadline(ps, claim->began_at + STRAGGLER_US);

@@ -34,7 +34,7 @@ static void add_busy_batches(struct request *request, const struct batch *batche
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (lane->state <= last && lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
-            else if (lane->state <= last && (lane->last || lane->delayed))
+            else if (lane->state <= last && (lane->last || lane->delayed || lane->kept))
                 request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
 }
 

@@ -1,13 +1,16 @@
 #include "relay/claim_round.h"
 
 #include "relay/base/fault_point.h"
+#include "relay/blocked.h"
 #include "relay/claim.h"
+#include "relay/claim_intake.h"
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/keep.h"
 #include "relay/lease.h"
 #include "relay/orphan.h"
 #include "relay/pace.h"
+#include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
@@ -15,6 +18,8 @@
 #include "relay/side.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
+
+#define TURN_BYTES ((size_t)8 * 1024 * 1024) /* of rows, that are read in one turn */
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
@@ -50,7 +55,9 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 {
     struct round *round = &claim->round;
     round->ahead = sql_settle_savepoint;
-    if (!round_add_settlement(round, claim->db, claim->queue->ordering, job, err) ||
+    round->patience = blocked_patience(claim->queue, claim->db, claim->sent_at);
+    job->sent_at = claim->sent_at;
+    if (!round_add_settlement(round, claim->db, claim->queue, job, err) ||
         !db_send_sql(claim->db, sql_settle_constraints, err) ||
         (!commit && !db_send_sql(claim->db, sql_settle_release, err)))
         return false;
@@ -60,22 +67,25 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 
 static bool has_stragglers(const struct claim *claim)
 {
-    for (const struct batch *batch = claim->queue->leases ? NULL : claim->batches; batch; batch = batch->next)
+    bool may_have = !claim->queue->leases.used && keep_is_possible(claim);
+    for (const struct batch *batch = may_have ? claim->batches : NULL; batch; batch = batch->next)
         if (keep_is_needed(batch))
             return true;
     return false;
 }
 
-/* A transaction that stays open must not keep the snapshot of what was freed at its beginning. */
+/* A transaction that stays open must not keep the snapshot of what was freed at its beginning. The same statement is
+ * the word that shows that somebody is there. */
 static bool send_rest(const struct claim *claim, struct error *err)
 {
     const struct round *round = &claim->round;
-    return !round->begin || round->free_count == 0 || db_send_sql(claim->db, sql_claim_rest, err);
+    bool freed = round->begin && round->free_count > 0, nothing = !round->commit && !round->begin && !round->job;
+    return (!freed && !nothing) || db_send_sql(claim->db, sql_claim_rest, err);
 }
 
 static bool add_holding(struct claim *claim, struct error *err)
 {
-    return claim->queue->leases ? lease_add(claim, err) : keep_add(claim, err);
+    return claim->queue->leases.used ? lease_add(claim, err) : keep_add(claim, err);
 }
 
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
@@ -125,6 +135,7 @@ static void give_up_arriving(struct claim *claim, instant_us now)
         return;
     struct queue *queue = claim->queue;
     claim_follow_again(claim, now);
+    claim_intake_end(&claim->plan, claim->arriving);
     queue->ordering->type->claim_failed(queue->ordering, &claim->plan);
     batch_free(claim->arriving);
     claim->arriving = NULL;
@@ -135,7 +146,7 @@ static void back_off(struct claim *claim, const struct sqlstate_rule *rule, inst
     struct queue *queue = claim->queue;
     claim->failures++;
     claim->retry_at = now + backoff_delay_us(&claim_backoff, claim->failures, &queue->rng);
-    queue->poll_at = instant_min(queue->poll_at, claim->retry_at);
+    queue->pace.poll_at = instant_min(queue->pace.poll_at, claim->retry_at);
     if (!rule)
         return;
     if (rule->remedy == DB_SHRINK && queue->key_limit > 1)
@@ -144,9 +155,27 @@ static void back_off(struct claim *claim, const struct sqlstate_rule *rule, inst
         db_drop(claim->db, rule->remedy == DB_UNPREPARED, claim->round.error.text);
 }
 
-static size_t statements_before_claim(const struct round *round)
+static void go_back(struct claim *claim, instant_us now)
 {
-    return round->settle_end + round->commit + round->begin + (round->free_count > 0);
+    give_up_arriving(claim, now);
+    claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
+    round_done(&claim->round);
+    start_rollback(claim, sql_settle_undo, sql_settle_release);
+}
+
+/* What somebody holds is waited for, and where the locks of its key cannot outlive the transaction, that is not ended
+ * before: it writes nothing, and what else is finished is settled beside it. */
+static bool settle_aside(struct claim *claim, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts || keep_is_possible(claim) ||
+        claim->queue->ordering->locks_rows)
+        return false;
+    claim->aside = true;
+    report_settle_failed(claim->queue, &round->error);
+    refusal_answer(claim->queue, round, now);
+    go_back(claim, now);
+    return true;
 }
 
 /* The locks stay, and what can be settled is settled in this transaction. False: nothing can. Then it is not kept open:
@@ -156,17 +185,15 @@ static bool settle_in_parts(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
     bool first = !claim->in_parts;
+    if (settle_aside(claim, now))
+        return true;
     begin_parts(claim);
-    bool again = refusal_take(queue, round->job, &round->error, now);
-    round->job = NULL;
+    bool again = refusal_answer(queue, round, now);
     if (first || !again)
         report_settle_failed(queue, &round->error);
     if (!again)
         return false;
-    give_up_arriving(claim, now);
-    queue->poll_at = instant_min(queue->poll_at, now);
-    round_done(round);
-    start_rollback(claim, sql_settle_undo, sql_settle_release);
+    go_back(claim, now);
     return true;
 }
 
@@ -179,12 +206,14 @@ static void take_commit(struct claim *claim, instant_us now)
     round->job = NULL;
     for (struct batch *batch = claim->in_parts ? claim->batches : NULL; batch; batch = batch->next)
         refusal_end_parts(batch);
-    claim->in_parts = false;
-    if (claim->queue->leases)
+    claim->in_parts = claim->aside = false;
+    if (claim->queue->leases.used)
         lease_begin(claim, now);
     keep_settled(claim);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);
+    if (claim->queue->ordering->locks_rows && claim->batches)
+        orphan_make(claim, false, now); /* what somebody else holds: its lock has ended with the transaction */
 }
 
 /* What is kept stays in a transaction: the server ends one that stands still for long, and so its locks. */
@@ -204,7 +233,7 @@ static void round_failed(struct claim *claim, instant_us now)
     if (refused && settle_in_parts(claim, now))
         return;
     bool committed = round->commit && round_reached(round, round->settle_end + 1);
-    bool freed = round->free_count == 0 || round_reached(round, statements_before_claim(round));
+    bool freed = round->free_count == 0 || round_reached(round, round_before_claim(round));
     if (committed) {
         take_commit(claim, now);
         report_claim_failed(queue, &round->error);
@@ -220,7 +249,7 @@ static void round_failed(struct claim *claim, instant_us now)
     orphan_make(claim, false, now);
     /* With their session go locks that should be free, and those of what cannot be settled; and those that
      * claim_keep.sql has taken before it failed: a rollback leaves them. */
-    bool astray = round->keep_count > 0 && !round_reached(round, 1) && !queue->leases;
+    bool astray = round->keep_count > 0 && !round_reached(round, 1) && !queue->leases.used;
     if (astray || (committed ? !freed : refused && claim->batches))
         db_drop(claim->db, false, round->error.text);
     round_done(round);
@@ -250,8 +279,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     struct batch *batch = claim->arriving;
     bool found = batch->lane_count > 0;
     FAULT_POINT("claim.arrived");
-    claim->plan.events = batch->event_count;
-    claim->plan.spilled = batch->spilled;
+    claim_intake_end(&claim->plan, batch);
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
     mark_unfinished_keys(claim, batch, now);
     if (batch->found_paused)
@@ -277,7 +305,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     orphan_drop(queue, batch, now);
     if (batch->open > 0)
         refusal_note_claim(queue, now);
-    if (queue->leases)
+    if (queue->leases.used)
         return; /* it has arrived when it is leased */
     batch->arrived_next = queue->arrived;
     queue->arrived = batch;
@@ -306,70 +334,13 @@ static void round_succeeded(struct claim *claim, instant_us now)
     claim->state = CLAIM_IDLE;
 }
 
-static bool take_event(void *to, const struct event *event, bool waited, struct error *err)
-{
-    struct batch *batch = to;
-    const struct claim *claim = batch->owner;
-    if (!batch_add(batch, event, claim->queue->table->extra_count, err))
-        return false;
-    struct lane *lane = batch->lanes_end;
-    bool taken = batch->solo ? lane_solo_id(lane) == event->id : span_equal(lane->key, event->key);
-    lane->waited = lane->waited || (waited && taken);
-    return true;
-}
-
-static void take_gone(void *to, struct span key, int64_t id)
-{
-    batch_add_gone(to, key, id);
-}
-
-static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id)
-{
-    struct lane *lane = batch_add_delayed(to, key, id, delay_us);
-    if (lane)
-        lane->after_id = after_id;
-}
-
-static void take_paused(void *to)
-{
-    struct batch *batch = to;
-    batch->found_paused = true;
-}
-
-/* False and *err: it cannot be right. */
-static bool read_result(struct claim *claim, size_t index, const PGresult *res, struct error *err)
-{
-    struct round *round = &claim->round;
-    struct ordering *ordering = claim->queue->ordering;
-    size_t first = statements_before_claim(round);
-    if (round->keep_count > 0 && index == 0)
-        return claim->queue->leases ? lease_check(claim, res, err) : keep_taken(claim, res, err);
-    if (index < round->settle_end) {
-        if (index >= round->settle_at)
-            ordering->type->settled(ordering, &round->job->settlement, index - round->settle_at, res,
-                                    &round->job->missing);
-        return true;
-    }
-    if (round->free_count > 0 && index + 1 == first)
-        return keep_freed(claim, res, err);
-    if (!round->claim || index < first)
-        return true;
-    struct claim_intake intake = {.arena = claim->arriving->arena,
-                                  .to = claim->arriving,
-                                  .event = take_event,
-                                  .gone = take_gone,
-                                  .delayed = take_delayed,
-                                  .paused = take_paused};
-    return ordering->type->claimed(ordering, &claim->plan, index - first, res, &intake, err);
-}
-
 static void take_result(struct claim *claim, const struct db_result *result)
 {
     struct round *round = &claim->round;
     if (!round_take(round, result->index, result->res) || round->failed)
         return;
     FAULT_POINT("claim.result");
-    if (read_result(claim, result->index, result->res, &round->error))
+    if (claim_intake_take(claim, result->index, result->res, &round->error))
         return;
     round->failed = true;
     round->failed_at = result->index;
@@ -396,7 +367,7 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
         back_off(claim, NULL, now);
     orphan_make(claim, true, now);
     claim->state = CLAIM_OFF;
-    claim->queue->poll_at = instant_min(claim->queue->poll_at, now);
+    claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
 }
 
 static void round_ended(struct claim *claim, instant_us now)
@@ -411,11 +382,23 @@ static void round_ended(struct claim *claim, instant_us now)
     }
 }
 
+/* Rows that come as fast as they are read must not keep the loop from all else. */
+static bool is_enough(struct claim *claim, size_t *bytes)
+{
+    const struct batch *batch = claim->arriving;
+    size_t sum = batch ? batch->bytes + batch->spilled_bytes : 0;
+    if (*bytes == 0 || sum < *bytes)
+        *bytes = sum;
+    claim->unread = sum - *bytes > TURN_BYTES;
+    return claim->unread;
+}
+
 void claim_round_progress(struct claim *claim, const struct pollset *ps, instant_us now)
 {
     struct db_result result;
     struct error err;
-    for (;;) {
+    size_t bytes = 0;
+    while (!is_enough(claim, &bytes)) {
         switch (db_progress(claim->db, ps, now, &result, &err)) {
         case DB_NOTHING:
             return;

@@ -7,7 +7,8 @@
 
 #include "relay/queue.h"
 
-/* Settles `job` (NULL: nothing) and commits, when `commit`; claims `keys` keys, unless 0. */
+/* Settles `job` (NULL: nothing) and commits, when `commit`; claims `keys` keys, unless 0. With nothing of all that it
+ * says a word in the transaction, which goes on. */
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now);
 
 /* Takes what has arrived. New batches go to queue->arrived. */

@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/conninfo.h"
+#include "relay/db_hosts.h"
 #include "relay/query.h"
 #include "relay/sqlstate.h"
 #include "sql_text.h"
@@ -14,6 +15,7 @@
 #include <sys/signalfd.h>
 
 #define CONNECT_TIMEOUT_S "10"
+#define SERVER_MIN 14 /* the first with date_bin(), which the schema outbox calls */
 
 /* Rows that are not here are a bug's: 70. */
 static const struct {
@@ -106,9 +108,12 @@ static bool failed(const PGconn *conn, struct error *err)
 
 /* libpq gives the SQLSTATE of a refused connection in its text only, when asked to be verbose; and that it can be asked
  * only of a connection that has been begun. So it is begun twice: the first time gets as far as a socket. */
-static PGconn *connect_verbosely(const char *const *keywords, const char *const *values)
+static PGconn *connect_verbosely(const struct db_hosts *hosts, const char *name)
 {
-    PGconn *conn = PQconnectStartParams(keywords, values, 1);
+    /* A server that accepts and never answers would hold us for ever, and `run` has its signals blocked by then. */
+    const struct db_default defaults[] = {{"connect_timeout", getenv("PGCONNECT_TIMEOUT") ? "" : CONNECT_TIMEOUT_S},
+                                          {NULL, NULL}};
+    PGconn *conn = db_hosts_connect(hosts, name, defaults);
     if (!conn || PQstatus(conn) == CONNECTION_BAD)
         return conn;
     PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
@@ -127,6 +132,16 @@ static bool begin_and_commit(PGconn *conn, struct error *err)
         error_set(err, ERROR_CONFIG, "database: %s; a pooler has to be in transaction or session mode",
                   PQerrorMessage(conn));
     return false;
+}
+
+/* Better than a function that is missed in the middle of something. A server, or pooler, may say no version that libpq
+ * can read. */
+static bool check_server(const PGconn *conn, struct error *err)
+{
+    int version = PQserverVersion(conn);
+    return version == 0 || version >= SERVER_MIN * 10000 ||
+           error_set(err, ERROR_CONFIG, "database: the server is PostgreSQL %d, and pgcourier needs %d or later",
+                     version / 10000, SERVER_MIN);
 }
 
 /* A pooler's clients get a made-up number for their backend's. */
@@ -165,12 +180,28 @@ static bool prepare_session(PGconn *conn, struct error *err)
     /* The server cannot convert SQL_ASCII, so its bytes are taken as they are. */
     bool ascii = encoding && strcmp(encoding, "SQL_ASCII") == 0;
     const char *const params[] = {ascii ? "SQL_ASCII" : "UTF8"};
-    if (!begin_and_commit(conn, err))
+    if (!check_server(conn, err) || !begin_and_commit(conn, err))
         return false;
     PGresult *result = query_in_time(conn, "database", sql_session_encoding, 1, params, err);
     bool ok = result != NULL;
     PQclear(result);
     return ok && set_path(conn, err);
+}
+
+/* libpq would wait for name servers for as long as they like, and for those of a name that it calls twice, twice. */
+static bool find_hosts(struct db_hosts *hosts, struct error *err)
+{
+    enum db_hosts_state state;
+    struct pollset *ps = pollset_new();
+    db_hosts_begin(hosts, clock_now());
+    while ((state = db_hosts_turn(hosts, clock_now(), err)) == DB_HOSTS_PENDING) {
+        pollset_clear(ps);
+        db_hosts_prepare(hosts, ps);
+        if (!pollset_wait(ps, clock_now(), err))
+            break;
+    }
+    pollset_free(ps);
+    return state == DB_HOSTS_READY || error_prefix(err, "database");
 }
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)
@@ -181,30 +212,42 @@ PGconn *command_connect(const char *database, const char *command, struct error 
     }
     char name[64];
     snprintf(name, sizeof name, "pgcourier/%s", command);
-    /* Before dbname, so that the user's own settings win. A server that accepts and never answers would hold us for
-     * ever, and `run` has its signals blocked by then. */
-    const char *const keywords[] = {"fallback_application_name", "connect_timeout", "dbname", NULL};
-    const char *const values[] = {name, getenv("PGCONNECT_TIMEOUT") ? "" : CONNECT_TIMEOUT_S, database, NULL};
-    PGconn *conn = connect_verbosely(keywords, values);
-    if (!conn || PQstatus(conn) != CONNECTION_OK)
-        failed(conn, err);
-    else if (prepare_session(conn, err))
+    struct db_hosts *hosts = db_hosts_new(database);
+    PGconn *conn = NULL;
+    bool ok = find_hosts(hosts, err);
+    if (ok) {
+        conn = connect_verbosely(hosts, name);
+        ok = conn && PQstatus(conn) == CONNECTION_OK ? prepare_session(conn, err) : failed(conn, err);
+    }
+    db_hosts_free(hosts);
+    if (ok)
         return conn;
     PQfinish(conn);
     return NULL;
 }
 
-int command_open_signals(struct error *err)
+static int open_signals(int number, struct error *err)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    if (number)
+        sigaddset(&set, number);
     int fd = sigprocmask(SIG_BLOCK, &set, NULL) == 0 ? signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC) : -1;
     if (fd < 0)
         error_set(err, ERROR_RESOURCE, "signalfd: %s", strerror(errno));
     return fd;
+}
+
+int command_open_signals(struct error *err)
+{
+    return open_signals(SIGHUP, err);
+}
+
+int command_open_stop_signals(struct error *err)
+{
+    return open_signals(0, err);
 }
 
 uint64_t command_seed(void)

@@ -40,12 +40,15 @@ int command_fail(const struct error *err);
 
 /* Opens a blocking connection for a one-shot command, application_name pgcourier/COMMAND,
  * client_encoding UTF8 (SQL_ASCII where the database is). NULL and *err on failure, also where conninfo_check() refuses
- * the database; PQfinish() it. */
+ * the database, and where the server is too old; PQfinish() it. */
 PGconn *command_connect(const char *database, const char *command, struct error *err) MUST_CHECK;
 
 /* A signalfd(2) with SIGTERM, SIGINT and SIGHUP, which are blocked in every thread that is started from now on. The
  * caller's to close(); -1 and *err on failure. */
 int command_open_signals(struct error *err) MUST_CHECK;
+
+/* The same with SIGTERM and SIGINT alone, for who only looks whether one of them waits to be read from the other. */
+int command_open_stop_signals(struct error *err) MUST_CHECK;
 
 uint64_t command_seed(void);
 

@@ -190,9 +190,7 @@ static bool measure(struct bench *bench, struct bench_result *result, struct err
 /* Whatever happens in between, the schema is dropped; what keeps it from that is said after the first error. */
 static bool measure_and_drop(struct bench *bench, bool real, struct bench_result *result, struct error *err)
 {
-    if (!bench_schema_open(bench, err))
-        return false;
-    bool ok = bench_relay_check(bench, err);
+    bool ok = bench_schema_open(bench, err) && bench_relay_check(bench, err);
     if (ok)
         announce(bench, real);
     ok = ok && measure(bench, result, err);

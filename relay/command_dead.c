@@ -231,6 +231,18 @@ static bool act_on_other(PGconn *conn, enum dead_action action, const struct dea
     return ok;
 }
 
+/* What to do comes first: names may be long. */
+static bool left_busy(const char *verb, const struct dead_counts *counts, struct error *err)
+{
+    char more[40] = "";
+    if (counts->busy > DEAD_NAMES)
+        snprintf(more, sizeof more, "; and %" PRId64 " more", counts->busy - DEAD_NAMES);
+    return error_set(err, ERROR_CONFLICT,
+                     "dead %s: run it again for what is busy now (`pgcourier drain` the queue first, if it stays so): "
+                     "%s%s",
+                     verb, counts->busy_names, more);
+}
+
 static bool act(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
 {
     bool retry = strcmp(given->verb, "retry") == 0;
@@ -246,11 +258,14 @@ static bool act(PGconn *conn, const struct config *config, const struct dead_opt
     }
     if (ok && !configured)
         ok = act_on_other(conn, action, &given->filter, &counts, err);
-    if (ok && counts.letters + counts.keys == 0 && is_named(given))
+    if (ok && counts.letters + counts.keys + counts.busy == 0 && is_named(given))
         return not_found(given, err);
-    if (ok || counts.letters + counts.keys > 0) /* each key is a transaction: some may be done before one fails */
+    /* Each key is a transaction: some may be done before one fails. */
+    if ((ok && counts.busy == 0) || counts.letters + counts.keys > 0)
         printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
                counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");
+    if (ok && counts.busy > 0)
+        return left_busy(given->verb, &counts, err);
     return ok;
 }
 

@@ -59,7 +59,8 @@ static const struct argp argp = {
         "and the first and the last time. Where there is very much of it, a part is read and multiplied: such numbers "
         "have a "
         "~, and a rare error may be missing."
-        "\v`pgcourier dead retry --error PATTERN` takes up all of an error again, when its cause is gone.",
+        "\v`pgcourier dead retry --error PATTERN` takes up what an error has ended, when its cause is gone. What waits "
+        "for a retry comes by itself.",
     .children = children,
 };
 

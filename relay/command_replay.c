@@ -196,12 +196,13 @@ static const char *plural(int64_t n)
 }
 
 /* Prints what came of the choice. *ret_id is 0: there is nothing to send. */
-static bool make(PGconn *conn, const struct config *config, struct replay_options *given, struct error *err)
+static bool make(const struct asker *asker, const struct config *config, struct replay_options *given,
+                 struct error *err)
 {
     const struct replay_request *request = &given->request;
     const char *kind = strcmp(request->source, "dead") == 0 ? "dead" : "archived";
     int64_t events = 0;
-    if (!replay_make(conn, config, request, &given->id, &events, err))
+    if (!replay_make(asker, config, request, &given->id, &events, err))
         return false;
     if (request->dry_run)
         printf("%s: %" PRId64 " %s event%s would be sent again\n", request->queue, events, kind, plural(events));
@@ -261,7 +262,7 @@ static bool send_all(struct replay *replay, int signal_fd, const struct log *log
     for (;;) {
         bool told = false;
         struct replay_left left;
-        if (!deliver(replay, signal_fd, log, &told, err) || !replay_look(replay, &left, err))
+        if (!deliver(replay, signal_fd, log, &told, err) || !replay_look(replay, told, &left, err))
             return false;
         *ret_withdrawn = left.withdrawn;
         if (left.unsent == 0)
@@ -272,45 +273,64 @@ static bool send_all(struct replay *replay, int signal_fd, const struct log *log
     }
 }
 
-static bool go_on(PGconn *conn, int signal_fd, const struct config *config, const struct replay_options *given,
-                  struct error *err)
+/* What has the number that was printed just now, or was taken up. */
+static bool say_how_to_go_on(const struct replay_options *given, struct error *err)
 {
-    struct replay *replay = replay_open(conn, config, given->id, given->rate, err);
+    return error_set(err, err->kind, "replay %" PRId64 ": %.240s; to go on: pgcourier replay -c %s --resume %" PRId64,
+                     given->id, err->text, given->config_path, given->id);
+}
+
+static bool go_on(const struct asker *asker, int signal_fd, const struct config *config,
+                  const struct replay_options *given, struct error *err)
+{
+    struct replay *replay = replay_open(asker, config, given->id, given->rate, err);
     if (!replay)
-        return false;
+        return given->resume ? false : say_how_to_go_on(given, err);
     int64_t unsent = 0, withdrawn = 0, events = replay_events(replay);
     bool ok = send_all(replay, signal_fd, &given->log, &withdrawn, err);
     replay_close(replay);
-    ok = ok && replay_end(conn, given->id, &unsent, err);
+    ok = ok && replay_end(asker, given->id, &unsent, err);
     if (ok)
         printf("replay %" PRId64 ": all %" PRId64 " event%s sent\n", given->id, events - withdrawn,
                plural(events - withdrawn));
     if (ok && withdrawn > 0)
         printf("replay %" PRId64 ": %" PRId64 " not sent, dead letter%s no more\n", given->id, withdrawn,
                plural(withdrawn));
-    return ok ||
-           error_set(err, err->kind, "replay %" PRId64 ": %.240s; to go on: pgcourier replay -c %s --resume %" PRId64,
-                     given->id, err->text, given->config_path, given->id);
+    return ok || say_how_to_go_on(given, err);
 }
 
-static bool cancel(PGconn *conn, const struct replay_options *given, struct error *err)
+static bool cancel(const struct asker *asker, const struct replay_options *given, struct error *err)
 {
     int64_t unsent;
-    if (!replay_end(conn, given->id, &unsent, err))
+    if (!replay_end(asker, given->id, &unsent, err))
         return false;
     printf("replay %" PRId64 " is no more; %" PRId64 " of its events %s not sent\n", given->id, unsent,
            unsent == 1 ? "was" : "were");
     return true;
 }
 
-static bool act(PGconn *conn, int signal_fd, const struct config *config, struct replay_options *given,
+static bool act(const struct asker *asker, int signal_fd, const struct config *config, struct replay_options *given,
                 struct error *err)
 {
     if (given->cancel)
-        return cancel(conn, given, err);
-    if (!given->resume && !make(conn, config, given, err))
+        return cancel(asker, given, err);
+    if (!given->resume && !make(asker, config, given, err))
         return false;
-    return given->request.dry_run || go_on(conn, signal_fd, config, given, err);
+    return given->request.dry_run || go_on(asker, signal_fd, config, given, err);
+}
+
+/* A signal that comes before ends the process, as nothing is under way. */
+static bool act_until_told(PGconn *conn, const struct config *config, struct replay_options *given, struct error *err)
+{
+    int signal_fd = command_open_signals(err);
+    int stop_fd = signal_fd >= 0 ? command_open_stop_signals(err) : -1; /* a SIGHUP stops nothing */
+    const struct asker asker = {.conn = conn, .what = "replay", .stop_fd = stop_fd};
+    bool ok = stop_fd >= 0 && act(&asker, signal_fd, config, given, err);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    if (signal_fd >= 0)
+        close(signal_fd);
+    return ok;
 }
 
 static int run(int argc, char **argv)
@@ -321,14 +341,11 @@ static int run(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &given);
     given.request.rate = given.rate;
     struct config *config = config_load(given.config_path, &err);
-    int signal_fd = given.request.stop_fd = config ? command_open_signals(&err) : -1;
     const char *queue = given.request.queue;
-    bool known = signal_fd >= 0 && (!queue || config_queue(config, queue, &err));
+    bool known = config && (!queue || config_queue(config, queue, &err));
     PGconn *conn = known ? command_connect(config->database, "replay", &err) : NULL;
-    bool ok = conn && act(conn, signal_fd, config, &given, &err);
+    bool ok = conn && act_until_told(conn, config, &given, &err);
     PQfinish(conn);
-    if (signal_fd >= 0)
-        close(signal_fd);
     config_free(config);
     free(given.ids);
     return ok ? EXIT_OK : command_fail(&err);

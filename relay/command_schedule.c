@@ -80,7 +80,7 @@ static bool drop(PGconn *conn, const struct schedule_options *given, struct erro
     PGresult *result = ask(conn, sql_schedule_drop, 2, params, err);
     if (!result)
         return false;
-    bool dropped = query_bool(result, 0, 0);
+    bool dropped = PQntuples(result) == 1;
     PQclear(result);
     if (!dropped)
         return error_set(err, ERROR_USAGE, "there is no schedule \"%s\"%s%s; see `pgcourier schedule list`",

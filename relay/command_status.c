@@ -80,11 +80,10 @@ static const struct argp argp = {
     .parser = parse,
     .doc =
         "Prints for each queue how many events wait, the age of the oldest that will be delivered, how many keys are "
-        "parked (a retry comes by itself), how many closed after failures or paused (until somebody opens or resumes "
-        "them: "
-        "their events wait, and are not in that age), and how many events are dead; and whether the queue is paused. "
-        "Above " COUNT_LIMIT " waiting events the number is an "
-        "estimate, marked with ~."
+        "parked (they wait for a retry, for their time or for other events), how many closed after failures or paused "
+        "(until somebody opens or resumes them: their events wait, and are not in that age), and how many events "
+        "are dead; and whether the queue is paused. Above " COUNT_LIMIT " waiting events the number is an estimate, "
+        "marked with ~."
         "\v--watch redraws the screen until it is interrupted; to a file or a pipe it writes one look after the other.",
 };
 

@@ -15,10 +15,14 @@ struct growing {
 
 static void append(struct growing *out, struct span bytes)
 {
-    out->text = memory_resize(out->text, out->size + bytes.size + 1, 1);
-    memcpy(out->text + out->size, bytes.data, bytes.size);
+    /* Not resized: that may leave a copy behind. */
+    char *longer = memory_new(out->size + bytes.size + 1);
+    if (out->text)
+        memcpy(longer, out->text, out->size);
+    memcpy(longer + out->size, bytes.data, bytes.size);
+    memory_wipe(out->text);
+    out->text = longer;
     out->size += bytes.size;
-    out->text[out->size] = '\0';
 }
 
 static size_t name_length(const char *text)
@@ -83,7 +87,6 @@ char *config_expand(const char *text, struct error *err)
     }
     if (at)
         return out.text;
-    explicit_bzero(out.text, out.size);
-    free(out.text);
+    memory_wipe(out.text);
     return NULL;
 }

@@ -63,12 +63,6 @@ static char *read_text(const struct config_place *place, const struct yaml_node 
     return text;
 }
 
-static void wipe(char *text)
-{
-    explicit_bzero(text, strlen(text));
-    free(text);
-}
-
 static bool read_map(const struct config_place *place, const struct yaml_node *node, const struct setting *setting,
                      void *values, struct error *err)
 {
@@ -80,7 +74,7 @@ static bool read_map(const struct config_place *place, const struct yaml_node *n
         if (!text)
             return false;
         setting_map_put(setting, node->pairs[i].name, text, values);
-        wipe(text);
+        memory_wipe(text);
     }
     return true;
 }
@@ -98,7 +92,7 @@ static bool read_list(const struct config_place *place, const struct yaml_node *
         if (!text)
             return false;
         setting_list_add(setting, text, values);
-        wipe(text);
+        memory_wipe(text);
     }
     return true;
 }
@@ -117,7 +111,7 @@ bool config_read_setting(const struct config_place *place, const struct yaml_nod
     bool good = setting_parse(setting, text, values, &cause);
     if (!good)
         config_error(place, err, "%s", cause.text);
-    wipe(text);
+    memory_wipe(text);
     return good;
 }
 
@@ -151,7 +145,7 @@ static bool read_secret_file(const struct config_place *place, const struct yaml
 done:
     free(path);
     if (secret)
-        wipe(secret);
+        memory_wipe(secret);
     return good;
 }
 

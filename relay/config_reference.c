@@ -99,6 +99,7 @@ static const char introduction[] =
     "\n"
     "## Values\n"
     "\n"
+    "- A sink's or queue's name begins with a letter and has up to 63 letters, digits, `_` and `-`.\n"
     "- A duration is a whole number and a unit: `250us`, `10ms`, `1s`, `5m`, `2h`, `1d`.\n"
     "- A size is a whole number and a unit, in powers of 1024: `64kB`, `1MB`, `1GB`. Without a unit it is bytes.\n"
     "- `${VAR}` stands for an environment variable, `${VAR:-default}` for one that may be unset or empty, `$$` for a\n"

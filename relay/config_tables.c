@@ -88,7 +88,8 @@ const struct setting queue_settings[] = {
     {.name = "table",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(table),
-     .help = "the table to read, `SCHEMA.TABLE` without quotes; without it `outbox.events` with all its columns"},
+     .help = "the table to read, `SCHEMA.TABLE` without quotes, or `TABLE` of `public`; without it `outbox.events` "
+             "with all its columns"},
     {.name = "where",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(where),
@@ -163,7 +164,7 @@ const struct setting queue_settings[] = {
      .max = 36500 * DAY_US,
      .help =
          "how long `after: archive` keeps a row at least: a day of the archive is dropped when all queues that use it "
-         "let it go; `0` = for ever"},
+         "let it go; 1h at least; `0` = for ever"},
     {.name = "dead_retention",
      .kind = SETTING_DURATION,
      .offset = AT_QUEUE(dead_retention_us),
@@ -232,19 +233,22 @@ static const struct setting columns_settings[] = {
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.id),
      .fallback = "id",
-     .help = "unique, bigint or integer; orders the events of a key"},
+     .help = "unique, bigint, integer or smallint; orders the events of a key"},
     {.name = "key",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.key),
-     .help = "what is ordered: bigint, integer, text or uuid; events without a key have no order. Of an `unordered` "
-             "queue: what is "
-             "sent as the key"},
+     .help =
+         "what is ordered: bigint, integer, smallint, text, varchar or uuid; events without a key have no order. Of "
+         "an `unordered` queue: what is sent as the key"},
     {.name = "type", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.type), .help = "the event's type"},
     {.name = "payload",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.payload),
-     .help = "json, jsonb, text or bytea, sent byte for byte; not mapped: the row as JSON"},
-    {.name = "headers", .kind = SETTING_TEXT, .offset = AT_QUEUE(columns.headers), .help = "a JSON object of headers"},
+     .help = "json, jsonb, text, varchar or bytea, sent byte for byte; not mapped: the row as JSON"},
+    {.name = "headers",
+     .kind = SETTING_TEXT,
+     .offset = AT_QUEUE(columns.headers),
+     .help = "json, jsonb or text: a JSON object of headers"},
     {.name = "event_id",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.event_id),
@@ -253,7 +257,7 @@ static const struct setting columns_settings[] = {
     {.name = "created_at",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.created_at),
-     .help = "when the event was made; latency is measured from it"},
+     .help = "timestamptz or timestamp: when the event was made; latency is measured from it"},
     {.name = "not_before",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.not_before),
@@ -261,7 +265,8 @@ static const struct setting columns_settings[] = {
     {.name = "after",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.after),
-     .help = "bigint or bigint[]: ids of events of this queue that must be done before this one is delivered"},
+     .help = "bigint, integer, or an array of either: ids of events of this queue that must be done before this one is "
+             "delivered"},
     {.name = "priority",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(columns.priority),

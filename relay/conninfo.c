@@ -1,6 +1,5 @@
 #include "relay/conninfo.h"
 
-#include <libpq-fe.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -93,7 +92,7 @@ static enum conninfo_roots find_roots(const char *sslrootcert)
     return ROOTS_OWN;
 }
 
-static const char *value_of(const PQconninfoOption *options, const char *keyword)
+const char *conninfo_option(const PQconninfoOption *options, const char *keyword)
 {
     const PQconninfoOption *option = options; /* the last one has no keyword and no value; NULL: no memory */
     while (option && option->keyword && strcmp(option->keyword, keyword) != 0)
@@ -104,7 +103,7 @@ static const char *value_of(const PQconninfoOption *options, const char *keyword
 /* libpq tells what it made of everything only of a connection that has been begun. This one it refuses to begin, for a
  * channel binding that there is not, after it has read all it reads; with a password given, the password file is not
  * looked at. Later keywords go before earlier ones. */
-static PQconninfoOption *read_options(const char *database)
+PQconninfoOption *conninfo_options(const char *database)
 {
     static const char *const keywords[] = {"dbname", "password", "channel_binding", NULL};
     const char *const values[] = {database, "none", "none", NULL};
@@ -117,13 +116,13 @@ static PQconninfoOption *read_options(const char *database)
 /* *ret_falls_back: in plain text if the other side likes. */
 static bool find_exposure(const char *database, struct exposure *ret, bool *ret_falls_back)
 {
-    PQconninfoOption *options = read_options(database);
+    PQconninfoOption *options = conninfo_options(database);
     struct conninfo_security security = {
-        .host = value_of(options, "host"),
-        .hostaddr = value_of(options, "hostaddr"),
-        .sslmode = value_of(options, "sslmode"),
-        .gssencmode = value_of(options, "gssencmode"),
-        .roots = find_roots(value_of(options, "sslrootcert")),
+        .host = conninfo_option(options, "host"),
+        .hostaddr = conninfo_option(options, "hostaddr"),
+        .sslmode = conninfo_option(options, "sslmode"),
+        .gssencmode = conninfo_option(options, "gssencmode"),
+        .roots = find_roots(conninfo_option(options, "sslrootcert")),
     };
     bool exposed = conninfo_security_exposed(&security, ret);
     *ret_falls_back = exposed && (strcmp(security.sslmode, "allow") == 0 || strcmp(security.sslmode, "prefer") == 0);

@@ -1,9 +1,11 @@
-/* relay/conninfo.h -- how safe libpq's connection would be, before there is one. */
+/* relay/conninfo.h -- where libpq's connection would lead and how safe it would be, before there is one. */
 #ifndef RELAY_CONNINFO_H
 #define RELAY_CONNINFO_H
 
 #include "relay/base/error.h"
 #include "relay/base/exposure.h"
+
+#include <libpq-fe.h>
 
 /* Whose certificates sign the server's. A mode that looks at no host name takes any certificate that they sign, and
  * with those of the system anybody can have one. */
@@ -16,6 +18,11 @@ struct conninfo_security {
     const char *sslmode, *gssencmode;
     enum conninfo_roots roots;
 };
+
+/* What libpq would make of `database`, any connection string, and of service file and environment. Connects to nothing.
+ * PQconninfoFree() it; NULL when there is no memory. */
+PQconninfoOption *conninfo_options(const char *database);
+const char *conninfo_option(const PQconninfoOption *options, const char *keyword); /* NULL: not set, or empty */
 
 /* Does `database`, any libpq connection string, lead over a network to a server that is not verified? Then *ret says
  * why. Connects to nothing; a string that libpq cannot read leads nowhere. */

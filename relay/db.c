@@ -1,9 +1,9 @@
-/* DESIGN. libpq in non-blocking pipeline mode. `expected` is the list of results that the server owes us, in order:
- * one entry a Parse (when a statement is prepared on first use) and one a statement. */
+/* DESIGN. libpq, non-blocking, in pipeline mode. `expected`: results due, in order, one a Parse, one a statement. */
 #include "relay/db.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/config.h"
+#include "relay/db_hosts.h"
 #include "relay/statement_cache.h"
 #include "sql_text.h"
 
@@ -11,13 +11,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define EXPECTED_MAX 32
-#define CONNECT_TIMEOUT_US (10 * SECOND_US)
+#define CONNECT_TIMEOUT_US (10 * SECOND_US) /* progress_connect() says so */
 #define ANSWER_SLACK_US (10 * SECOND_US)
 
-enum db_state { DB_STATE_OFF, DB_STATE_CONNECTING, DB_STATE_SETUP, DB_STATE_IDLE, DB_STATE_BUSY };
+enum db_state { DB_STATE_OFF, DB_STATE_LOOKING_UP, DB_STATE_CONNECTING, DB_STATE_SETUP, DB_STATE_IDLE, DB_STATE_BUSY };
 
 struct expected {
     const char *parse; /* the text of a PREPARE whose result this is; NULL: the statement's own result */
@@ -27,7 +26,8 @@ struct expected {
 
 struct db {
     struct db_options options;
-    PGconn *conn;
+    struct db_hosts *hosts;
+    PGconn *conn; /* NULL while OFF and LOOKING_UP */
     enum db_state state;
     PostgresPollingStatusType connecting;
     bool prepare; /* statements, on this connection */
@@ -52,6 +52,7 @@ struct db *db_new(const struct db_options *options)
 {
     struct db *db = memory_new(sizeof *db);
     db->options = *options;
+    db->hosts = db_hosts_new(options->conninfo);
     db->rng.state = options->seed;
     db->prepare = options->prepared != PREPARED_OFF;
     return db;
@@ -69,8 +70,10 @@ static void disconnect(struct db *db)
 
 void db_free(struct db *db)
 {
-    if (db)
-        disconnect(db);
+    if (!db)
+        return;
+    disconnect(db);
+    db_hosts_free(db->hosts);
     free(db);
 }
 
@@ -89,15 +92,13 @@ bool db_is_idle(const struct db *db)
     return db->state == DB_STATE_IDLE && !db->dropped;
 }
 
-/* A session that ends says so before it lets go of its locks, and closes its connection afterwards. So its last words
- * are the end, whether they come as a notice or in the place of a result. */
+/* A session that ends says so before it lets go of its locks, and closes its connection long afterwards. */
 static void hear_last_words(void *arg, const PGresult *res)
 {
     struct db *db = arg;
-    const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
-    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
-    if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
-        snprintf(db->trouble, sizeof db->trouble, "%s", text);
+    const char *words = db_result_last_words(res);
+    if (words)
+        snprintf(db->trouble, sizeof db->trouble, "%s", words);
 }
 
 /* Always DB_DOWN, so that callers return it. */
@@ -105,6 +106,7 @@ static enum db_event lost(struct db *db, instant_us now, struct error *err)
 {
     const char *text = db->trouble[0] ? db->trouble : db->conn ? PQerrorMessage(db->conn) : "cannot connect";
     error_set(err, ERROR_UNREACHABLE, "database: %s", text[0] ? text : "connection lost");
+    db_hosts_explain(db->hosts, err);
     db->failures++;
     db->retry_at = now + backoff_delay_us(&reconnect_backoff, db->failures, &db->rng);
     disconnect(db);
@@ -112,20 +114,20 @@ static enum db_event lost(struct db *db, instant_us now, struct error *err)
     return DB_DOWN;
 }
 
+static enum db_event silent(struct db *db, instant_us now, const char *text, struct error *err)
+{
+    snprintf(db->trouble, sizeof db->trouble, "%s", text);
+    if (db->state < DB_STATE_IDLE)
+        db_hosts_pass_over(db->hosts);
+    return lost(db, now, err);
+}
+
 static bool start(struct db *db, instant_us now)
 {
-    /* Before `dbname`, so that the user's own settings win. */
-    static const char *const names[] = {"fallback_application_name",
-                                        "keepalives_idle",
-                                        "keepalives_interval",
-                                        "keepalives_count",
-                                        "tcp_user_timeout",
-                                        "client_encoding",
-                                        "dbname",
-                                        NULL};
-    const char *const values[] = {db->options.application_name, "30", "10", "3", "15000", "UTF8",
-                                  db->options.conninfo,         NULL};
-    db->conn = FAULT_ERROR("db.connect") ? NULL : PQconnectStartParams(names, values, 1);
+    static const struct db_default defaults[] = {{"keepalives_idle", "30"},   {"keepalives_interval", "10"},
+                                                 {"keepalives_count", "3"},   {"tcp_user_timeout", "15000"},
+                                                 {"client_encoding", "UTF8"}, {NULL, NULL}};
+    db->conn = FAULT_ERROR("db.connect") ? NULL : db_hosts_connect(db->hosts, db->options.application_name, defaults);
     if (!db->conn || PQstatus(db->conn) == CONNECTION_BAD)
         return false;
     PQsetNoticeReceiver(db->conn, hear_last_words, db);
@@ -218,6 +220,9 @@ void db_prepare(struct db *db, struct pollset *ps)
     case DB_STATE_OFF:
         pollset_deadline(ps, db->retry_at);
         break;
+    case DB_STATE_LOOKING_UP:
+        db_hosts_prepare(db->hosts, ps);
+        break;
     case DB_STATE_CONNECTING:
         pollset_add(ps, PQsocket(db->conn), db->connecting == PGRES_POLLING_READING ? POLLIN : POLLOUT);
         pollset_deadline(ps, db->connect_deadline);
@@ -261,15 +266,14 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
     bool ascii = strcmp(PQgetvalue(res, 0, 2), "SQL_ASCII") == 0;
     if (db->sharing && !ascii)
         return true;
-    char timeout[32];
+    char timeout[32], patience[32];
     snprintf(timeout, sizeof timeout, "%" PRId64, db->options.statement_timeout_us / MS_US);
-    const char *values[] = {ascii ? "SQL_ASCII" : "UTF8", timeout};
+    snprintf(patience, sizeof patience, "%" PRId64, db->options.lock_timeout_us / MS_US);
+    const char *values[] = {ascii ? "SQL_ASCII" : "UTF8", timeout, patience};
     const char *sql = db->sharing ? sql_session_encoding : sql_session_settings;
-    if (!send_setup(db, sql, db->sharing ? 1 : 2, values, err))
-        return false;
-    if (!db->sharing && !send_setup(db, sql_session_path, 1, (const char *const[]){"false"}, err))
-        return false;
-    return send_sync(db, err);
+    return send_setup(db, sql, db->sharing ? 1 : 3, values, err) &&
+           (db->sharing || send_setup(db, sql_session_path, 1, (const char *const[]){"false"}, err)) &&
+           send_sync(db, err);
 }
 
 /* Reads what the server has sent. DB_RESULT and DB_ROUND_END come from here. */
@@ -341,12 +345,18 @@ static enum db_event progress_setup(struct db *db, instant_us now, struct error 
     return DB_UP;
 }
 
+static enum db_event progress_lookup(struct db *db, instant_us now, struct error *err)
+{
+    enum db_hosts_state state = db_hosts_turn(db->hosts, now, NULL);
+    if (state == DB_HOSTS_PENDING)
+        return DB_NOTHING;
+    return state == DB_HOSTS_READY && start(db, now) ? DB_NOTHING : lost(db, now, err);
+}
+
 static enum db_event progress_connect(struct db *db, const struct pollset *ps, instant_us now, struct error *err)
 {
-    if (now >= db->connect_deadline) {
-        snprintf(db->trouble, sizeof db->trouble, "no answer within %d s", (int)(CONNECT_TIMEOUT_US / SECOND_US));
-        return lost(db, now, err);
-    }
+    if (now >= db->connect_deadline)
+        return silent(db, now, "no answer within 10 s", err);
     if (!ps || !pollset_revents(ps, PQsocket(db->conn)))
         return DB_NOTHING;
     db->connecting = PQconnectPoll(db->conn);
@@ -381,12 +391,6 @@ static bool exchange(struct db *db, const struct pollset *ps)
     return good && !db->trouble[0]; /* hear_last_words() */
 }
 
-static enum db_event silent(struct db *db, instant_us now, struct error *err)
-{
-    snprintf(db->trouble, sizeof db->trouble, "the server has not answered in time; the connection is given up");
-    return lost(db, now, err);
-}
-
 enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us now, struct db_result *ret,
                           struct error *err)
 {
@@ -394,8 +398,14 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
     db->now = now;
     if (db->dropped)
         return lost(db, now, err);
-    if (db->state == DB_STATE_OFF)
-        return now < db->retry_at || start(db, now) ? DB_NOTHING : lost(db, now, err);
+    if (db->state == DB_STATE_OFF && now < db->retry_at)
+        return DB_NOTHING;
+    if (db->state == DB_STATE_OFF) {
+        db_hosts_begin(db->hosts, now);
+        db->state = DB_STATE_LOOKING_UP;
+    }
+    if (db->state == DB_STATE_LOOKING_UP)
+        return progress_lookup(db, now, err);
     if (db->state == DB_STATE_CONNECTING)
         return progress_connect(db, ps, now, err);
     /* What has been read already comes first: a system call for every row would cost more than the row; and what the
@@ -405,7 +415,7 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
         if (!exchange(db, ps))
             return lost(db, now, err);
         if (db->state != DB_STATE_IDLE && now >= db->answer_deadline)
-            return silent(db, now, err);
+            return silent(db, now, "the server has not answered in time; the connection is given up", err);
         if (db->state == DB_STATE_SETUP)
             return progress_setup(db, now, err);
         if (db->state == DB_STATE_IDLE)
@@ -415,6 +425,7 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
     if (event == DB_ROUND_END) {
         db->state = DB_STATE_IDLE;
         db->failures = 0; /* not before: what comes up may still be of no use, over and over */
+        db_hosts_settle(db->hosts);
     }
     if (event == DB_NOTHING && PQstatus(db->conn) != CONNECTION_OK)
         return lost(db, now, err);
@@ -436,14 +447,4 @@ bool db_notified(struct db *db)
     bool notified = db->notified;
     db->notified = false;
     return notified;
-}
-
-const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err)
-{
-    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
-    const struct sqlstate_rule *rule = sqlstate_rule(state);
-    error_set(err, rule->kind, "%s (SQLSTATE %s: %s)", text ? text : "no message from the server",
-              state ? state : "none", rule->why);
-    return rule;
 }

@@ -1,4 +1,5 @@
-/* relay/db.h -- one PostgreSQL connection that never blocks.
+/* relay/db.h -- one PostgreSQL connection that never blocks: host names are looked up aside (db_hosts.h). Where that is
+ * set up, libpq itself waits for a Kerberos server, and for LDAP in a service file.
  *
  *   db_new -> (db_prepare -> poll(2) -> db_progress until DB_NOTHING)* -> db_free
  *   when up and idle: db_send... -> db_end_round -> DB_RESULT... -> DB_ROUND_END
@@ -21,11 +22,21 @@
 
 struct db;
 
+#define DB_LOCK_TIMEOUT_US (5 * SECOND_US)
+
+/* How long a statement waits for a lock, where nothing asks for less. Its own time is not up by then: who waits for
+ * somebody else is told so, and not that its rows take too long. */
+static inline int64_t db_lock_timeout_us(int64_t statement_timeout_us)
+{
+    return instant_min(DB_LOCK_TIMEOUT_US, statement_timeout_us / 2);
+}
+
 struct db_options {
     const char *conninfo;         /* borrowed */
     const char *application_name; /* borrowed */
     int prepared;                 /* enum prepared */
     int64_t statement_timeout_us;
+    int64_t lock_timeout_us;
     bool read_write; /* a standby or a read-only server counts as not there */
     uint64_t seed;
 };
@@ -70,6 +81,11 @@ void db_drop(struct db *db, bool unprepared, const char *why);
 
 /* A notification arrived since the last call. */
 bool db_notified(struct db *db);
+
+/* ---- of a result alone: db_result.c ---- */
+
+/* What a session that ends says of it, as a notice or in the place of a result; NULL: it does not end. */
+const char *db_result_last_words(const PGresult *res);
 
 /* Fills *err from a failed result; the rule says what to do about it. */
 const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err);

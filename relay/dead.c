@@ -2,13 +2,18 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/statement.h"
+#include "relay/base/utf8.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "relay/table.h"
 #include "sql_text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define NAME_BYTES 80 /* of a busy key */
 
 /* The statements of one action, for keys or for events without one. */
 struct dead_statements {
@@ -22,6 +27,8 @@ struct dead_work {
     const struct dead_filter *filter;
     PGresult *columns;              /* sql/dead/dead_columns.sql */
     struct dead_statements with[2]; /* [0] of a key, [1] of an event without a key */
+    int64_t wait_ms;                /* for the key at hand */
+    bool busy;                      /* it is: somebody else has a lock that it takes */
 };
 
 /* The parameter `text` as a value of the key column's type; free() it. */
@@ -48,10 +55,10 @@ static char *render_lock(const struct table *table, bool keyless, struct error *
 
 /* How the statements tell rows of one key from rows of one event without a key. */
 static const struct {
-    const char *match, *closed, *conflict, *keyless;
+    const char *noun, *match, *closed, *conflict, *keyless;
 } kinds[2] = {
-    {"d.key = $2::text", "p.key = $2::text and not p.keyless", "(queue, key) where not keyless", "false"},
-    {"d.key is null and d.event_id = $2::text::bigint", "p.keyless and p.event_id = $2::text::bigint",
+    {"key", "d.key = $2::text", "p.key = $2::text and not p.keyless", "(queue, key) where not keyless", "false"},
+    {"event", "d.key is null and d.event_id = $2::text::bigint", "p.keyless and p.event_id = $2::text::bigint",
      "(queue, event_id) where keyless", "true"},
 };
 
@@ -92,10 +99,18 @@ static bool all_went_in(const struct dead_work *work, const PGresult *put, struc
                      query_text(put, 0, 1), query_text(put, 0, 0), work->table->plain_name);
 }
 
+static PGresult *ask(struct dead_work *work, const char *what, const char *sql, int count, const char *const *params,
+                     struct error *err)
+{
+    PGresult *result = PQexecParams(work->conn, sql, count, NULL, params, NULL, NULL, 0);
+    work->busy = query_is_blocked(result);
+    return query_result(work->conn, what, result, err);
+}
+
 static bool count(struct dead_work *work, const char *what, const char *sql, const char *const params[4], int64_t *ret,
                   struct error *err)
 {
-    PGresult *result = query(work->conn, what, sql, 4, params, err);
+    PGresult *result = ask(work, what, sql, 4, params, err);
     if (!result)
         return false;
     *ret = query_int(result, 0, 0);
@@ -104,19 +119,30 @@ static bool count(struct dead_work *work, const char *what, const char *sql, con
     return whole;
 }
 
+static bool lock(struct dead_work *work, const char *sql, const char *name, struct error *err)
+{
+    char wait_ms[24];
+    snprintf(wait_ms, sizeof wait_ms, "%" PRId64, work->wait_ms);
+    const char *params[] = {name, wait_ms};
+    PGresult *locked = ask(work, "waiting for its lock", sql, 2, params, err);
+    if (locked)
+        work->busy = !query_bool(locked, 0, 2);
+    PQclear(locked);
+    return locked && !work->busy;
+}
+
 /* Inside a transaction. `name` is the key, or the id of an event without one. */
 static bool act_locked(struct dead_work *work, const struct dead_statements *st, const char *name,
                        struct dead_counts *ret, struct error *err)
 {
-    PGresult *locked = query(work->conn, "waiting for its lock", st->lock, 1, &name, err);
-    PQclear(locked);
-    if (!locked)
+    if (!lock(work, st->lock, name, err))
         return false;
     const char *params[4] = {work->queue->name, name, work->filter->id, work->filter->error};
     return count(work, "dead letters", st->letters, params, &ret->letters, err) &&
            count(work, "closed key", st->closed, params, &ret->keys, err);
 }
 
+/* True as well where it is busy, and nothing was done. */
 static bool act_on(struct dead_work *work, const char *name, bool keyless, struct dead_counts *total, struct error *err)
 {
     struct dead_counts done = {0};
@@ -128,19 +154,70 @@ static bool act_on(struct dead_work *work, const char *name, bool keyless, struc
         return true;
     }
     struct error ignored; /* the first error is the one to report */
-    (void)!query_script(work->conn, "rollback", "rollback", &ignored);
-    return error_prefix(err, "queue %s, %s %s", work->queue->name, keyless ? "event" : "key", name);
+    bool over = query_script(work->conn, "rollback", "rollback", work->busy ? err : &ignored);
+    return (work->busy && over) || error_prefix(err, "queue %s, %s %s", work->queue->name, kinds[keyless].noun, name);
 }
 
+static int64_t patience_ms(const struct dead_counts *counts)
+{
+    int64_t left_us = DEAD_PATIENCE_US - counts->waited_us;
+    return left_us > 0 ? left_us / MS_US : 0;
+}
+
+/* The rows of sql/dead/dead_keys.sql. */
+static const char *name_of(const PGresult *keys, int row, bool *ret_keyless)
+{
+    *ret_keyless = PQgetisnull(keys, row, 0);
+    return query_text(keys, row, *ret_keyless);
+}
+
+/* All that are `left`: afterwards, those that are busy. */
+static bool act_on_each(struct dead_work *work, const PGresult *keys, bool waits, bool *left, struct dead_counts *ret,
+                        struct error *err)
+{
+    bool keyless;
+    for (int row = 0; row < PQntuples(keys); row++) {
+        if (!left[row])
+            continue;
+        instant_us began = clock_now();
+        work->wait_ms = waits ? patience_ms(ret) : 0;
+        const char *name = name_of(keys, row, &keyless);
+        if (!act_on(work, name, keyless, ret, err))
+            return false;
+        left[row] = work->busy;
+        ret->waited_us += waits ? clock_now() - began : 0;
+    }
+    return true;
+}
+
+static void add_busy(struct dead_counts *counts, const char *queue, const PGresult *keys, int row)
+{
+    if (counts->busy++ >= DEAD_NAMES)
+        return;
+    bool keyless;
+    const char *name = name_of(keys, row, &keyless);
+    size_t used = strlen(counts->busy_names);
+    snprintf(counts->busy_names + used, sizeof counts->busy_names - used, "%squeue %s, %s %.*s", used > 0 ? "; " : "",
+             queue, kinds[keyless].noun, (int)utf8_fit(span_of(name), NAME_BYTES), name);
+}
+
+/* None waits behind one that is busy. Those that are get in line for their locks only then: a relay that has more of a
+ * key takes its lock again at once, unless somebody waits for it. */
 static bool act_on_all(struct dead_work *work, struct dead_counts *ret, struct error *err)
 {
     const char *params[] = {work->queue->name, work->filter->key, work->filter->id, work->filter->error};
     PGresult *keys = query(work->conn, "dead letters", sql_dead_keys, 4, params, err);
-    bool ok = keys != NULL;
-    for (int row = 0; ok && row < PQntuples(keys); row++) {
-        const char *key = query_text(keys, row, 0);
-        ok = act_on(work, key ? key : query_text(keys, row, 1), key == NULL, ret, err);
-    }
+    if (!keys)
+        return false;
+    int rows = PQntuples(keys);
+    bool *left = memory_array((size_t)rows + 1, sizeof *left);
+    for (int row = 0; row < rows; row++)
+        left[row] = true;
+    bool ok = act_on_each(work, keys, false, left, ret, err) && act_on_each(work, keys, true, left, ret, err);
+    for (int row = 0; ok && row < rows; row++)
+        if (left[row])
+            add_busy(ret, work->queue->name, keys, row);
+    free(left);
     PQclear(keys);
     return ok;
 }

@@ -1,10 +1,12 @@
 /* relay/dead.h -- taking up again what the relays gave up: dead letters, and keys that are closed.
  *
  * Each key is one transaction that holds the key's delivery lock, so it never meets a delivery of that key. What is
- * done before an error stays done. */
+ * done before an error stays done. A key that is being delivered is left for the end, when it is waited for: for
+ * DEAD_PATIENCE_US in all, however many there are. */
 #ifndef RELAY_DEAD_H
 #define RELAY_DEAD_H
 
+#include "relay/base/clock.h"
 #include "relay/base/error.h"
 #include "relay/config.h"
 
@@ -21,11 +23,18 @@ struct dead_filter {
     const char *error;            /* what it failed with, as for SQL's LIKE */
 };
 
+#define DEAD_PATIENCE_US (5 * SECOND_US)
+#define DEAD_NAMES 3
+
+/* Of a run, over all of its queues; zeroed before the first. */
 struct dead_counts {
     int64_t letters, keys;
+    int64_t busy;          /* keys, and events without one, that were left as they are */
+    char busy_names[1024]; /* of the first DEAD_NAMES of these */
+    int64_t waited_us;     /* for such */
 };
 
-/* One queue's; adds to *ret. `filter->queue` is not looked at. ERROR_CONFLICT: a key stayed busy for 5 s. */
+/* One queue's; adds to *ret. `filter->queue` is not looked at. That keys are busy is no failure. */
 bool dead_act(PGconn *conn, const struct queue_config *queue, enum dead_action action, const struct dead_filter *filter,
               struct dead_counts *ret, struct error *err) MUST_CHECK;
 

@@ -2,6 +2,8 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/next_payload.h"
+#include "relay/outlet.h"
+#include "relay/queue.h"
 #include "relay/ready.h"
 #include "relay/report.h"
 #include "relay/route_circuit.h"
@@ -15,8 +17,7 @@
 
 #define SUBMIT_MAX 1024
 #define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */
-#define PROBE_POLL_US (20 * MS_US)
-#define VAIN_US 200 /* so that at most 5,000 keys a second are claimed in vain */
+#define VAIN_US 200                /* so that at most 5,000 keys a second are claimed in vain */
 
 /* What failed may be what keeps others from being taken: they are tried before it. */
 #define OTHERS_FIRST_US SECOND_US
@@ -28,33 +29,6 @@
 static struct item *item_of(struct delivery *d)
 {
     return (struct item *)((char *)d - offsetof(struct item, delivery));
-}
-
-struct outlet *outlet_open(const struct sink_config *config, const struct log *log, uint64_t seed, struct error *err)
-{
-    struct sink *sink = sink_open(config->type, config->name, config->settings, err);
-    if (!sink) {
-        error_prefix(err, "%s: sinks.%s", config->place ? config->place : "configuration", config->name);
-        return NULL;
-    }
-    struct outlet *outlet = memory_new(sizeof *outlet);
-    outlet->sink = sink;
-    outlet->config = config;
-    outlet->log = log;
-    outlet->rng.state = seed;
-    keyset_init(&outlet->suspects, SUSPECT_MAX);
-    return outlet;
-}
-
-void outlet_close(struct outlet *outlet)
-{
-    if (!outlet)
-        return;
-    sink_close(outlet->sink);
-    while (outlet->routes)
-        route_circuit_forget(outlet, outlet->routes);
-    keyset_done(&outlet->suspects);
-    free(outlet);
 }
 
 /* The circuit that a failure of this kind belongs to; `ret_name` is what the log calls it. */
@@ -164,8 +138,11 @@ static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, ins
     struct circuit *circuit = circuit_for(outlet, d, &name);
     int64_t asked_us = d->retry_after_us;
     int64_t wait_us = circuit == &outlet->circuit && asked_us > ASKED_MAX_US ? ASKED_MAX_US : asked_us;
-    if (circuit_fail(circuit, d, wait_us, now, &outlet->rng))
-        report_circuit_opened(outlet, name, d->cause);
+    bool tried = circuit->trial == d, opened = circuit_fail(circuit, d, wait_us, now, &outlet->rng);
+    if (opened)
+        report_circuit_opened(outlet, circuit, name, d->cause, now);
+    else if (tried)
+        report_circuit_changed(outlet, circuit, name, d->cause, now);
     int64_t away_us = keep_away_us(circuit, now);
     return asked_us > away_us ? asked_us : away_us;
 }
@@ -344,12 +321,6 @@ static void put_back(struct outlet *outlet, struct delivery **ds, size_t from, s
     }
 }
 
-int64_t outlet_most_in_flight(const struct outlet *outlet)
-{
-    int64_t configured = outlet->config->max_in_flight, wanted = (int64_t)outlet->sink->in_flight_max;
-    return wanted && wanted < configured ? wanted : configured;
-}
-
 static void submit(struct outlet *outlet, instant_us now)
 {
     struct delivery *ds[SUBMIT_MAX];
@@ -369,9 +340,16 @@ static void submit(struct outlet *outlet, instant_us now)
 static void probe_circuits(struct outlet *outlet, instant_us now)
 {
     if (circuit_turn(&outlet->circuit, now) == CIRCUIT_PROBING) {
-        enum reach reach = FAULT_ERROR("circuit.probe") ? REACH_NO : sink_probe(outlet->sink, SPAN_LITERAL(""), now);
+        struct error why;
+        enum reach reach = REACH_NO;
+        if (FAULT_ERROR("circuit.probe"))
+            error_set(&why, ERROR_UNREACHABLE, "probing fails because it is made to");
+        else
+            reach = sink_probe(outlet->sink, SPAN_LITERAL(""), now, &why);
         if (reach != REACH_PENDING)
             circuit_probed(&outlet->circuit, reach == REACH_YES, now, &outlet->rng);
+        if (reach == REACH_NO)
+            report_circuit_changed(outlet, &outlet->circuit, "", &why, now);
     }
     route_circuits_turn(outlet, now);
 }
@@ -391,47 +369,4 @@ void deliver_stop_all(struct outlet *outlet, instant_us now)
     outlet->stopping = true;
     while (outlet->ready)
         deliver_stop(outlet->ready, 0, now);
-}
-
-void outlet_prepare(struct outlet *outlet, struct pollset *ps, instant_us now)
-{
-    sink_prepare(outlet->sink, ps);
-    if (outlet->circuit.state == CIRCUIT_PROBING)
-        pollset_deadline(ps, now + PROBE_POLL_US);
-    pollset_deadline(ps, outlet_wake_at(outlet));
-}
-
-instant_us outlet_wake_at(const struct outlet *outlet)
-{
-    instant_us at = outlet->circuit.state == CIRCUIT_OPEN ? outlet->circuit.retry_at : INSTANT_NEVER;
-    return instant_min(at, route_circuits_wake_at(outlet));
-}
-
-size_t outlet_places(const struct outlet *outlet)
-{
-    size_t configured = (size_t)outlet->config->max_in_flight, keys = outlet->sink->keys_max;
-    return keys && keys < configured ? keys : configured;
-}
-
-bool outlet_has_room(const struct outlet *outlet)
-{
-    return !outlet->ready && outlet->sink->in_flight < (size_t)outlet_most_in_flight(outlet);
-}
-
-int64_t outlet_room(const struct outlet *outlet)
-{
-    int64_t taken = (int64_t)(outlet->sink->in_flight + outlet->ready_count), most = outlet_most_in_flight(outlet);
-    return taken < most ? most - taken : 0;
-}
-
-int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)
-{
-    struct span destination = route_static(route);
-    struct route_circuit *only = destination.data ? route_circuit_find(outlet, destination) : NULL;
-    struct circuit *circuit = &outlet->circuit;
-    if (circuit_turn(circuit, now) == CIRCUIT_CLOSED && only)
-        circuit = &only->circuit;
-    if (circuit_turn(circuit, now) == CIRCUIT_CLOSED)
-        return outlet->sink->keys_max > 0 ? (int64_t)outlet->sink->keys_max : INT64_MAX;
-    return circuit_lets_go(circuit) && (circuit != &outlet->circuit || outlet_has_room(outlet)) ? 1 : 0;
 }

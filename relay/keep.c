@@ -2,17 +2,18 @@
 
 #include "ordering/result.h"
 #include "relay/base/fault_point.h"
+#include "relay/queue.h"
 
 #include <inttypes.h>
 
 bool keep_is_possible(const struct claim *claim)
 {
-    return claim->queue->leases || (!db_is_shared(claim->db) && !claim->queue->ordering->locks_rows);
+    return claim->queue->leases.used || (!db_is_shared(claim->db) && !claim->queue->ordering->locks_rows);
 }
 
 bool keep_is_needed(const struct batch *batch)
 {
-    return batch->open + batch->finished > 0;
+    return batch->open + batch->blocked + batch->finished > 0;
 }
 
 /* Some of its lanes are kept, or are to be. */
@@ -39,11 +40,12 @@ static void list_lane(struct key_list *list, const struct lane *lane)
         list->solos[list->solo_count++] = lane_solo_id(lane);
 }
 
-/* Lanes of `batch` that are not settled, but may be on their way: should that fail, their locks are still there. */
+/* Lanes of `batch` that are not settled, but may be on their way, or for good only when the transaction commits: should
+ * that fail, their locks are still there. */
 static void list_unkept(struct key_list *list, const struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->state != LANE_SETTLED) {
+        if (lane->state != LANE_SETTLED || lane->start) {
             list_lane(list, lane);
             lane->kept = true;
         }
@@ -59,6 +61,8 @@ static void list_settled(struct key_list *list, const struct batch *batch)
 bool keep_add(struct claim *claim, struct error *err)
 {
     struct ordering *ordering = claim->queue->ordering;
+    if (!keep_is_possible(claim))
+        return true;
     struct key_list list = list_new(claim);
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         if (!batch->kept && keep_is_needed(batch))

@@ -2,8 +2,11 @@
 
 #include "ordering/result.h"
 #include "relay/base/fault_point.h"
+#include "relay/blocked.h"
 #include "relay/claim.h"
 #include "relay/deliver.h"
+#include "relay/outlet.h"
+#include "relay/queue.h"
 #include "relay/report.h"
 
 #include <inttypes.h>
@@ -16,6 +19,25 @@ static int64_t term_us(const struct queue *queue)
     return queue->config->lease_us;
 }
 
+/* When a renewal that has failed is sent again. */
+static int64_t again_us(const struct queue *queue)
+{
+    int64_t part_us = term_us(queue) / 12;
+    return part_us < RENEW_AGAIN_US ? part_us : RENEW_AGAIN_US;
+}
+
+/* Of a term that was asked for at `leased_at`: no more renewal would come in time. What is called back now has ended
+ * when the term does. */
+static instant_us over_at(const struct queue *queue, instant_us leased_at)
+{
+    return leased_at + term_us(queue) - again_us(queue);
+}
+
+static bool is_sure(const struct queue *queue, instant_us leased_at, instant_us now)
+{
+    return now - leased_at < term_us(queue) * 2 / 3;
+}
+
 static int backend_pid(const struct queue *queue)
 {
     return queue->config->lease_owner == LEASE_BACKEND ? db_backend_pid(queue->side.db) : 0;
@@ -23,16 +45,18 @@ static int backend_pid(const struct queue *queue)
 
 int64_t lease_room(const struct queue *queue)
 {
-    size_t lanes = 0, bytes = 0, bytes_max = (size_t)queue->config->max_batch_bytes * (CLAIM_BYTES_FACTOR - 1);
+    size_t lanes = 0, blocked = 0, bytes = 0;
+    size_t bytes_max = (size_t)queue->config->max_batch_bytes * (CLAIM_BYTES_FACTOR - 1);
     for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
-        lanes += batch->unsettled;
+        lanes += batch->unsettled - batch->blocked; /* these have no place in the sink any more */
+        blocked += batch->blocked;
         bytes += batch->bytes;
     }
     for (size_t i = 0; i < queue->claim_count; i++)
         for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
             lanes += batch->unsettled;
     size_t places = outlet_places(queue->outlet);
-    return places > lanes && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
+    return places > lanes && !blocked_is_full(queue, blocked) && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
 }
 
 /* Version 4, as gen_random_uuid() has them. */
@@ -102,6 +126,14 @@ bool lease_check(const struct claim *claim, const PGresult *res, struct error *e
     return error_set(err, ERROR_INTERNAL, "a claim has leased %" PRId64 " of its %zu keys", count, due);
 }
 
+static void begin_terms(struct batch *batch, instant_us leased_at)
+{
+    batch->leased_at = leased_at;
+    batch->unrenewed = 0;
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        lane->leased_at = leased_at;
+}
+
 /* From the claim to the queue. */
 static struct batch *hand_over(struct claim *claim)
 {
@@ -109,7 +141,7 @@ static struct batch *hand_over(struct claim *claim)
     struct batch *batch = claim->batches;
     claim->batches = batch->next;
     batch->leased = true;
-    batch->leased_at = claim->sent_at;
+    begin_terms(batch, claim->sent_at);
     batch->next = queue->leased;
     queue->leased = batch;
     return batch;
@@ -121,6 +153,7 @@ static void lose(struct lane *lane, instant_us now)
     FAULT_POINT("lease.lost");
     lane->lost = true;
     deliver_cancel(lane);
+    blocked_end(lane);
     deliver_stop(lane, 0, now);
     lane->outcome = LANE_RELEASED;
     lane->release_us = 0;
@@ -149,7 +182,7 @@ void lease_abandon(struct claim *claim, instant_us now)
 
 void lease_begin(struct claim *claim, instant_us now)
 {
-    if (claim->queue->owner_lost_at >= claim->sent_at) {
+    if (claim->queue->leases.owner_lost_at >= claim->sent_at) {
         lease_abandon(claim, now);
         return;
     }
@@ -163,25 +196,62 @@ void lease_begin(struct claim *claim, instant_us now)
 
 bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant_us now)
 {
-    return now - batch->leased_at < term_us(queue) * 2 / 3;
+    return is_sure(queue, batch->leased_at, now);
+}
+
+/* True when that concerns something that is under way. */
+static bool call_back(struct lane *lane)
+{
+    bool under_way = !lane->lost && lane->in_flight > 0;
+    deliver_cancel(lane);
+    lane->called_back = true;
+    return under_way;
 }
 
 void lease_hold(struct queue *queue, instant_us now)
 {
+    size_t called_back = 0;
     for (struct batch *batch = queue->leased; batch; batch = batch->next)
-        for (struct lane *lane = lease_is_sure(queue, batch, now) ? NULL : batch->lanes; lane; lane = lane->next)
-            if (lane->state == LANE_OPEN)
+        for (struct lane *lane = lease_is_sure(queue, batch, now) ? NULL : batch->lanes; lane; lane = lane->next) {
+            if (lane->state == LANE_OPEN && !is_sure(queue, lane->leased_at, now))
                 deliver_stop(lane, 0, now);
+            if (!lane->called_back && now >= over_at(queue, lane->leased_at))
+                called_back += call_back(lane);
+        }
+    if (called_back > 0)
+        report_leases_over(queue, called_back);
+}
+
+/* The earliest term of a batch that has something to be called back. It is asked for in every turn of the loop, and
+ * mostly all lanes have one term. */
+static instant_us earliest_term(const struct batch *batch)
+{
+    if (batch->unrenewed == 0)
+        return batch->lanes->called_back ? INSTANT_NEVER : batch->leased_at;
+    instant_us earliest = INSTANT_NEVER;
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->state <= LANE_STOPPED && !lane->called_back)
+            earliest = instant_min(earliest, lane->leased_at);
+    return earliest;
+}
+
+instant_us lease_over_at(const struct queue *queue)
+{
+    instant_us earliest = INSTANT_NEVER;
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+        if (batch->open > 0)
+            earliest = instant_min(earliest, earliest_term(batch));
+    return earliest == INSTANT_NEVER ? INSTANT_NEVER : over_at(queue, earliest);
 }
 
 instant_us lease_due_at(const struct queue *queue)
 {
     if (!queue->leased)
         return INSTANT_NEVER;
-    instant_us at = queue->lease_doubted ? 0 : INSTANT_NEVER;
+    instant_us at = queue->leases.doubted ? 0 : INSTANT_NEVER;
     for (const struct batch *batch = queue->leased; batch; batch = batch->next)
         at = instant_min(at, batch->leased_at + term_us(queue) / 3);
-    return at > queue->renew_at ? at : queue->renew_at;
+    return at > queue->leases.renew_at ? at : queue->leases.renew_at;
 }
 
 bool lease_is_due(const struct queue *queue, instant_us now)
@@ -202,9 +272,11 @@ struct statement lease_renewal(struct queue *queue, struct arena *arena, instant
     struct span *tokens = arena_array(arena, lanes, sizeof *tokens);
     for (struct batch *batch = queue->leased; batch; batch = batch->next) {
         batch->renewed_at = now;
-        for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
+            lane->unrenewed = false;
             if (is_ours(lane))
                 tokens[count++] = span_of(lane->token);
+        }
     }
     return queue->ordering->type->renew(queue->ordering, tokens, count, backend_pid(queue), arena);
 }
@@ -215,49 +287,82 @@ static bool is_under_way(const struct lane *lane)
     return lane->in_flight + lane->acked > 0 || lane->failed;
 }
 
+static struct lane *find_lane(const struct queue *queue, struct span token)
+{
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            if (is_ours(lane) && span_equal(span_of(lane->token), token))
+                return lane;
+    return NULL;
+}
+
 void lease_take(struct queue *queue, const PGresult *res, instant_us now)
 {
     size_t lost = 0;
-    for (int row = 0; row < PQntuples(res); row++)
-        for (struct batch *batch = queue->leased; batch; batch = batch->next)
-            for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-                if (is_ours(lane) && span_equal(span_of(lane->token), result_span(res, row, 0))) {
-                    lost += is_under_way(lane);
-                    lose(lane, now);
-                }
+    for (int row = 0; row < PQntuples(res); row++) {
+        struct lane *lane = find_lane(queue, result_span(res, row, 0));
+        if (!lane)
+            continue;
+        lane->unrenewed = result_bool(res, row, 1);
+        if (lane->unrenewed)
+            continue;
+        lost += is_under_way(lane);
+        lose(lane, now);
+    }
     if (lost > 0) {
         queue->metrics.leases_lost += lost;
         report_leases_lost(queue, lost);
     }
 }
 
+static void renew_batch(struct batch *batch)
+{
+    batch->leased_at = batch->renewed_at;
+    batch->unrenewed = 0;
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->unrenewed && is_ours(lane)) {
+            batch->unrenewed++;
+            batch->leased_at = instant_min(batch->leased_at, lane->leased_at);
+        } else {
+            lane->leased_at = batch->renewed_at;
+            lane->called_back = false;
+        }
+}
+
 void lease_renewed(struct queue *queue, bool failed, instant_us now)
 {
-    int64_t soon_us = term_us(queue) / 12 < RENEW_AGAIN_US ? term_us(queue) / 12 : RENEW_AGAIN_US;
-    queue->renew_at = failed ? now + soon_us : 0;
+    size_t unrenewed = 0;
     for (struct batch *batch = failed ? NULL : queue->leased; batch; batch = batch->next)
-        if (batch->renewed_at > batch->leased_at)
-            batch->leased_at = batch->renewed_at;
-    queue->lease_doubted = queue->lease_doubted && failed;
+        if (batch->renewed_at > batch->leased_at) {
+            renew_batch(batch);
+            unrenewed += batch->unrenewed;
+        }
+    queue->leases.renew_at = failed || unrenewed > 0 ? now + again_us(queue) : 0;
+    queue->leases.doubted = queue->leases.doubted && failed;
+    if (failed)
+        return;
+    if (unrenewed > 0 && queue->leases.unrenewed == 0)
+        report_leases_held(queue, unrenewed);
+    queue->leases.unrenewed = unrenewed;
 }
 
 void lease_doubt(struct queue *queue, instant_us now)
 {
-    queue->lease_doubted = true;
-    queue->renew_at = now;
+    queue->leases.doubted = true;
+    queue->leases.renew_at = now;
 }
 
 void lease_backend_lost(struct queue *queue, instant_us now)
 {
     if (queue->config->lease_owner != LEASE_BACKEND)
         return;
-    queue->owner_lost_at = now;
+    queue->leases.owner_lost_at = now;
     for (struct batch *batch = queue->leased; batch; batch = batch->next)
-        batch->leased_at = now - term_us(queue);
+        begin_terms(batch, now - term_us(queue));
     lease_hold(queue, now);
 }
 
 void lease_backend_up(struct queue *queue, instant_us now)
 {
-    queue->renew_at = now;
+    queue->leases.renew_at = now;
 }

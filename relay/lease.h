@@ -10,12 +10,33 @@
  * nothing more of it is sent, and nothing is written about it.
  *
  * Terms are the database's. Our own clock counts from when a term was asked for and decides only about ourselves: when
- * to renew, and from two thirds of the term on, to send nothing more. With the side connection's backend end the
- * leases, too, so that somebody else takes over at once when we are gone. */
+ * to renew, from two thirds of the term on, to send nothing more, and right before its end, to call back what is under
+ * way. With the side connection's backend end the leases, too, so that somebody else takes over at once when we are
+ * gone. */
 #ifndef RELAY_LEASE_H
 #define RELAY_LEASE_H
 
-#include "relay/queue.h"
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/base/error.h"
+#include "relay/base/statement.h"
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch;
+struct claim;
+struct queue;
+
+struct leases {
+    bool used;                /* `ordering: lease` */
+    char *owner;              /* who we are, in its leases */
+    bool doubted;             /* some lease may not be ours any more */
+    size_t unrenewed;         /* those whose entries the last renewal has found locked by somebody */
+    instant_us renew_at;      /* no lease is renewed before */
+    instant_us owner_lost_at; /* the backend with which leases end, for the last time */
+};
 
 /* How many more lanes its sink has a place for; 0 as well while those that are held take up three quarters of what a
  * connection may have in memory. */
@@ -32,8 +53,10 @@ void lease_begin(struct claim *claim, instant_us now);
 /* It has not, or nobody knows: nothing is sent of it, and what may be leased is given back. */
 void lease_abandon(struct claim *claim, instant_us now);
 
-/* Stops what is not under way of leases whose terms may be over before it would be done. */
+/* Stops what is not under way of leases whose terms may be over before it would be done, and calls back what is under
+ * way where they are about to be over: somebody else may begin with it. */
 void lease_hold(struct queue *queue, instant_us now);
+instant_us lease_over_at(const struct queue *queue); /* when something has to be called back next */
 
 /* By our clock: nobody else can have what is leased in this batch. */
 bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant_us now);

@@ -36,6 +36,7 @@ struct listener *listener_new(struct queue *queue)
         .application_name = "pgcourier",
         .prepared = PREPARED_OFF,
         .statement_timeout_us = process->statement_timeout_us,
+        .lock_timeout_us = db_lock_timeout_us(process->statement_timeout_us),
         .read_write = true,
         .seed = rng_next(&queue->rng),
     };

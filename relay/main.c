@@ -81,7 +81,7 @@ int main(int argc, char **argv)
     keep_memory_private();
     open_standard_streams();
     FAULT_START();
-    /* Without memory jansson calls a document bad, and an event with bad headers is refused for good. Ours ends. */
+    /* Without memory jansson leaves out what it has no room for. Ours ends. */
     json_set_alloc_funcs(memory_new, free);
     /* A peer or a log reader that goes away, or a file at its size limit, is an error of one write, not the end of the
      * process. */

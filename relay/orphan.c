@@ -4,6 +4,7 @@
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/lease.h"
+#include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 
@@ -21,7 +22,7 @@ void orphan_make(struct claim *claim, bool session, instant_us now)
     struct queue *queue = claim->queue;
     size_t events = 0, in_flight = 0;
     FAULT_POINT("claim.lost");
-    if (queue->leases)
+    if (queue->leases.used)
         lease_abandon(claim, now);
     for (struct batch **list = &claim->batches; *list;) {
         struct batch *batch = *list;
@@ -47,7 +48,7 @@ void orphan_make(struct claim *claim, bool session, instant_us now)
     for (size_t i = 0; i < queue->claim_count; i++)
         for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
             orphan_drop(queue, batch, now);
-    claim->in_parts = false;
+    claim->in_parts = claim->aside = false;
     if (events > 0) {
         queue->metrics.lost++;
         report_lost(queue, events, in_flight);

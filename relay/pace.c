@@ -2,7 +2,8 @@
 
 #include "relay/base/lesser.h"
 #include "relay/claim.h"
-#include "relay/deliver.h"
+#include "relay/outlet.h"
+#include "relay/queue.h"
 
 /* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
  * thousandths: cut off to whole ones, a thousand claims a second would forget as many as come. */
@@ -23,15 +24,17 @@
 static void plan_poll(struct queue *queue, bool found, instant_us now)
 {
     const struct queue_config *config = queue->config;
-    queue->work_known = found;
+    queue->pace.work_known = found;
     if (found) {
-        queue->idle_us = config->poll_min_us;
+        queue->pace.idle_us = config->poll_min_us;
     } else {
         queue->metrics.empty_claims++;
-        queue->idle_us = queue->idle_us * 2 > config->poll_max_us ? config->poll_max_us : queue->idle_us * 2;
+        queue->pace.idle_us =
+            queue->pace.idle_us * 2 > config->poll_max_us ? config->poll_max_us : queue->pace.idle_us * 2;
     }
-    int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(queue->idle_us / 4 + 1));
-    queue->poll_at = instant_min(queue->poll_at, now + queue->idle_us - jitter); /* somebody may have woken it since */
+    int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(queue->pace.idle_us / 4 + 1));
+    queue->pace.poll_at =
+        instant_min(queue->pace.poll_at, now + queue->pace.idle_us - jitter); /* somebody may have woken it since */
 }
 
 /* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. What has settled since, or
@@ -56,17 +59,17 @@ static bool took_all(const struct claim *claim, const struct batch *batch)
 
 static void count_found(struct queue *queue, int64_t events, instant_us now)
 {
-    int64_t lately_milli = queue->coming_milli * SPAN_US / (SPAN_US + now - queue->coming_at);
+    int64_t lately_milli = queue->pace.coming_milli * SPAN_US / (SPAN_US + now - queue->pace.coming_at);
     lately_milli += lesser(events * EVENT_MILLI, lately_milli + BURST_MILLI);
-    queue->coming_milli = lesser(lately_milli, COMING_MAX_MILLI);
-    queue->coming_at = now;
+    queue->pace.coming_milli = lesser(lately_milli, COMING_MAX_MILLI);
+    queue->pace.coming_at = now;
 }
 
 /* What a claim may bring. Where it takes no more than the sink has room for, that is the most. */
 static int64_t events_at_most(const struct queue *queue)
 {
     int64_t keys = claim_keys_at_most(queue);
-    bool by_room = queue->leases || queue->ordering->type->solo;
+    bool by_room = queue->leases.used || queue->ordering->type->solo;
     return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
 }
 
@@ -75,12 +78,12 @@ static int64_t events_at_most(const struct queue *queue)
 static int64_t worth_waiting_us(const struct queue *queue)
 {
     const struct queue_config *config = queue->config;
-    int64_t over_milli = queue->coming_milli - FEW_MILLI;
+    int64_t over_milli = queue->pace.coming_milli - FEW_MILLI;
     if (over_milli <= 0)
         return 0;
-    int64_t wait_us = config->poll_min_us * (queue->leases ? LEASE_WAITS : 1);
+    int64_t wait_us = config->poll_min_us * (queue->leases.used ? LEASE_WAITS : 1);
     int64_t most_us = lesser(wait_us * WAITS_MAX, config->poll_max_us);
-    int64_t full_us = SPAN_US * events_at_most(queue) * EVENT_MILLI / queue->coming_milli;
+    int64_t full_us = SPAN_US * events_at_most(queue) * EVENT_MILLI / queue->pace.coming_milli;
     return lesser(wait_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 
@@ -88,9 +91,11 @@ void pace_sent(const struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     if (!claim->full)
-        queue->poll_at = INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
-    if (queue->took_all)
-        queue->pace_at = now + worth_waiting_us(queue); /* what comes meanwhile is as little for the claim beside it */
+        queue->pace.poll_at =
+            INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
+    if (queue->pace.took_all)
+        queue->pace.earliest_at =
+            now + worth_waiting_us(queue); /* what comes meanwhile is as little for the claim beside it */
 }
 
 /* Counted from when the claim was sent, so that what it takes is not lost. Of the time before, nothing is saved up. */
@@ -106,9 +111,9 @@ void pace_claimed(const struct claim *claim, const struct batch *batch, instant_
     if (!claim->full)
         plan_poll(queue, batch->lane_count > 0, now);
     count_found(queue, (int64_t)batch->event_count, now);
-    queue->took_all = batch->lane_count > 0 && took_all(claim, batch);
-    queue->pace_at = now + (queue->took_all ? worth_waiting_us(queue) : 0);
+    queue->pace.took_all = batch->lane_count > 0 && took_all(claim, batch);
+    queue->pace.earliest_at = now + (queue->pace.took_all ? worth_waiting_us(queue) : 0);
     instant_us rate = rate_at(claim, batch);
-    queue->pace_at = queue->pace_at > rate ? queue->pace_at : rate;
-    queue->poll_at = queue->poll_at > queue->pace_at ? queue->poll_at : queue->pace_at;
+    queue->pace.earliest_at = queue->pace.earliest_at > rate ? queue->pace.earliest_at : rate;
+    queue->pace.poll_at = queue->pace.poll_at > queue->pace.earliest_at ? queue->pace.poll_at : queue->pace.earliest_at;
 }

@@ -6,12 +6,29 @@
 #ifndef RELAY_PACE_H
 #define RELAY_PACE_H
 
-#include "relay/queue.h"
+#include "relay/base/clock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch;
+struct claim;
+
+struct pace {
+    instant_us poll_at;     /* the next look at the table */
+    instant_us earliest_at; /* nothing is claimed before, so that claims are worth what they cost */
+    instant_us claim_by;    /* and not only look whether there is something */
+    int64_t idle_us;
+    bool work_known;      /* the last claim found something */
+    bool took_all;        /* and left nothing, that is known */
+    int64_t coming_milli; /* thousandths of an event, by what claims have found; see pace.c */
+    instant_us coming_at;
+};
 
 /* A claim is on its way. */
 void pace_sent(const struct claim *claim, instant_us now);
 
-/* `batch` is what the claim has brought; sets the queue's poll_at and pace_at. */
+/* `batch` is what the claim has brought; sets poll_at and earliest_at. */
 void pace_claimed(const struct claim *claim, const struct batch *batch, instant_us now);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,39 +42,77 @@ static bool failed(PGconn *conn, const PGresult *result, const char *what, struc
     }
     const char *detail = PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL);
     const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-    /* Our functions begin with their names. */
+    /* Our functions begin with their names, and what they do not find was named by the command. */
     bool named = strncmp(message, what, strlen(what)) == 0 && message[strlen(what)] == ':';
-    return error_set(err, sqlstate_rule(code)->kind, "%s%s%s%s%s%s%s%s", named ? "" : what, named ? "" : ": ", message,
-                     detail ? "; " : "", detail ? detail : "", hint ? "; " : "", hint ? hint : "",
-                     schema_remedy(code, message));
+    bool unknown = named && code && strcmp(code, "42704") == 0;
+    return error_set(err, unknown ? ERROR_USAGE : sqlstate_rule(code)->kind, "%s%s%s%s%s%s%s%s", named ? "" : what,
+                     named ? "" : ": ", message, detail ? "; " : "", detail ? detail : "", hint ? "; " : "",
+                     hint ? hint : "", schema_remedy(code, message));
 }
 
-/* ---- in time ---- */
+/* ---- in time, or until told to stop ---- */
 
 enum answer { ANSWERED, BROKEN, LATE, CANNOT_WAIT };
 
-static enum answer await(PGconn *conn, instant_us deadline)
+/* One statement that was sent. */
+struct question {
+    const struct asker *asker;
+    instant_us deadline;
+    int stop_fd; /* -1: it need not be looked at any more */
+    bool cancelled;
+};
+
+static void *send_cancel(void *handle)
 {
+    char why[256];
+    PQcancel(handle, why, sizeof why); /* if that fails the statement goes on to its end */
+    PQfreeCancel(handle);
+    return NULL;
+}
+
+/* libpq waits until the server has hung up, and with a network that is cut that is for as long as TCP tries. */
+static void cancel(struct question *question, instant_us now)
+{
+    pthread_t thread;
+    PGcancel *handle = PQgetCancel(question->asker->conn);
+    question->stop_fd = -1;
+    question->cancelled = true;
+    question->deadline = now + QUERY_CANCEL_S * SECOND_US;
+    if (handle && pthread_create(&thread, NULL, send_cancel, handle) == 0)
+        pthread_detach(thread);
+    else
+        PQfreeCancel(handle);
+}
+
+static int wait_ms(const struct question *question, instant_us now)
+{
+    return question->deadline == INSTANT_NEVER ? -1 : (int)((question->deadline - now) / MS_US + 1);
+}
+
+static enum answer await(struct question *question)
+{
+    PGconn *conn = question->asker->conn;
     while (PQisBusy(conn)) {
         instant_us now = clock_now();
-        struct pollfd p = {.fd = PQsocket(conn), .events = POLLIN};
-        int n = now < deadline ? poll(&p, 1, (int)((deadline - now) / MS_US + 1)) : 0;
+        struct pollfd p[] = {{.fd = PQsocket(conn), .events = POLLIN}, {.fd = question->stop_fd, .events = POLLIN}};
+        int n = now < question->deadline ? poll(p, 2, wait_ms(question, now)) : 0;
         if (n < 0 && errno != EINTR)
             return CANNOT_WAIT;
         if (n == 0)
             return LATE;
-        if (n > 0 && PQconsumeInput(conn) == 0)
+        if (n > 0 && p[0].revents && PQconsumeInput(conn) == 0)
             return BROKEN;
+        if (n > 0 && p[1].revents && question->stop_fd >= 0)
+            cancel(question, now);
     }
     return ANSWERED;
 }
 
 /* The last result, as PQexec() gives it. NULL where there is none; *ret tells why. */
-static PGresult *last_result(PGconn *conn, enum answer *ret)
+static PGresult *last_result(struct question *question, enum answer *ret)
 {
-    instant_us deadline = clock_now() + QUERY_ANSWER_S * SECOND_US;
     PGresult *last = NULL;
-    for (PGresult *result; (*ret = await(conn, deadline)) == ANSWERED && (result = PQgetResult(conn));) {
+    for (PGresult *result; (*ret = await(question)) == ANSWERED && (result = PQgetResult(question->asker->conn));) {
         PQclear(last);
         last = result;
     }
@@ -84,32 +123,83 @@ static PGresult *last_result(PGconn *conn, enum answer *ret)
     return NULL;
 }
 
-/* libpq's own waits have no end, and a connection whose sending failed is waited on for what the server has to say. */
-static PGresult *answer_to(PGconn *conn, int sent, const char *what, struct error *err)
+static bool says_cancelled(const PGresult *result)
 {
-    enum answer answer = BROKEN;
-    PGresult *result = sent == 1 ? last_result(conn, &answer) : NULL;
-    if (succeeded(result))
-        return result;
-    if (answer == LATE)
-        error_set(err, ERROR_TIMEOUT, "%s: the database gave no answer within %d s", what, QUERY_ANSWER_S);
+    const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    return code && strcmp(code, "57014") == 0;
+}
+
+static void say_why(const struct question *question, const PGresult *result, enum answer answer, struct error *err)
+{
+    const char *what = question->asker->what;
+    if (question->cancelled && answer == LATE)
+        error_set(err, ERROR_CONFLICT, "%s: stopped, and the database has not answered to that", what);
+    else if (question->cancelled && says_cancelled(result))
+        error_set(err, ERROR_CONFLICT, "%s: stopped", what);
+    else if (answer == LATE)
+        error_set(err, ERROR_TIMEOUT, "%s: the database gave no answer within %d s", what,
+                  (int)(question->asker->limit_us / SECOND_US));
     else if (answer == CANNOT_WAIT)
         error_set(err, ERROR_RESOURCE, "%s: poll: %s", what, strerror(errno));
     else
-        failed(conn, result, what, err);
+        failed(question->asker->conn, result, what, err);
+}
+
+/* libpq's own waits have no end, and a connection whose sending failed is waited on for what the server has to say. */
+static PGresult *answer_to(const struct asker *asker, int sent, struct error *err)
+{
+    enum answer answer = BROKEN;
+    struct question question = {.asker = asker,
+                                .deadline = asker->limit_us > 0 ? clock_now() + asker->limit_us : INSTANT_NEVER,
+                                .stop_fd = asker->stop_fd};
+    PGresult *result = sent == 1 ? last_result(&question, &answer) : NULL;
+    if (succeeded(result))
+        return result;
+    say_why(&question, result, answer, err);
     PQclear(result);
     return NULL;
+}
+
+static struct asker in_time(PGconn *conn, const char *what)
+{
+    return (struct asker){.conn = conn, .what = what, .stop_fd = -1, .limit_us = QUERY_ANSWER_S * SECOND_US};
 }
 
 PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                         struct error *err)
 {
-    return answer_to(conn, PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0), what, err);
+    struct asker asker = in_time(conn, what);
+    return answer_to(&asker, PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
 }
 
 bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
 {
-    PGresult *result = answer_to(conn, PQsendQuery(conn, sql), what, err);
+    struct asker asker = in_time(conn, what);
+    PGresult *result = answer_to(&asker, PQsendQuery(conn, sql), err);
+    bool ok = result != NULL;
+    PQclear(result);
+    return ok;
+}
+
+static bool may_ask(const struct asker *asker, struct error *err)
+{
+    struct pollfd p = {.fd = asker->stop_fd, .events = POLLIN};
+    return asker->stop_fd < 0 || poll(&p, 1, 0) == 0 || error_set(err, ERROR_CONFLICT, "%s: stopped", asker->what);
+}
+
+PGresult *query_or_cancel(const struct asker *asker, const char *sql, int count, const char *const *params,
+                          struct error *err)
+{
+    if (!may_ask(asker, err))
+        return NULL;
+    return answer_to(asker, PQsendQueryParams(asker->conn, sql, count, NULL, params, NULL, NULL, 0), err);
+}
+
+bool query_script_or_cancel(const struct asker *asker, const char *sql, struct error *err)
+{
+    if (!may_ask(asker, err))
+        return false;
+    PGresult *result = answer_to(asker, PQsendQuery(asker->conn, sql), err);
     bool ok = result != NULL;
     PQclear(result);
     return ok;
@@ -120,12 +210,22 @@ bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struc
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                 struct error *err)
 {
-    PGresult *result = PQexecParams(conn, sql, count, NULL, params, NULL, NULL, 0);
+    return query_result(conn, what, PQexecParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
+}
+
+PGresult *query_result(PGconn *conn, const char *what, PGresult *result, struct error *err)
+{
     if (succeeded(result))
         return result;
     failed(conn, result, what, err);
     PQclear(result);
     return NULL;
+}
+
+bool query_is_blocked(const PGresult *result)
+{
+    const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    return code && sqlstate_rule(code)->refusal == REFUSAL_BY_LOCK;
 }
 
 bool query_script(PGconn *conn, const char *what, const char *sql, struct error *err)
@@ -134,49 +234,6 @@ bool query_script(PGconn *conn, const char *what, const char *sql, struct error 
     bool ok = succeeded(result) || failed(conn, result, what, err);
     PQclear(result);
     return ok;
-}
-
-static void cancel(PGconn *conn)
-{
-    char why[256];
-    PGcancel *handle = PQgetCancel(conn);
-    PQcancel(handle, why, sizeof why); /* if that fails the statement goes on to its end */
-    PQfreeCancel(handle);
-}
-
-static void await_or_cancel(PGconn *conn, int *stop_fd)
-{
-    bool waiting = true; /* else PQgetResult() says what is wrong */
-    while (waiting && PQisBusy(conn)) {
-        struct pollfd p[] = {{.fd = PQsocket(conn), .events = POLLIN}, {.fd = *stop_fd, .events = POLLIN}};
-        int n = poll(p, 2, -1);
-        waiting = n > 0 || errno == EINTR;
-        if (n > 0 && p[1].revents) {
-            cancel(conn);
-            *stop_fd = -1;
-        }
-        if (n > 0 && p[0].revents)
-            waiting = PQconsumeInput(conn) == 1;
-    }
-}
-
-PGresult *query_or_cancel(PGconn *conn, int stop_fd, const char *sql, int count, const char *const *params,
-                          struct error *err)
-{
-    PGresult *last = NULL;
-    int sent = PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0);
-    for (PGresult *result = NULL; sent == 1; last = result) {
-        await_or_cancel(conn, &stop_fd);
-        result = PQgetResult(conn);
-        if (!result)
-            break;
-        PQclear(last);
-    }
-    if (succeeded(last))
-        return last;
-    failed(conn, last, "database", err);
-    PQclear(last);
-    return NULL;
 }
 
 const char *query_text(const PGresult *result, int row, int column)

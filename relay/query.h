@@ -13,6 +13,12 @@
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                 struct error *err) MUST_CHECK;
 
+/* The same of what libpq has returned for a statement; freed where it is NULL. */
+PGresult *query_result(PGconn *conn, const char *what, PGresult *result, struct error *err) MUST_CHECK;
+
+/* It failed as somebody else held a lock that it needs, and may pass when that is gone. */
+bool query_is_blocked(const PGresult *result);
+
 /* Runs any number of statements, without parameters and without results. */
 bool query_script(PGconn *conn, const char *what, const char *sql, struct error *err) MUST_CHECK;
 
@@ -24,10 +30,22 @@ PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int cou
                         struct error *err) MUST_CHECK;
 bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err) MUST_CHECK;
 
-/* The same however long it takes, but when `stop_fd` becomes readable the server is asked to cancel: then most likely
- * NULL, and *err is what the server says to that. Messages start with "database". */
-PGresult *query_or_cancel(PGconn *conn, int stop_fd, const char *sql, int count, const char *const *params,
+/* Who asks what may take long, and what makes it give up. */
+struct asker {
+    PGconn *conn;
+    const char *what; /* the messages of its failures start with it */
+    int stop_fd;      /* readable: give up; -1: there is none */
+    int64_t limit_us; /* give up when there is no whole answer so long after; 0: however long it takes */
+};
+
+/* The same, but when `stop_fd` is readable nothing is asked, and when it becomes so the server is asked to cancel, and
+ * most likely does: NULL and ERROR_CONFLICT. Without an answer to that within QUERY_CANCEL_S seconds it is the same,
+ * but the connection is good for PQfinish() only, as it is after `limit_us`. */
+#define QUERY_CANCEL_S 1
+
+PGresult *query_or_cancel(const struct asker *asker, const char *sql, int count, const char *const *params,
                           struct error *err) MUST_CHECK;
+bool query_script_or_cancel(const struct asker *asker, const char *sql, struct error *err) MUST_CHECK;
 
 /* Values of a result; NULL for SQL NULL, and what cannot be read is 0. */
 const char *query_text(const PGresult *result, int row, int column);

@@ -33,7 +33,7 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     bool passes = table_passes_delayed(queue->table, queue->config);
     if (passes)
         queue->due_sql = sql_render(sql_delayed_due, queue->variables, err);
-    bool after = queue->table->after_sql != NULL;
+    bool after = table_comes_after(queue->table);
     if (after)
         queue->after_sql = sql_render(sql_after_look, queue->variables, err);
     return queue->empty_sql && queue->purge_sql && queue->route && (queue->due_sql || !passes) &&
@@ -60,9 +60,10 @@ static bool open_ordering(struct queue *queue, struct error *err)
         .key_index = queue->table->index_key_id,
         .delays = table_holds_delayed(queue->table, config),
         .passes = table_passes_delayed(queue->table, config),
-        .after = queue->table->after_sql != NULL,
-        .lease_us = queue->leases ? config->lease_us : 0,
-        .lease_owner = queue->lease_owner,
+        .filter = config->where != NULL,
+        .after = table_comes_after(queue->table),
+        .lease_us = queue->leases.used ? config->lease_us : 0,
+        .lease_owner = queue->leases.owner,
         .priority = queue->table->priority_sql != NULL,
         .lock_rows = config->locks == LOCKS_ROWS,
     };
@@ -98,11 +99,11 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->outlet = options->outlet;
     queue->log = options->log;
     queue->rng.state = options->seed;
-    queue->idle_us = config->poll_min_us;
+    queue->pace.idle_us = config->poll_min_us;
     queue->key_limit = config->keys_per_claim;
     queue->watch = order_watch_new();
-    queue->leases = config_leases(config);
-    queue->lease_owner = queue->leases ? owner_name() : NULL;
+    queue->leases.used = config_leases(config);
+    queue->leases.owner = queue->leases.used ? owner_name() : NULL;
     keyset_init(&queue->follow, FOLLOW_MAX);
     keyset_init(&queue->later, FOLLOW_MAX);
     keyset_init(&queue->avoid, AVOID_MAX);
@@ -141,7 +142,7 @@ void queue_close(struct queue *queue)
     free(queue->purge_sql);
     free(queue->due_sql);
     free(queue->after_sql);
-    free(queue->lease_owner);
+    free(queue->leases.owner);
     arena_free(queue->names);
     table_free(queue->table);
     order_watch_free(queue->watch);
@@ -154,8 +155,8 @@ void queue_close(struct queue *queue)
 
 void queue_wake(struct queue *queue, instant_us now)
 {
-    queue->poll_at = instant_min(queue->poll_at, now);
-    queue->claim_by = instant_min(queue->claim_by, now); /* there is something: no need to ask first */
+    queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
+    queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
     queue->side.empty = false;
     queue->side.outdated = true;
 }
@@ -172,10 +173,17 @@ bool queue_is_quiet(const struct queue *queue)
     return true;
 }
 
+/* Whether there is something for us: it has looked for a pause, its window and how far ids go, and could look again. */
+static bool knows(const struct queue *queue)
+{
+    return queue->side.state != SIDE_OFF && queue->side.probed && queue->window_known;
+}
+
 bool queue_is_idle(const struct queue *queue)
 {
     const struct outlet *outlet = queue->outlet;
-    if (queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED || outlet->routes)
+    if (!knows(queue) || queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED ||
+        outlet->routes)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
@@ -199,7 +207,7 @@ static void watch_order(struct queue *queue, const struct lane *lane)
 /* An event that keeps its relays from ending its lease comes to an end like one that is refused. */
 static bool has_used_up_leases(const struct queue *queue, struct item *item, struct error *cause)
 {
-    if (!queue->leases || item->event.attempt <= queue->config->retry_attempts)
+    if (!queue->leases.used || item->event.attempt <= queue->config->retry_attempts)
         return false;
     item->event.attempt = (unsigned)queue->config->retry_attempts;
     error_set(cause, ERROR_REFUSED, "the lease of its last attempt ran out");

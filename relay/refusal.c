@@ -2,6 +2,8 @@
 
 #include "relay/base/backoff.h"
 #include "relay/base/utf8.h"
+#include "relay/blocked.h"
+#include "relay/queue.h"
 #include "relay/settle.h"
 
 #define TRIAL_US (30 * SECOND_US) /* from one trial to the next */
@@ -12,11 +14,16 @@
 
 #define CAUSE_MAX 300 /* bytes of what the database said */
 
-static void take_fewer(struct queue *queue, struct batch *batch, size_t things, instant_us now)
+/* What took too long: each time it is tried takes as long again. */
+#define DEAR_PART 8
+
+#define MOST_MAX 65536 /* more things than any settlement has */
+
+static void take_fewer(struct queue *queue, struct batch *batch, size_t fewer, instant_us now)
 {
     if (batch->settle_max == 0)
         batch->refused_at = now;
-    batch->settle_max = things > 1 ? things / 2 : 1;
+    batch->settle_max = fewer;
     if (queue->refusal.doubt_at == 0)
         queue->refusal.doubt_at = now;
 }
@@ -80,34 +87,74 @@ static bool was_blamed(const struct queue *queue, const struct lane *lane)
     return item && queue->refusal.blamed && queue->refusal.blamed_id == item->event.id;
 }
 
-/* The only one of a claim is blamed at once where nothing else is in doubt: it must not hold up what comes next. */
-static bool is_to_blame(const struct queue *queue, const struct lane *lane, instant_us now)
+/* The only one of a claim is blamed at once where nothing else is in doubt: it must not hold up what comes next. But
+ * what the server calls an error of its own may be the session's: a new one comes first. */
+static bool is_to_blame(const struct queue *queue, const struct lane *lane, const struct error *cause, instant_us now)
 {
     const struct batch *batch = lane->batch;
     bool known = was_blamed(queue, lane) || (lane->waited && lane->first && lane->first->event.attempt > 1);
-    bool first = batch->unsettled == 1 && batch->refused_at == queue->refusal.doubt_at;
+    bool first = cause->kind != ERROR_INTERNAL && batch->unsettled == 1 && batch->refused_at == queue->refusal.doubt_at;
     return now < queue->refusal.blame_until || known || first;
 }
 
-bool refusal_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now)
+static bool take(struct queue *queue, struct settle_job *job, size_t part, const struct error *cause, instant_us now)
 {
     size_t things = job->things;
     struct lane *lane = job->thing;
     for (size_t i = 0; i < job->lane_count; i++)
-        take_fewer(queue, job->lanes[i]->batch, things, now);
+        take_fewer(queue, job->lanes[i]->batch, things > part ? things / part : 1, now);
     settle_abort(job);
     if (things > 1)
         return true;
     struct batch *batch = lane->batch;
-    if (is_to_blame(queue, lane, now)) {
+    if (is_to_blame(queue, lane, cause, now)) {
         leave_out(queue, lane, cause, now);
         return true;
     }
     move_to_end(lane);
-    if (++batch->refusals < batch->finished)
+    if (part < DEAR_PART && ++batch->refusals < batch->finished)
         return true;
     batch->refusals = 0;
     return false;
+}
+
+bool refusal_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now)
+{
+    return take(queue, job, 2, cause, now);
+}
+
+/* Of a single thing that did not get the time it may take, that is no news of its row. */
+static bool take_late(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now)
+{
+    size_t things = job->things;
+    bool cancelled = now - job->sent_at < queue->process->statement_timeout_us;
+    if (things > 1 && !cancelled)
+        queue->refusal.most = things > DEAR_PART ? things / DEAR_PART : 1;
+    if (things > 1 || !cancelled)
+        return take(queue, job, DEAR_PART, cause, now);
+    blocked_take(queue, job, cause, now);
+    return true;
+}
+
+bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
+{
+    struct settle_job *job = round->job;
+    round->job = NULL;
+    if (round->rule->refusal == REFUSAL_BY_TIME)
+        return take_late(queue, job, &round->error, now);
+    if (round->rule->refusal != REFUSAL_BY_LOCK)
+        return refusal_take(queue, job, &round->error, now);
+    blocked_take(queue, job, &round->error, now);
+    return true;
+}
+
+/* What is settled at once is a part of what took too long, until that is quickly done. */
+static void allow_more(struct queue *queue, const struct settle_job *job, instant_us now)
+{
+    size_t *most = &queue->refusal.most;
+    if (*most == 0 || job->things < *most || now - job->sent_at > queue->process->statement_timeout_us / DEAR_PART)
+        return;
+    *most = *most * 2 < MOST_MAX ? *most * 2 : 0;
 }
 
 /* Only what was sent when there was doubt, and took a delivered event out, says that the table lets others go. */
@@ -117,6 +164,7 @@ void refusal_passed(struct queue *queue, const struct settle_job *job, instant_u
     struct batch *batch = job->lanes[0]->batch;
     batch->settle_max = batch->settle_max < SIZE_MAX / 2 ? batch->settle_max * 2 : SIZE_MAX;
     batch->refusals = 0;
+    allow_more(queue, job, now);
     if (refusal->doubt_at == 0 || job->doubt_at != refusal->doubt_at || job->settlement.done_count <= job->missing)
         return;
     refusal->doubt_at = 0;

@@ -2,18 +2,40 @@
  *
  * A settlement is refused as a whole. It is tried again in halves, down to the one row to blame, whose key then waits:
  *
- *   settle_collect -> refusal_take -> settle_collect -> ... -> refusal_passed (by settle_commit)
+ *   settle_collect -> refusal_answer -> settle_collect -> ... -> refusal_passed (by settle_commit)
+ *
+ * So is one that takes too long. A row that somebody else holds is not to blame: see blocked.h.
  *
  * A row is blamed when others pass. A table that lets nothing go will be mended by somebody: what was acked is kept in
  * mind until then, nothing is delivered again, and now and then one more key is claimed, to find out. */
 #ifndef RELAY_REFUSAL_H
 #define RELAY_REFUSAL_H
 
-#include "relay/queue.h"
+#include "relay/base/clock.h"
+#include "relay/base/error.h"
+#include "relay/batch.h"
 
-/* The database has refused it, and what is in the rows may be why: the lanes wait to be collected again, fewer things
- * at a time. One thing that is to blame stays in the table: its lane goes on without it, and ends as one that failed
- * there. False: nothing passes, and it is not to be tried again at once. Frees the job. */
+struct queue;
+struct round;
+struct settle_job;
+
+/* Whether the table refuses some rows or all: see relay/refusal.h. */
+struct refusal {
+    instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
+    instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
+    instant_us trial_at;    /* no key is claimed to find out before */
+    int64_t blamed_id;      /* the event whose row was blamed last, */
+    bool blamed;            /* if one was */
+    size_t most;            /* things that are settled at once, since more took too long; 0: as many as there are */
+};
+
+/* The database has refused the round's settlement, or has not got it done in time, and would maybe not with fewer rows:
+ * the lanes wait to be collected again. False: it is not to be tried again at once. Frees the job. */
+bool refusal_answer(struct queue *queue, struct round *round, instant_us now);
+
+/* What is in the rows may be why: the lanes wait to be collected again, fewer things at a time. One thing that is to
+ * blame stays in the table: its lane goes on without it, and ends as one that failed there. False: nothing passes, and
+ * it is not to be tried again at once. Frees the job. */
 bool refusal_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now);
 
 /* The transaction of the job, which is not empty, has done what it says: more may be tried again. */

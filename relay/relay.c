@@ -6,7 +6,9 @@
 #include "relay/deliver.h"
 #include "relay/lease.h"
 #include "relay/listen.h"
+#include "relay/outlet.h"
 #include "relay/query.h"
+#include "relay/relay_end.h"
 #include "relay/report.h"
 #include "relay/side.h"
 #include "relay/upkeep.h"
@@ -19,8 +21,6 @@
 #include <unistd.h>
 
 #define WAIT_MAX_US SECOND_US
-#define CHECK_EMPTY_MIN_US (4 * MS_US)
-#define CHECK_EMPTY_MAX_US (64 * MS_US)
 #define SETTLE_GRACE_US SECOND_US /* after shutdown_timeout, for the rows that were acked */
 
 struct relay {
@@ -29,9 +29,8 @@ struct relay {
     struct queue **queues;
     struct listener **listeners;
     struct pollset *ps;
-    instant_us started_at, stats_at, check_at;
-    int64_t check_interval_us;
-    instant_us busy_at; /* there was something to do */
+    struct ending ending;
+    instant_us started_at, stats_at;
     instant_us stop_by; /* INSTANT_NEVER: not stopping */
     bool cut, reload;
     bool told; /* a signal asked to stop */
@@ -90,11 +89,25 @@ static void link_queues(struct relay *relay)
 /* Nothing else hangs on it, so a role that may not do it serves all the same: table_check() has warned. */
 static void note_queue(PGconn *conn, const struct queue *queue)
 {
-    char oid[16];
+    static const char *const types[] = {[KEY_NONE] = "none",
+                                        [KEY_BIGINT] = "bigint",
+                                        [KEY_INTEGER] = "bigint",
+                                        [KEY_TEXT] = "text",
+                                        [KEY_UUID] = "uuid"};
+    const struct table *table = queue->table;
+    char oid[16], lock_class[16];
     struct error err;
-    snprintf(oid, sizeof oid, "%u", queue->table->oid);
-    PQclear(query_in_time(conn, "served queues", sql_queue_served, 2, (const char *const[]){queue->config->name, oid},
-                          &err));
+    snprintf(oid, sizeof oid, "%u", table->oid);
+    snprintf(lock_class, sizeof lock_class, "%d", (int)table->lock_class);
+    const struct column_map *columns = &queue->config->columns;
+    const char *params[] = {queue->config->name,
+                            oid,
+                            lock_class,
+                            types[table->key_type],
+                            queue->config->where ? NULL : columns->id,
+                            columns->key,
+                            columns->created_at};
+    PQclear(query_in_time(conn, "served queues", sql_queue_served, sizeof params / sizeof params[0], params, &err));
 }
 
 static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
@@ -138,7 +151,10 @@ struct relay *relay_open(const struct relay_options *options, struct error *err)
     relay->listeners = memory_array(options->config->queue_count, sizeof(void *));
     relay->ps = pollset_new();
     relay->stop_by = INSTANT_NEVER;
-    relay->check_interval_us = CHECK_EMPTY_MIN_US;
+    relay->ending = (struct ending){.queues = relay->queues,
+                                    .queue_count = options->config->queue_count,
+                                    .until_empty = options->until_empty,
+                                    .idle_max_us = options->idle_max_us};
     bool ok = open_parts(relay, conn, err);
     PQfinish(conn);
     if (!ok) {
@@ -228,65 +244,16 @@ static void move_events(struct relay *relay, instant_us now)
     }
 }
 
-static bool all_quiet(const struct relay *relay)
+/* --until-empty and --exit-when-idle. */
+static void end_by_itself(struct relay *relay, instant_us now)
 {
-    for (size_t i = 0; i < relay->options.config->queue_count; i++)
-        if (!queue_is_quiet(relay->queues[i]))
-            return false;
-    return true;
-}
-
-/* A paused queue has nothing for us. */
-static bool all_empty(const struct relay *relay)
-{
-    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
-        const struct queue *queue = relay->queues[i];
-        if (!queue->side.empty && !queue->paused && !queue->closed)
-            return false;
-    }
-    return true;
-}
-
-static void forget_empty(struct relay *relay)
-{
-    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
-        relay->queues[i]->side.empty = false;
-        relay->queues[i]->side.outdated = true;
-    }
-}
-
-/* --until-empty: once all queues are quiet, ask their tables, ever later; stop when all answers are "nothing left". */
-static void check_empty(struct relay *relay, instant_us now)
-{
-    if (!relay->options.until_empty)
-        return;
-    if (!all_quiet(relay)) {
-        forget_empty(relay);
-        relay->check_interval_us = CHECK_EMPTY_MIN_US;
-        return;
-    }
-    if (all_empty(relay)) {
+    int64_t idle_us;
+    if (relay_end_empty(&relay->ending, now))
         begin_stop(relay, now);
+    bool idle = relay_end_idle(&relay->ending, now, &idle_us);
+    if (!idle || relay->stop_by != INSTANT_NEVER)
         return;
-    }
-    if (now < relay->check_at)
-        return;
-    for (size_t i = 0; i < relay->options.config->queue_count; i++)
-        relay->queues[i]->side.check_empty = true;
-    relay->check_at = now + relay->check_interval_us;
-    if (relay->check_interval_us < CHECK_EMPTY_MAX_US)
-        relay->check_interval_us *= 2;
-}
-
-static void check_idle(struct relay *relay, instant_us now)
-{
-    for (size_t i = 0; i < relay->options.config->queue_count; i++)
-        if (!queue_is_idle(relay->queues[i]))
-            relay->busy_at = now;
-    int64_t max_us = relay->options.idle_max_us;
-    if (max_us == 0 || relay->stop_by != INSTANT_NEVER || now - relay->busy_at < max_us)
-        return;
-    LOG(relay->options.log, LOG_INFO, "relay.idle", log_int("idle_ms", (now - relay->busy_at) / MS_US));
+    LOG(relay->options.log, LOG_INFO, "relay.idle", log_int("idle_ms", idle_us / MS_US));
     begin_stop(relay, now);
 }
 
@@ -307,16 +274,15 @@ struct pollset *relay_prepare(struct relay *relay, instant_us now)
     pollset_deadline(ps, now + WAIT_MAX_US);
     if (relay->stop_by != INSTANT_NEVER)
         pollset_deadline(ps, relay->stop_by + SETTLE_GRACE_US);
-    if (relay->options.until_empty && all_quiet(relay))
-        pollset_deadline(ps, relay->check_at);
+    pollset_deadline(ps, relay_end_check_at(&relay->ending));
     for (size_t i = 0; i < config->queue_count; i++) {
         struct queue *queue = relay->queues[i];
         listener_prepare(relay->listeners[i], ps);
         claim_prepare(queue, ps, now);
         side_prepare(queue, ps, now);
         instant_us again_at = queue->ordering->type->pending_at(queue->ordering);
-        if (queue->poll_at > now)
-            pollset_deadline(ps, queue->poll_at);
+        if (queue->pace.poll_at > now)
+            pollset_deadline(ps, queue->pace.poll_at);
         if (again_at > now)
             pollset_deadline(ps, again_at);
     }
@@ -328,21 +294,21 @@ struct pollset *relay_prepare(struct relay *relay, instant_us now)
 /* The end has come: everything is settled, or there is no more time. */
 static bool is_over(const struct relay *relay, instant_us now)
 {
-    return relay->cut ||
-           (relay->stop_by != INSTANT_NEVER && (all_quiet(relay) || now >= relay->stop_by + SETTLE_GRACE_US));
+    return relay->cut || (relay->stop_by != INSTANT_NEVER &&
+                          (relay_end_is_quiet(&relay->ending) || now >= relay->stop_by + SETTLE_GRACE_US));
 }
 
 void relay_turn(struct relay *relay, instant_us now)
 {
     int64_t interval_us = relay->options.config->stats_interval_us;
     if (relay->started_at == 0) {
-        relay->started_at = relay->busy_at = now;
+        relay->started_at = now;
+        relay_end_begin(&relay->ending, now);
         relay->stats_at = now + interval_us;
     }
     take_signals(relay, now);
     move_events(relay, now);
-    check_empty(relay, now);
-    check_idle(relay, now);
+    end_by_itself(relay, now);
     if (interval_us > 0 && now >= relay->stats_at) {
         log_stats(relay, now);
         relay->stats_at = now + interval_us;
@@ -353,7 +319,7 @@ bool relay_has_ended(struct relay *relay, instant_us now, enum relay_end *ret)
 {
     if (is_over(relay, now)) {
         log_stats(relay, now);
-        *ret = all_quiet(relay) && !relay->cut ? RELAY_DRAINED : RELAY_CUT;
+        *ret = relay_end_is_quiet(&relay->ending) && !relay->cut ? RELAY_DRAINED : RELAY_CUT;
         return true;
     }
     if (!relay->reload || relay->stop_by != INSTANT_NEVER)

@@ -19,7 +19,7 @@
 #define WHERE_BYTES 1024
 
 struct replay {
-    PGconn *conn;
+    struct asker asker;
     int64_t id, events;
     const struct queue_config *of;
     struct table *table; /* the queue's */
@@ -81,7 +81,15 @@ static bool check_rights(PGconn *conn, struct error *err)
     return ok;
 }
 
-static bool choose(PGconn *conn, const struct replay_request *request, const struct queue_config *queue,
+/* The answer to the commit may be what did not come. */
+static bool may_be_made(const PGresult *made, struct error *err)
+{
+    const char *id = query_text(made, 0, 0);
+    return error_set(err, err->kind, "%s%s%s%s", err->text, id ? "; look in outbox.replay whether replay " : "",
+                     id ? id : "", id ? " was made, and --resume or --cancel it" : "");
+}
+
+static bool choose(const struct asker *asker, const struct replay_request *request, const struct queue_config *queue,
                    const struct table *table, PGresult **ret, struct error *err)
 {
     char rate[24], oid[16];
@@ -108,26 +116,28 @@ static bool choose(PGconn *conn, const struct replay_request *request, const str
                                   queue->after == AFTER_ARCHIVE ? "archive" : "delete",
                                   queue->then};
     /* The archive may be larger than what the role's time limit is meant for. */
-    *ret = query_script(conn, "replay", "begin; set local statement_timeout = 0", err)
-               ? query_or_cancel(conn, request->stop_fd, sql_replay_make, sizeof params / sizeof params[0], params, err)
-               : NULL;
-    if (*ret && query_script(conn, "replay", "commit", err))
+    PGresult *made = query_script_or_cancel(asker, "begin; set local statement_timeout = 0", err)
+                         ? query_or_cancel(asker, sql_replay_make, sizeof params / sizeof params[0], params, err)
+                         : NULL;
+    if (!made)
+        return false;
+    *ret = made;
+    if (query_script_or_cancel(asker, "commit", err))
         return true;
-    struct error ignored; /* the first error is the one to report */
-    (void)!query_script(conn, "replay", "rollback", &ignored);
-    PQclear(*ret);
+    may_be_made(made, err);
+    PQclear(made);
     return false;
 }
 
-bool replay_make(PGconn *conn, const struct config *config, const struct replay_request *request, int64_t *ret_id,
-                 int64_t *ret_events, struct error *err)
+bool replay_make(const struct asker *asker, const struct config *config, const struct replay_request *request,
+                 int64_t *ret_id, int64_t *ret_events, struct error *err)
 {
     const struct queue_config *queue = config_queue(config, request->queue, err);
     assert(queue && "who asks has looked for it");
     struct queue_config directed = *queue;
-    struct table *table = direct(conn, config, &directed, request->sink, request->destination, err);
+    struct table *table = direct(asker->conn, config, &directed, request->sink, request->destination, err);
     PGresult *made = NULL;
-    bool ok = table && check_rights(conn, err) && choose(conn, request, queue, table, &made, err);
+    bool ok = table && check_rights(asker->conn, err) && choose(asker, request, queue, table, &made, err);
     if (ok) {
         *ret_id = query_text(made, 0, 0) ? query_int(made, 0, 0) : 0;
         *ret_events = query_int(made, 0, 1);
@@ -206,7 +216,7 @@ static bool take_up(struct replay *replay, const struct config *config, const PG
     if (!replay->of)
         return error_set(err, ERROR_CONFIG, "%s", err->text); /* it was not the command line that named it */
     replay->queue = *replay->of;
-    replay->table = direct(replay->conn, config, &replay->queue, sink, destination, err);
+    replay->table = direct(replay->asker.conn, config, &replay->queue, sink, destination, err);
     if (!replay->table)
         return false;
     if (destination)
@@ -218,9 +228,9 @@ static bool take_up(struct replay *replay, const struct config *config, const PG
 static bool begin(struct replay *replay, const struct config *config, int64_t rate, struct error *err)
 {
     const char *params[] = {replay->number};
-    PGresult *begun = query(replay->conn, "replay", sql_replay_begin, 1, params, err);
+    PGresult *begun = query_or_cancel(&replay->asker, sql_replay_begin, 1, params, err);
     if (!begun)
-        return privilege_explain(replay->conn, 0, "{replay}", err);
+        return privilege_explain(replay->asker.conn, 0, "{replay}", err);
     bool ok = take_up(replay, config, begun, rate, err);
     PQclear(begun);
     return ok;
@@ -228,25 +238,26 @@ static bool begin(struct replay *replay, const struct config *config, int64_t ra
 
 /* The last statement's portal has its snapshot until another statement comes, and vacuum would be held back meanwhile:
  * so this is one that has none. */
-static bool let_vacuum_pass(const struct replay *replay, struct error *err)
+static bool let_vacuum_pass(const struct asker *asker, struct error *err)
 {
-    return query_script(replay->conn, "replay", "set local idle_in_transaction_session_timeout = 0", err);
+    return query_script_or_cancel(asker, "set local idle_in_transaction_session_timeout = 0", err);
 }
 
 static bool hold(const struct replay *replay, struct error *err)
 {
     const char *params[] = {replay->number};
-    PGresult *held = query_script(replay->conn, "replay", "begin isolation level read committed", err)
-                         ? query(replay->conn, "replay", sql_replay_hold, 1, params, err)
+    PGresult *held = query_script_or_cancel(&replay->asker, "begin isolation level read committed", err)
+                         ? query_or_cancel(&replay->asker, sql_replay_hold, 1, params, err)
                          : NULL;
     PQclear(held);
-    return held && let_vacuum_pass(replay, err);
+    return held && let_vacuum_pass(&replay->asker, err);
 }
 
-struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id, int64_t rate, struct error *err)
+struct replay *replay_open(const struct asker *asker, const struct config *config, int64_t id, int64_t rate,
+                           struct error *err)
 {
     struct replay *replay = memory_new(sizeof *replay);
-    replay->conn = conn;
+    replay->asker = *asker;
     replay->id = id;
     snprintf(replay->number, sizeof replay->number, "%" PRId64, id);
     snprintf(replay->table_name, sizeof replay->table_name, "outbox.replay_%" PRId64, id);
@@ -263,11 +274,20 @@ struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id
     return replay;
 }
 
+static struct asker last_question(const struct replay *replay)
+{
+    struct asker asker = replay->asker;
+    asker.limit_us = REPLAY_LAST_S * SECOND_US;
+    return asker;
+}
+
 static void end_and_free(struct replay *replay)
 {
-    struct error ignored; /* nothing was written */
-    if (PQtransactionStatus(replay->conn) != PQTRANS_IDLE)
-        (void)!query_script(replay->conn, "replay", "rollback", &ignored);
+    struct error ignored; /* nothing was written, and a session that does not answer ends with its connection */
+    PGTransactionStatusType status = PQtransactionStatus(replay->asker.conn);
+    struct asker asker = last_question(replay);
+    if (status == PQTRANS_INTRANS || status == PQTRANS_INERROR)
+        (void)!query_script_or_cancel(&asker, "rollback", &ignored);
     if (replay->table && replay->queue.destination != replay->of->destination)
         free(replay->queue.destination);
     table_free(replay->table);
@@ -290,8 +310,9 @@ int64_t replay_events(const struct replay *replay)
     return replay->events;
 }
 
-bool replay_look(struct replay *replay, struct replay_left *ret, struct error *err)
+bool replay_look(struct replay *replay, bool last, struct replay_left *ret, struct error *err)
 {
+    struct asker asker = last ? last_question(replay) : replay->asker;
     char id[160], key[160] = "null::text";
     snprintf(id, sizeof id, "e.%s", replay->table->id_sql);
     if (replay->table->key_sql)
@@ -300,7 +321,7 @@ bool replay_look(struct replay *replay, struct replay_left *ret, struct error *e
         {"table", replay->table_name}, {"id", id}, {"key", key}, {"wanted", wanted(replay)}, {NULL, NULL}};
     char *sql = sql_render(sql_replay_left, variables, err);
     const char *params[] = {replay->name, replay->of->name};
-    PGresult *left = sql ? query(replay->conn, "replay", sql, 2, params, err) : NULL;
+    PGresult *left = sql ? query_or_cancel(&asker, sql, 2, params, err) : NULL;
     free(sql);
     if (!left)
         return false;
@@ -312,17 +333,17 @@ bool replay_look(struct replay *replay, struct replay_left *ret, struct error *e
     const char *error = query_text(left, 0, 3);
     snprintf(ret->error, sizeof ret->error, "%s", error ? error : "");
     PQclear(left);
-    return let_vacuum_pass(replay, err);
+    return let_vacuum_pass(&asker, err);
 }
 
-bool replay_end(PGconn *conn, int64_t id, int64_t *ret_unsent, struct error *err)
+bool replay_end(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err)
 {
     char number[24];
     snprintf(number, sizeof number, "%" PRId64, id);
     const char *params[] = {number};
-    PGresult *ended = query(conn, "replay", sql_replay_end, 1, params, err);
+    PGresult *ended = query_or_cancel(asker, sql_replay_end, 1, params, err);
     if (!ended)
-        return privilege_explain(conn, 0, "{replay}", err);
+        return privilege_explain(asker->conn, 0, "{replay}", err);
     *ret_unsent = query_int(ended, 0, 0);
     PQclear(ended);
     return true;

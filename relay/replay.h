@@ -15,8 +15,7 @@
 
 #include "relay/base/error.h"
 #include "relay/config.h"
-
-#include <libpq-fe.h>
+#include "relay/query.h"
 
 struct replay;
 
@@ -27,7 +26,6 @@ struct replay_request {
     const char *sink, *destination;         /* NULL: the queue's own */
     int64_t rate;                           /* events a second; 0: no limit */
     bool dry_run;                           /* only count */
-    int stop_fd;                            /* readable: the choice is cancelled */
 };
 
 /* How far it is. */
@@ -38,14 +36,15 @@ struct replay_left {
     char error[200];                 /* of a closed key, or empty */
 };
 
-/* Chooses the events, in one statement. *ret_id is 0 when there are none, and with
- * dry_run. Nothing is made on failure. Blocking, as all here. */
-bool replay_make(PGconn *conn, const struct config *config, const struct replay_request *request, int64_t *ret_id,
-                 int64_t *ret_events, struct error *err) MUST_CHECK;
+/* Chooses the events, in one statement. *ret_id is 0 when there are none, and with dry_run. Blocking, as all here,
+ * until the asker's `stop_fd` is readable. After a failure nothing is made, or *err says that it may be, and the
+ * connection is good for PQfinish() only. */
+bool replay_make(const struct asker *asker, const struct config *config, const struct replay_request *request,
+                 int64_t *ret_id, int64_t *ret_events, struct error *err) MUST_CHECK;
 
-/* Takes up replay `id`; `rate` instead of its own, unless 0. Uses `conn` until replay_close(): its transaction keeps
- * other processes away, and writes nothing while events are sent. NULL and *err on failure. */
-struct replay *replay_open(PGconn *conn, const struct config *config, int64_t id, int64_t rate,
+/* Takes up replay `id`; `rate` instead of its own, unless 0. Uses the asker's connection until replay_close(): its
+ * transaction keeps other processes away, and writes nothing while events are sent. NULL and *err on failure. */
+struct replay *replay_open(const struct asker *asker, const struct config *config, int64_t id, int64_t rate,
                            struct error *err) MUST_CHECK;
 void replay_close(struct replay *replay); /* NULL is a no-op; it may be opened again */
 
@@ -53,9 +52,12 @@ void replay_close(struct replay *replay); /* NULL is a no-op; it may be opened a
 const struct config *replay_config(const struct replay *replay);
 int64_t replay_events(const struct replay *replay); /* that were chosen */
 
-bool replay_look(struct replay *replay, struct replay_left *ret, struct error *err) MUST_CHECK;
+/* `last`: nothing depends on the answer any more, so it has REPLAY_LAST_S seconds to come. */
+#define REPLAY_LAST_S 5
+
+bool replay_look(struct replay *replay, bool last, struct replay_left *ret, struct error *err) MUST_CHECK;
 
 /* Forgets the replay and what is left of it, in a transaction of its own. */
-bool replay_end(PGconn *conn, int64_t id, int64_t *ret_unsent, struct error *err) MUST_CHECK;
+bool replay_end(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err) MUST_CHECK;
 
 #endif

@@ -1,10 +1,32 @@
 #include "relay/report.h"
 
-void report_circuit_opened(const struct outlet *outlet, const char *destination, const struct error *cause)
+/* A cause may name the event that was tried, and be another one each time. */
+#define TOLD_AGAIN_US (30 * SECOND_US)
+
+static void report_down(const struct outlet *outlet, const char *fact, const char *destination,
+                        const struct error *cause)
 {
-    LOG(outlet->log, LOG_WARN, "sink.down", log_text("sink", outlet->config->name),
-        log_text("destination", destination), log_text("kind", error_kind_name(cause->kind)),
-        log_text("cause", cause->text));
+    LOG(outlet->log, LOG_WARN, fact, log_text("sink", outlet->config->name), log_text("destination", destination),
+        log_text("kind", error_kind_name(cause->kind)), log_text("cause", cause->text));
+}
+
+void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
+                           const struct error *cause, instant_us now)
+{
+    circuit->told = span_hash(span_of(cause->text));
+    circuit->told_at = now;
+    report_down(outlet, "sink.down", destination, cause);
+}
+
+void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
+                            const struct error *cause, instant_us now)
+{
+    uint64_t told = span_hash(span_of(cause->text));
+    if (told == circuit->told || now - circuit->told_at < TOLD_AGAIN_US)
+        return;
+    circuit->told = told;
+    circuit->told_at = now;
+    report_down(outlet, "sink.still_down", destination, cause);
 }
 
 void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us)
@@ -40,6 +62,15 @@ void report_failure(const struct lane *lane)
         log_text("cause", lane->failed->delivery.cause->text));
 }
 
+void report_blocked(const struct lane *lane, const struct error *cause)
+{
+    const struct queue *queue = lane_queue(lane);
+    const struct item *item = lane->acked > 0 ? lane->first : lane->failed;
+    LOG(queue->log, LOG_WARN, "settle.blocked", log_text("queue", queue->config->name),
+        log_int("event", item ? item->event.id : lane->gone_id), log_span("key", item ? item->event.key : lane->key),
+        log_text("cause", cause->text));
+}
+
 void report_late(const struct queue *queue, const struct event *event)
 {
     LOG(queue->log, LOG_WARN, "event.late", log_text("queue", queue->config->name), log_int("event", event->id),
@@ -67,16 +98,27 @@ void report_claimed(const struct claim *claim, const struct batch *batch, int64_
         log_int("took_us", took_us));
 }
 
+static void report_statement_failed(const struct queue *queue, const char *fact, const struct error *err)
+{
+    LOG(queue->log, LOG_WARN, fact, log_text("queue", queue->config->name), log_text("table", queue->config->table),
+        log_text("kind", error_kind_name(err->kind)), log_text("cause", err->text));
+}
+
 void report_claim_failed(const struct queue *queue, const struct error *err)
 {
-    LOG(queue->log, LOG_WARN, "claim.failed", log_text("queue", queue->config->name),
-        log_text("kind", error_kind_name(err->kind)), log_text("cause", err->text));
+    report_statement_failed(queue, "claim.failed", err);
 }
 
 void report_settle_failed(const struct queue *queue, const struct error *err)
 {
-    LOG(queue->log, LOG_WARN, "settle.failed", log_text("queue", queue->config->name),
-        log_text("kind", error_kind_name(err->kind)), log_text("cause", err->text));
+    report_statement_failed(queue, "settle.failed", err);
+}
+
+void report_side_failed(const struct queue *queue, const char *task, const struct error *err)
+{
+    LOG(queue->log, LOG_WARN, "side.failed", log_text("queue", queue->config->name),
+        log_text("table", queue->config->table), log_text("task", task), log_text("kind", error_kind_name(err->kind)),
+        log_text("cause", err->text));
 }
 
 void report_connected(const struct queue *queue, const char *connection)
@@ -105,6 +147,16 @@ void report_lost(const struct queue *queue, size_t events, size_t in_flight)
 {
     LOG(queue->log, LOG_WARN, "claim.lost", log_text("queue", queue->config->name), log_int("events", (int64_t)events),
         log_int("in_flight", (int64_t)in_flight));
+}
+
+void report_leases_over(const struct queue *queue, size_t lanes)
+{
+    LOG(queue->log, LOG_WARN, "lease.over", log_text("queue", queue->config->name), log_int("keys", (int64_t)lanes));
+}
+
+void report_leases_held(const struct queue *queue, size_t lanes)
+{
+    LOG(queue->log, LOG_WARN, "lease.held", log_text("queue", queue->config->name), log_int("keys", (int64_t)lanes));
 }
 
 void report_leases_lost(const struct queue *queue, size_t lanes)

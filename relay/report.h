@@ -4,7 +4,12 @@
 
 #include "relay/queue.h"
 
-void report_circuit_opened(const struct outlet *outlet, const char *destination, const struct error *cause);
+/* What keeps a destination down: first, and when it is something else than the log has. Each cause once, and one in 30
+ * s at most: circuit->told remembers. */
+void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
+                           const struct error *cause, instant_us now);
+void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
+                            const struct error *cause, instant_us now);
 void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
 void report_failure(const struct lane *lane); /* lane->failed, by lane->outcome */
 void report_late(const struct queue *queue, const struct event *event);
@@ -12,11 +17,15 @@ void report_missing(const struct queue *queue, size_t missing);
 void report_claimed(const struct claim *claim, const struct batch *batch, int64_t took_us);
 void report_claim_failed(const struct queue *queue, const struct error *err);
 void report_settle_failed(const struct queue *queue, const struct error *err);
+void report_side_failed(const struct queue *queue, const char *task, const struct error *err);
+void report_blocked(const struct lane *lane, const struct error *cause); /* its first event that is not settled */
 void report_connected(const struct queue *queue, const char *connection);
 void report_disconnected(const struct queue *queue, const char *connection, const struct error *err);
 /* A connection does not come up. Once for each cause: *told remembers the last, until the caller sets it to 0. */
 void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told);
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
+void report_leases_over(const struct queue *queue, size_t lanes);
+void report_leases_held(const struct queue *queue, size_t lanes);
 void report_leases_lost(const struct queue *queue, size_t lanes);
 void report_ownerless(const struct queue *queue, uint64_t keys); /* leases of a relay that is gone */
 void report_window(const struct queue *queue);

@@ -1,5 +1,7 @@
 #include "relay/route_circuit.h"
 
+#include "relay/outlet.h"
+
 #include <stdlib.h>
 
 /* After so long without an event, the next one may as well find out by itself. */

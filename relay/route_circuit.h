@@ -2,7 +2,18 @@
 #ifndef RELAY_ROUTE_CIRCUIT_H
 #define RELAY_ROUTE_CIRCUIT_H
 
-#include "relay/queue.h"
+#include "relay/base/clock.h"
+#include "relay/base/span.h"
+#include "relay/circuit.h"
+
+struct outlet;
+
+/* A destination that does not exist or refuses us, apart from its sink. */
+struct route_circuit {
+    char *destination;
+    struct circuit circuit;
+    struct route_circuit *next;
+};
 
 /* Remembered at once; beyond that, the one whose wait ended longest ago is forgotten. */
 #define ROUTE_CIRCUITS_MAX 1000

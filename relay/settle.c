@@ -2,6 +2,7 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/deliver.h"
+#include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 
@@ -17,7 +18,7 @@ static bool takes_part(const struct lane *lane, bool prefixes)
 {
     if (lane->settling > 0)
         return false; /* its prefix is on the way out of the table */
-    return lane->state == LANE_FINISHED || (prefixes && lane->state < LANE_FINISHED && lane->acked > 0);
+    return lane->state == LANE_FINISHED || (prefixes && lane->state <= LANE_STOPPED && lane->acked > 0 && !lane->whole);
 }
 
 static struct tally count(const struct batch *batches, bool prefixes)
@@ -210,13 +211,15 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     };
     if (queue->config->response_max > 0)
         lists.responses = arena_array(arena, tally.done, sizeof *lists.responses);
-    if (queue->leases)
+    if (queue->leases.used)
         add_lease_lists(&lists, tally.lanes, arena);
-    for (struct batch *batch = batches; batch; batch = batch->next) {
+    size_t most = queue->refusal.most > 0 ? queue->refusal.most : SIZE_MAX;
+    for (struct batch *batch = batches; batch && job->things < most; batch = batch->next) {
         bool alone = batch->settle_max > 0;
         if (alone && job->lane_count > 0)
             break;
-        lists.room = alone ? batch->settle_max : SIZE_MAX;
+        size_t left = most - job->things;
+        lists.room = alone && batch->settle_max < left ? batch->settle_max : left;
         add_lanes(job, &lists, batch, prefixes);
         if (alone && job->lane_count > 0)
             break;
@@ -264,7 +267,7 @@ static void keep_away(struct queue *queue, const struct lane *lane, instant_us n
                                : keyset_put(&queue->avoid_solos, solo, span_hash(solo), now + lane->release_us, NULL);
     int64_t most_us = queue->config->poll_max_us;
     if (!kept)
-        queue->poll_at = now + (lane->release_us < most_us ? lane->release_us : most_us);
+        queue->pace.poll_at = now + (lane->release_us < most_us ? lane->release_us : most_us);
 }
 
 static void release(struct queue *queue, const struct lane *lane, instant_us now)

@@ -7,7 +7,26 @@
 #ifndef RELAY_SETTLE_H
 #define RELAY_SETTLE_H
 
-#include "relay/queue.h"
+#include "ordering/ordering.h"
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/batch.h"
+
+struct queue;
+struct round;
+
+/* What is settled together in one transaction. */
+struct settle_job {
+    struct arena *arena;
+    struct settlement settlement;
+    struct lane **lanes;
+    size_t lane_count;
+    size_t things;       /* that are written: acked events, and ends of lanes */
+    struct lane *thing;  /* whose the first of them is */
+    size_t missing;      /* events that were gone from the table */
+    instant_us doubt_at; /* refusal.doubt_at when it was collected */
+    instant_us sent_at;
+};
 
 /* Takes the finished lanes of `batches` (linked by next), and with `prefixes` the acked events of unfinished ones.
  * Lanes of a lost batch settle what was acked and nothing else. A batch with settle_max is collected by itself, and no

@@ -8,6 +8,7 @@ enum blame settle_blame(const struct delivery *d, bool repeated)
         return BLAME_EVENT;
     switch (d->cause->kind) {
     case ERROR_BYSTANDER:
+    case ERROR_LOST_CLAIM:
         return BLAME_NOBODY;
     case ERROR_ROUTE:
         return BLAME_DESTINATION;

@@ -1,10 +1,13 @@
 #include "relay/side.h"
 
 #include "relay/base/fault_point.h"
+#include "relay/base/lesser.h"
+#include "relay/blocked.h"
 #include "relay/claim.h"
 #include "relay/claim_request.h"
 #include "relay/lease.h"
 #include "relay/peek.h"
+#include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/round.h"
@@ -12,11 +15,26 @@
 #include "relay/upkeep.h"
 #include "sql_text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #define PROBE_MIN_US (20 * MS_US)
 #define PROBE_PACED_US (100 * MS_US) /* however long the next claim waits */
 #define PROBE_MAX_US (1 * SECOND_US)
 
+/* Of a lease's term: a statement that waits for a lock, a renewal that does and a second try are done before it is
+ * over.
+ */
+#define PATIENCE_PART 6
+
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+/* How long a statement may wait for a lock. Renewals wait for it. */
+static int64_t patience_us(const struct queue *queue)
+{
+    int64_t most_us = db_lock_timeout_us(queue->process->statement_timeout_us);
+    return config_leases(queue->config) ? lesser(most_us, queue->config->lease_us / PATIENCE_PART) : most_us;
+}
 
 void side_open(struct queue *queue)
 {
@@ -25,10 +43,12 @@ void side_open(struct queue *queue)
         .application_name = "pgcourier",
         .prepared = queue->process->prepared,
         .statement_timeout_us = queue->process->statement_timeout_us,
+        .lock_timeout_us = patience_us(queue),
         .read_write = true,
         .seed = rng_next(&queue->rng),
     };
     queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
+    snprintf(queue->side.patience, sizeof queue->side.patience, "%" PRId64 "ms", options.lock_timeout_us / MS_US);
     upkeep_open(queue);
 }
 
@@ -53,14 +73,30 @@ static void send(struct side *side, enum side_state state, bool ok, const struct
     FAULT_POINT("side.sent");
 }
 
-static void start_settlement(struct queue *queue, struct settle_job *job)
+/* Behind a pooler the session has none of our settings. What nothing waits for is left to those of the role. A
+ * settlement sees to its patience itself. */
+static bool begin(struct queue *queue, struct error *err)
+{
+    struct side *side = &queue->side;
+    round_begin(&side->round);
+    side->first = db_is_shared(side->db) && queue->leases.used;
+    if (side->first == 0)
+        return true;
+    struct statement st = round_patience(queue, side->patience, side->round.arena);
+    side->round.settle_end = side->first;
+    return db_send(side->db, &st, err);
+}
+
+static void start_settlement(struct queue *queue, struct settle_job *job, instant_us now)
 {
     struct side *side = &queue->side;
     struct error err;
     round_begin(&side->round);
+    side->first = 0;
     FAULT_POINT("side.settle");
-    side->round.ahead = db_is_shared(side->db) ? sql_settle_patience : NULL;
-    bool ok = round_add_settlement(&side->round, side->db, queue->ordering, job, &err);
+    side->round.patience = blocked_patience(queue, side->db, now);
+    job->sent_at = now;
+    bool ok = round_add_settlement(&side->round, side->db, queue, job, &err);
     side->round.settle_end++; /* the commit is part of it */
     /* One statement is a transaction by itself; several are one by the round they travel in, which is an implicit
      * transaction. */
@@ -71,10 +107,9 @@ static void start_probe(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     struct error err;
-    round_begin(&side->round);
+    bool ok = begin(queue, &err);
     struct statement statements[ORDERING_STATEMENTS_MAX];
     size_t n = queue->ordering->type->probe(queue->ordering, side->round.arena, statements);
-    bool ok = true;
     for (size_t i = 0; ok && i < n; i++)
         ok = db_send(side->db, &statements[i], &err);
     side->probe_at = now + side->probe_interval_us;
@@ -94,10 +129,11 @@ static void start_check(struct queue *queue)
 {
     struct side *side = &queue->side;
     struct error err;
-    round_begin(&side->round);
+    bool ok = begin(queue, &err);
     struct statement st = statement_of(queue->empty_sql);
     statement_add_text(&st, queue->config->name);
-    bool ok = db_send(side->db, &st, &err);
+    statement_add_int(&st, side->round.arena, queue->ordering->type->least(queue->ordering));
+    ok = ok && db_send(side->db, &st, &err);
     side->check_empty = side->outdated = false;
     send(side, SIDE_CHECKING, ok, &err);
 }
@@ -106,10 +142,10 @@ static void start_peek(struct queue *queue)
 {
     struct side *side = &queue->side;
     struct error err;
-    round_begin(&side->round);
+    bool ok = begin(queue, &err);
     struct statement st;
     queue->ordering->type->peek(queue->ordering, side->round.arena, &st);
-    bool ok = db_send(side->db, &st, &err);
+    ok = ok && db_send(side->db, &st, &err);
     side->peek = false;
     send(side, SIDE_PEEKING, ok, &err);
 }
@@ -118,9 +154,9 @@ static void start_upkeep(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     struct error err;
-    round_begin(&side->round);
+    bool ok = begin(queue, &err);
     struct statement st = upkeep_begin(queue, side->round.arena, now);
-    bool ok = db_send(side->db, &st, &err);
+    ok = ok && db_send(side->db, &st, &err);
     send(side, SIDE_UPKEEP, ok, &err);
 }
 
@@ -128,10 +164,10 @@ static void start_renewal(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     struct error err;
-    round_begin(&side->round);
+    bool ok = begin(queue, &err);
     FAULT_POINT("side.renew");
     struct statement st = lease_renewal(queue, side->round.arena, now);
-    bool ok = db_send(side->db, &st, &err);
+    ok = ok && db_send(side->db, &st, &err);
     send(side, SIDE_RENEWING, ok, &err);
 }
 
@@ -152,19 +188,15 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
     for (size_t i = 0; !job && i < queue->claim_count; i++)
         if (claim_needs_side(&queue->claims[i], now))
             job = worth_sending(queue, settle_collect(queue, queue->claims[i].batches, true), now);
-    if (!job && !queue->lease_doubted)
+    if (!job && !queue->leases.doubted)
         job = worth_sending(queue, settle_collect(queue, queue->leased, true), now);
     return job;
 }
 
-/* What leases, claims and the sink's acks wait for. False: none of it is due. */
+/* What claims and the sink's acks wait for. False: none of it is due. */
 static bool start_pressing(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
-    if (lease_is_due(queue, now)) {
-        start_renewal(queue, now);
-        return true;
-    }
     if (now < side->retry_at)
         return false;
     /* Claims may wait for the probe, and what the table refuses for claims: see relay/refusal.h. */
@@ -173,18 +205,23 @@ static bool start_pressing(struct queue *queue, instant_us now)
     settle_free_orphans(queue);
     settle_free_batches(&queue->leased);
     if (job)
-        start_settlement(queue, job);
+        start_settlement(queue, job, now);
     else if (probe)
         start_probe(queue, now);
     return side->state != SIDE_IDLE;
 }
 
-/* Upkeep tasks that wait for nothing else may take long, all of them: what is due goes between two. */
+/* Leases come first, as they run out. Upkeep tasks that wait for nothing else may take long, all of them: what is due
+ * goes between two. */
 static void start(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     if (side->state != SIDE_IDLE || !db_is_idle(side->db))
         return;
+    if (lease_is_due(queue, now)) {
+        start_renewal(queue, now);
+        return;
+    }
     bool upkept = side->upkept;
     side->upkept = false;
     if (upkept && start_pressing(queue, now))
@@ -207,7 +244,7 @@ static void start(struct queue *queue, instant_us now)
 static void take_result(struct queue *queue, const struct db_result *result, instant_us now)
 {
     struct side *side = &queue->side;
-    if (!round_take(&side->round, result->index, result->res) || side->round.failed)
+    if (!round_take(&side->round, result->index, result->res) || side->round.failed || result->index < side->first)
         return;
     struct settle_job *job = side->round.job;
     size_t first = side->round.settle_at;
@@ -215,7 +252,7 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
         queue->ordering->type->settled(queue->ordering, &job->settlement, result->index - first, result->res,
                                        &job->missing);
     else if (side->state == SIDE_PROBING)
-        queue->ordering->type->probed(queue->ordering, result->index, result->res);
+        queue->ordering->type->probed(queue->ordering, result->index - side->first, result->res);
     else if (side->state == SIDE_CHECKING)
         side->empty = PQntuples(result->res) == 0 && !side->outdated;
     else if (side->state == SIDE_PEEKING)
@@ -234,6 +271,10 @@ static void mend_connection(struct queue *queue)
         db_drop(side->db, remedy == DB_UNPREPARED, side->round.error.text);
 }
 
+/* As docs/operations.md has them. */
+static const char *const tasks[] = {
+    [SIDE_PROBING] = "probe", [SIDE_CHECKING] = "empty", [SIDE_PEEKING] = "peek", [SIDE_RENEWING] = "renewal"};
+
 static void round_failed(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
@@ -251,14 +292,16 @@ static void round_failed(struct queue *queue, instant_us now)
         return;
     }
     if (round_was_refused(&side->round)) {
-        if (refusal_take(queue, side->round.job, &side->round.error, now))
+        bool again = refusal_answer(queue, &side->round, now);
+        if (!again || side->round.rule->refusal == REFUSAL_BY_TIME)
+            report_settle_failed(queue, &side->round.error);
+        if (again)
             return;
-        report_settle_failed(queue, &side->round.error);
     } else if (side->round.job) {
         settle_abort(side->round.job);
         report_settle_failed(queue, &side->round.error);
     } else {
-        report_claim_failed(queue, &side->round.error);
+        report_side_failed(queue, tasks[side->state], &side->round.error);
     }
     side->failures++;
     side->retry_at = now + backoff_delay_us(&side_backoff, side->failures, &queue->rng);
@@ -267,7 +310,7 @@ static void round_failed(struct queue *queue, instant_us now)
 
 static int64_t probe_soon_us(const struct queue *queue, instant_us now)
 {
-    int64_t claim_us = queue->pace_at > now ? queue->pace_at - now : 0;
+    int64_t claim_us = queue->pace.earliest_at > now ? queue->pace.earliest_at - now : 0;
     return claim_us < PROBE_MIN_US ? PROBE_MIN_US : claim_us < PROBE_PACED_US ? claim_us : PROBE_PACED_US;
 }
 
@@ -277,8 +320,8 @@ static void round_succeeded(struct queue *queue, instant_us now)
     side->failures = 0;
     FAULT_POINT("side.done");
     if (side->round.job) {
-        if (queue->leases)
-            queue->poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
+        if (queue->leases.used)
+            queue->pace.poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
         settle_commit(queue, side->round.job, now);
         settle_free_orphans(queue);
         settle_free_batches(&queue->leased);
@@ -294,11 +337,11 @@ static void round_succeeded(struct queue *queue, instant_us now)
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {
         if (!side->probed)
-            queue->poll_at = now;
+            queue->pace.poll_at = now;
         side->probed = true;
         /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
          * while nothing moves, seldom. */
-        bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->work_known;
+        bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->pace.work_known;
         side->probe_interval_us = moving ? probe_soon_us(queue, now) : side->probe_interval_us * 2;
         if (side->probe_interval_us > PROBE_MAX_US)
             side->probe_interval_us = PROBE_MAX_US;
@@ -360,13 +403,13 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
 
 void side_hear(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    if (queue->leases)
+    if (queue->leases.used)
         take_events(queue, ps, now);
 }
 
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    take_events(queue, queue->leases ? NULL : ps, now); /* ps: once a turn */
+    take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
 }
 
@@ -380,6 +423,7 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
     struct side *side = &queue->side;
     db_prepare(side->db, ps);
+    pollset_deadline(ps, later(lease_over_at(queue), now));
     if (side->state != SIDE_IDLE)
         return;
     pollset_deadline(ps, later(upkeep_due_at(queue), now));

@@ -5,7 +5,42 @@
 #ifndef RELAY_SIDE_H
 #define RELAY_SIDE_H
 
-#include "relay/queue.h"
+#include "relay/base/clock.h"
+#include "relay/db.h"
+#include "relay/round.h"
+
+struct pollset;
+struct queue;
+
+enum side_state {
+    SIDE_OFF,
+    SIDE_IDLE,
+    SIDE_SETTLING,
+    SIDE_PROBING,
+    SIDE_CHECKING,
+    SIDE_PEEKING,
+    SIDE_UPKEEP,
+    SIDE_RENEWING
+};
+
+/* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
+struct side {
+    struct db *db;
+    enum side_state state;
+    struct round round;
+    char patience[24]; /* how long its statements wait for a lock, as a lock_timeout */
+    size_t first;      /* the index of the round's first statement; before it, behind a pooler, that is set */
+    instant_us probe_at, retry_at;
+    int64_t probe_interval_us;
+    unsigned failures;
+    bool probed;             /* since a connection came up for the last time: see side_confirm() */
+    bool unasked;            /* the probe under way was sent before */
+    bool settle_failed;      /* and no probe was sent since: the next one goes first */
+    bool check_empty, empty; /* --until-empty: asked for; the last answer */
+    bool outdated;           /* something has come since the question under way was sent */
+    bool peek;               /* asked for: see relay/peek.h */
+    bool upkept;             /* the last round was an upkeep task that goes ahead of what else is due */
+};
 
 void side_open(struct queue *queue);
 void side_close(struct queue *queue);

@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/suggest.h"
+#include "relay/config_tables.h"
 #include "relay/query.h"
 #include "sql_text.h"
 
@@ -317,6 +318,7 @@ static bool find_columns(struct inspection *in, struct error *err)
             return false;
     if (in->queue->unordered)
         only_send_key(in->table);
+    in->table->comes_again = in->table->key_type == KEY_NONE && strcmp(in->table->plain_name, outbox_table) == 0;
     return find_extras(in, err);
 }
 

@@ -30,6 +30,7 @@ struct table {
     enum payload_kind payload_kind; /* PAYLOAD_JSON when no payload column is mapped */
     bool payload_is_jsonb;
     bool after_is_array;
+    bool comes_again;               /* outbox.events without an order: what came again waits, by its again_after */
     enum payload_kind headers_kind; /* PAYLOAD_TEXT: a text column, which may hold anything */
     bool index_key_id;              /* a valid, non-partial btree index that starts (key, id) */
     bool index_key;                 /* one that starts with key */
@@ -77,10 +78,21 @@ static inline bool table_passes_delayed(const struct table *table, const struct 
     return table->not_before_sql && queue->delayed == DELAYED_PASS;
 }
 
+/* Its events may have to wait for others to be done. */
+static inline bool table_comes_after(const struct table *table)
+{
+    return table->after_sql || table->comes_again;
+}
+
 /* Everything that would break a guarantee is an error, what only costs speed a warning. False only when a query
  * failed; findings are not failures. */
 bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
                  struct error *err) MUST_CHECK;
+
+/* How many advisory locks its claims may come to hold at once, and the max_locks_per_transaction that makes this half
+ * of the server's lock table. Whoever holds more than half may keep the locks from others. */
+int64_t table_locks_wanted(const struct queue_config *queue);
+int64_t table_locks_needed(int64_t wanted, int64_t slots, int64_t per_transaction);
 
 /* Two queues over one table, by whatever names, or over a table and a part of it: each needs a condition that leaves
  * the other's rows alone, and both the same locks. False and *err (ERROR_CONFIG) when that is not so; another kind:

@@ -30,14 +30,23 @@ static bool locks_rows(const struct queue_config *queue)
     return queue->unordered && queue->locks == LOCKS_ROWS;
 }
 
-/* A quarter leaves room for the application's own locks; more than the whole can never be had at once. */
+int64_t table_locks_wanted(const struct queue_config *queue)
+{
+    return queue->keys_per_claim * queue->connections * CLAIM_LOCKS_FACTOR;
+}
+
+int64_t table_locks_needed(int64_t wanted, int64_t slots, int64_t per_transaction)
+{
+    return per_transaction * wanted * 2 / slots + 1;
+}
+
+/* Half leaves room for the application's own locks; more than the whole can never be had at once. */
 static void check_lock_budget(struct check *check, int64_t slots, int64_t per_transaction)
 {
-    int64_t wanted = check->queue->keys_per_claim * check->queue->connections * CLAIM_LOCKS_FACTOR;
+    int64_t wanted = table_locks_wanted(check->queue);
     if (locks_rows(check->queue) || slots <= 0 || wanted <= slots / 2)
         return;
     bool impossible = wanted > slots;
-    int64_t needed = per_transaction * wanted * 2 / slots + 1;
     struct finding *finding = findings_add(
         check->findings, impossible ? FINDING_ERROR : FINDING_WARNING,
         "%" PRId64 " keys a claim on %" PRId64 " connections may come to hold %" PRId64
@@ -45,7 +54,8 @@ static void check_lock_budget(struct check *check, int64_t slots, int64_t per_tr
         " for everybody%s; lower keys_per_claim or connections, or raise the server's limit and restart it",
         check->queue->keys_per_claim, check->queue->connections, wanted, slots,
         impossible ? "" : "; when they run out, other sessions fail");
-    finding_mend(finding, "alter system set max_locks_per_transaction = %" PRId64 ";", needed);
+    finding_mend(finding, "alter system set max_locks_per_transaction = %" PRId64 ";",
+                 table_locks_needed(wanted, slots, per_transaction));
 }
 
 static void check_durability(struct check *check, const char *synchronous_commit, const char *fsync)
@@ -96,7 +106,8 @@ static bool check_privileges(struct check *check, struct error *err)
         return true; /* all of it is our own */
     char works[64];
     snprintf(works, sizeof works, "{run%s%s%s%s}", locks_rows(check->queue) ? ",lock rows" : "",
-             check->table->after_sql ? ",come after" : "", check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
+             table_comes_after(check->table) ? ",come after" : "",
+             check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
              check->queue->dead_retention_us > 0 ? ",purge" : "");
     return findings_add_missing(check->findings, check->conn, check->table->oid, works, err);
 }
@@ -381,7 +392,8 @@ static bool check_workers(struct check *check, struct error *err)
 {
     if (check->queue->state || check->findings->errors > 0)
         return true;
-    char lock_class[16], not_before[16], after[16];
+    char lock_class[16], not_before[16], after[16], attempts[24];
+    snprintf(attempts, sizeof attempts, "%" PRId64, check->queue->retry_attempts);
     snprintf(lock_class, sizeof lock_class, "%d", (int)check->table->lock_class);
     snprintf(not_before, sizeof not_before, "%d", check->table->not_before_attnum);
     snprintf(after, sizeof after, "%d", check->table->after_attnum);
@@ -398,13 +410,18 @@ static bool check_workers(struct check *check, struct error *err)
                             check->queue->then,
                             check->queue->then_payload == THEN_RESPONSE ? "response" : "event",
                             after,
-                            check->priority_attnum};
-    PGresult *result = ask(check, sql_table_queue, 13, params, err);
+                            check->priority_attnum,
+                            check->queue->after == AFTER_ARCHIVE ? "archive" : "delete",
+                            attempts,
+                            check->queue->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter"};
+    PGresult *result = ask(check, sql_table_queue, sizeof params / sizeof params[0], params, err);
     if (!result)
         return false;
     for (int row = 0; row < PQntuples(result); row++)
-        finding_mend(findings_add(check->findings, FINDING_ERROR, "%s", query_text(result, row, 0)), "%s",
-                     query_text(result, row, 1));
+        finding_mend(findings_add(check->findings,
+                                  strcmp(query_text(result, row, 2), "error") == 0 ? FINDING_ERROR : FINDING_WARNING,
+                                  "%s", query_text(result, row, 0)),
+                     "%s", query_text(result, row, 1));
     PQclear(result);
     return true;
 }

@@ -53,6 +53,16 @@ static const char *after_ids(const struct table *table, struct arena *arena)
     return arena_printf(arena, table->after_is_array ? "e.%s::bigint[]" : "array[e.%s::bigint]", table->after_sql);
 }
 
+/* The event that this one comes again after, while it is there, whoever serves it. */
+static const char *earlier(const struct table *table, struct arena *arena)
+{
+    const char *id = table->id_sql;
+    return arena_printf(arena,
+                        "case when e.again_after is not null then (select o.%s from %s o where o.%s between "
+                        "e.again_after and e.again_after order by o.%s offset 0) end",
+                        id, table->name_sql, id, id);
+}
+
 /* The first of the events that this one comes after and that are not done: they are in the queue, or dead letters. What
  * comes before it in its key is done first anyway. */
 static const char *undone(const struct table *table, const struct queue_config *queue, struct arena *arena)
@@ -70,6 +80,14 @@ static const char *undone(const struct table *table, const struct queue_config *
         "or exists (select from %s.dead d where d.queue = %s and d.event_id = a.id) order by a.id limit 1)",
         id, own, ids, table->name_sql, id, queue->where ? queue->where : "true", other, id,
         queue->state ? queue->state : "outbox", literal(arena, queue->name));
+}
+
+static const char *waited_for(const struct table *table, const struct queue_config *queue, struct arena *arena)
+{
+    if (!table->after_sql)
+        return earlier(table, arena);
+    const char *named = undone(table, queue, arena);
+    return table->comes_again ? arena_printf(arena, "coalesce(%s, %s)", earlier(table, arena), named) : named;
 }
 
 /* Dead letter d is one that an event comes after which is the next of its key and waits. */
@@ -129,8 +147,8 @@ static const char *event_columns(const struct table *table, const struct queue_c
     if (table_passes_delayed(table, queue))
         out = arena_printf(arena, "%s, case when e.%s is not null then 1::bigint end as passed", out,
                            table->not_before_sql);
-    if (table->after_sql)
-        out = arena_printf(arena, "%s, %s as after_id", out, undone(table, queue, arena));
+    if (table_comes_after(table))
+        out = arena_printf(arena, "%s, %s as after_id", out, waited_for(table, queue, arena));
     return out;
 }
 
@@ -278,7 +296,9 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"table_name", literal(arena, table->plain_name)},
         {"where", condition(table, queue, arena)},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
-        {"filter", queue->where ? queue->where : "true"},
+        {"from_least", arena_printf(arena, queue->where ? "%s >= $2::bigint or true" : "%s >= $2::bigint", id)},
+        {"undone", table->after_sql && queue->where ? queue->where : "true"},
+        {"lives", table->after_sql ? "true" : "false"},
         {"queue_name", literal(arena, queue->name)},
         {"state", queue->state ? queue->state : "outbox"},
         {"id", id},

@@ -2,10 +2,12 @@
 
 #include "ordering/result.h"
 #include "relay/deliver.h"
+#include "relay/queue.h"
 #include "relay/report.h"
 #include "sql_text.h"
 
 #define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
+#define LOOK_LEASES 2         /* what a look has found: see paused_look.sql */
 #define PURGE_MAX 1000        /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
 #define DUE_US (250 * MS_US)
@@ -56,8 +58,9 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
 {
     bool paused = false;
     for (int row = 0; row < PQntuples(res); row++) {
-        if (!PQgetisnull(res, row, 3)) {
-            queue->upkeep.due_at[UPKEEP_SCHEDULE] = now;
+        int64_t due;
+        if (result_bigint(res, row, 3, &due)) {
+            queue->upkeep.due_at[due == LOOK_LEASES ? UPKEEP_LEASES : UPKEEP_SCHEDULE] = now;
             continue;
         }
         struct span key = result_span(res, row, 0);
@@ -74,7 +77,7 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
     if (queue->upkeep.told_paused && !paused)
         report_resumed(queue);
     if (queue->paused && !paused)
-        queue->poll_at = now;
+        queue->pace.poll_at = now;
     queue->paused = queue->upkeep.told_paused = paused;
     queue->upkeep.looked = true;
 }
@@ -92,12 +95,13 @@ static void take_window(struct queue *queue, const PGresult *res, instant_us now
 {
     int64_t open = 0;
     result_bigint(res, 0, 0, &open);
-    if (queue->closed == !open)
+    if (queue->window_known && queue->closed == !open)
         return;
+    queue->window_known = true;
     queue->closed = !open;
     report_window(queue);
     if (open)
-        queue->poll_at = now;
+        queue->pace.poll_at = now;
 }
 
 /* ---- schedules ---- */
@@ -110,7 +114,7 @@ static void take_scheduled(struct queue *queue, const PGresult *res, instant_us 
     struct span failed = result_span(res, 0, 1);
     queue->metrics.scheduled += (uint64_t)inserted;
     if (inserted > 0)
-        queue->poll_at = now;
+        queue->pace.poll_at = now;
     if (failed.data)
         report_schedule_failed(queue, failed);
     queue->upkeep.due_at[UPKEEP_SCHEDULE] = more ? now : INSTANT_NEVER;
@@ -135,10 +139,11 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
     result_bigint(res, 0, 0, &found);
     result_bigint(res, 0, 1, &looked);
     if (found > 0)
-        queue->poll_at = now;
+        queue->pace.poll_at = now;
+    bool put_off = looked == queue->upkeep.due_to; /* an entry was locked: not to be asked for all the time */
     if (found < DUE_MAX)
         queue->upkeep.due_to = looked;
-    else
+    else if (!put_off)
         queue->upkeep.due_at[UPKEEP_DUE] = now;
 }
 
@@ -158,7 +163,7 @@ static void take_after(struct queue *queue, const PGresult *res, instant_us now)
     int64_t woken = 0;
     result_bigint(res, 0, 0, &woken);
     if (woken > 0)
-        queue->poll_at = now;
+        queue->pace.poll_at = now;
     if (!result_bigint(res, 0, 1, &queue->upkeep.asked_to))
         queue->upkeep.asked_to = EVENT_NO_ID;
     if (woken >= WOKEN_MAX)
@@ -171,10 +176,11 @@ static void take_ownerless(struct queue *queue, const PGresult *res, instant_us 
 {
     int64_t gone = 0;
     result_bigint(res, 0, 0, &gone);
+    queue->upkeep.due_at[UPKEEP_LEASES] = INSTANT_NEVER;
     if (gone == 0)
         return;
     report_ownerless(queue, (uint64_t)gone);
-    queue->poll_at = now;
+    queue->pace.poll_at = now;
 }
 
 /* ---- what is kept only for a time ---- */
@@ -225,46 +231,41 @@ static void take_purged(struct queue *queue, const PGresult *res, instant_us now
 
 /* ---- the tasks ---- */
 
-static bool every_queue(const struct queue_config *config)
+static bool every_queue(const struct queue *queue)
 {
-    return !config->state; /* without the schema outbox there is nobody who could pause it */
+    return !queue->config->state; /* without the schema outbox there is nobody who could pause it */
 }
 
-static bool lets_pass(const struct queue_config *config)
+static bool lets_pass(const struct queue *queue)
 {
-    return config->columns.not_before && config->delayed == DELAYED_PASS;
+    return queue->config->columns.not_before && queue->config->delayed == DELAYED_PASS;
 }
 
-static bool comes_after(const struct queue_config *config)
+static bool comes_after(const struct queue *queue)
 {
-    return config->columns.after != NULL;
+    return queue->after_sql != NULL;
 }
 
-static bool leases_by_backend(const struct queue_config *config)
+static bool has_window(const struct queue *queue)
 {
-    return config_leases(config) && config->lease_owner == LEASE_BACKEND;
+    return queue->config->window != NULL;
 }
 
-static bool has_window(const struct queue_config *config)
+/* Only when a look has found that there is something to do. */
+static bool not_by_itself(const struct queue *queue)
 {
-    return config->window != NULL;
-}
-
-/* Only when a look has found one that is due. */
-static bool not_by_itself(const struct queue_config *config)
-{
-    (void)config;
+    (void)queue;
     return false;
 }
 
-static bool archives(const struct queue_config *config)
+static bool archives(const struct queue *queue)
 {
-    return config->after == AFTER_ARCHIVE;
+    return queue->config->after == AFTER_ARCHIVE;
 }
 
-static bool forgets_dead_letters(const struct queue_config *config)
+static bool forgets_dead_letters(const struct queue *queue)
 {
-    return config->dead_retention_us > 0;
+    return queue->config->dead_retention_us > 0;
 }
 
 /* In the order of enum upkeep_task. */
@@ -272,7 +273,7 @@ static const struct {
     const char *name, *sql;
     bool before_all; /* does not wait for settlements */
     int64_t every_us, failed_us;
-    bool (*is_wanted)(const struct queue_config *config);
+    bool (*is_wanted)(const struct queue *queue);
     void (*bind)(const struct queue *queue, struct arena *arena, struct statement *ret); /* or NULL */
     void (*take)(struct queue *queue, const PGresult *res, instant_us now);              /* or NULL */
 } tasks[UPKEEP_TASKS] = {
@@ -282,7 +283,7 @@ static const struct {
                          take_scheduled},
     [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
     [UPKEEP_AFTER] = {"after", NULL, true, AFTER_US, SECOND_US, comes_after, bind_after, take_after},
-    [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, LOOK_US, SECOND_US, leases_by_backend, bind_queue,
+    [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, HOUR_US, SECOND_US, not_by_itself, bind_queue,
                        take_ownerless},
     [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOUR_US, FAILED_US, archives, NULL, NULL},
     [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOUR_US, FAILED_US, archives, bind_expire,
@@ -293,10 +294,11 @@ static const struct {
 void upkeep_open(struct queue *queue)
 {
     struct upkeep *upkeep = &queue->upkeep;
-    *upkeep = (struct upkeep){.looked = !every_queue(queue->config), .asked_to = EVENT_NO_ID, .found_at = -1};
-    queue->closed = has_window(queue->config);
+    *upkeep = (struct upkeep){.looked = !every_queue(queue), .asked_to = EVENT_NO_ID, .found_at = -1};
+    queue->closed = has_window(queue);
+    queue->window_known = !queue->closed;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
-        upkeep->due_at[i] = tasks[i].is_wanted(queue->config) ? 0 : INSTANT_NEVER;
+        upkeep->due_at[i] = tasks[i].is_wanted(queue) ? 0 : INSTANT_NEVER;
 }
 
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now)

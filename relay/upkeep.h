@@ -9,7 +9,39 @@
 #ifndef RELAY_UPKEEP_H
 #define RELAY_UPKEEP_H
 
-#include "relay/queue.h"
+#include "ordering/ordering.h"
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/base/error.h"
+#include "relay/db.h"
+
+struct queue;
+
+enum upkeep_task {
+    UPKEEP_LOOK,
+    UPKEEP_WINDOW,
+    UPKEEP_LEASES,
+    UPKEEP_DUE,
+    UPKEEP_AFTER,
+    UPKEEP_SCHEDULE,
+    UPKEEP_DAYS,
+    UPKEEP_EXPIRE,
+    UPKEEP_PURGE,
+    UPKEEP_TASKS
+};
+
+/* See upkeep.h. */
+struct upkeep {
+    instant_us due_at[UPKEEP_TASKS];
+    enum upkeep_task task; /* under way */
+    instant_us began_at;   /* that one */
+    bool looked;           /* whether the queue is paused is known */
+    bool told_paused;      /* that it is, was reported */
+    instant_us found_at;   /* a claim has found it paused; -1: none has */
+    int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
+    int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
+    uint64_t purged;       /* dead letters, and nothing said of them yet */
+};
 
 void upkeep_open(struct queue *queue);
 

@@ -280,22 +280,11 @@ done:
     return NULL;
 }
 
-/* NOLINTNEXTLINE(misc-no-recursion): no deeper than DEPTH_MAX. */
-static void wipe(const struct yaml_node *node)
-{
-    /* The texts are in our own arena, where nobody else looks at them any more. */
-    if (node->text)
-        explicit_bzero((char *)(uintptr_t)node->text, strlen(node->text));
-    for (size_t i = 0; i < node->count; i++)
-        wipe(node->pairs[i].value);
-}
-
 void yaml_free(struct yaml *yaml)
 {
     if (!yaml)
         return;
-    if (yaml->root)
-        wipe(yaml->root);
+    arena_wipe(yaml->arena);
     arena_free(yaml->arena);
     free(yaml);
 }

@@ -106,6 +106,7 @@ bool append_file_open(struct append_file *file, struct error *err)
     append_file_close(file);
     file->fd = fd;
     file->regular = !is_stdout(file) && S_ISREG(st.st_mode);
+    file->torn |= !is_stdout(file) && S_ISFIFO(st.st_mode) && !file->begun;
     return true;
 }
 
@@ -125,12 +126,6 @@ bool append_file_check(const struct append_file *file, struct error *err)
     return (errno == ENOENT && access(directory, W_OK | X_OK) == 0) || open_failed(file->path, err);
 }
 
-bool append_file_usable(const struct append_file *file)
-{
-    struct statvfs fs;
-    return file->fd >= 0 && (!file->regular || fstatvfs(file->fd, &fs) != 0 || fs.f_bavail > 0);
-}
-
 /* ---- writing ---- */
 
 static enum append_result write_failed(const struct append_file *file, struct error *err)
@@ -143,6 +138,15 @@ static enum append_result write_failed(const struct append_file *file, struct er
     error_set(err, ERROR_UNREACHABLE, "cannot write to %s: %s%s", is_stdout(file) ? "standard output" : file->path,
               strerror(cause), remedy);
     return APPEND_FAILED;
+}
+
+bool append_file_usable(const struct append_file *file, struct error *err)
+{
+    struct statvfs fs;
+    if (!file->regular || fstatvfs(file->fd, &fs) != 0 || fs.f_bavail > 0)
+        return true;
+    errno = ENOSPC;
+    return write_failed(file, err) == APPEND_DONE;
 }
 
 /* Until all is written or the kernel refuses: short writes happen on full disks and on file size limits. */
@@ -238,6 +242,13 @@ static enum append_result stream_stopped(struct append_file *file, struct error 
     return result;
 }
 
+/* As much as a pipe takes in one piece, or not at all: whole lines, where one fits. */
+static size_t stream_piece(struct span lines)
+{
+    size_t most = lines.size < PIPE_BUF ? lines.size : PIPE_BUF, whole = whole_lines(lines, most);
+    return whole > 0 ? whole : most;
+}
+
 static enum append_result write_stream(struct append_file *file, struct span lines, size_t *ret_written,
                                        struct error *err)
 {
@@ -245,15 +256,17 @@ static enum append_result write_stream(struct append_file *file, struct span lin
     while (written < lines.size) {
         if (!stream_ready(file->fd))
             return APPEND_BLOCKED;
-        const char *from = file->torn ? "\n" : lines.data + written;
-        size_t left = file->torn ? 1 : lines.size - written;
-        ssize_t n = write(file->fd, from, left < PIPE_BUF ? left : PIPE_BUF);
+        struct span left = {lines.data + written, lines.size - written};
+        if (file->torn)
+            left = SPAN_LITERAL("\n");
+        ssize_t n = write(file->fd, left.data, stream_piece(left));
         if (n < 0)
             return stream_stopped(file, err);
+        file->begun |= n > 0;
         if (!file->torn)
             *ret_written = written += (size_t)n;
         file->torn &= n == 0;
-        file->mid_line = n > 0 ? from[n - 1] != '\n' : file->mid_line;
+        file->mid_line = n > 0 ? left.data[n - 1] != '\n' : file->mid_line;
     }
     return APPEND_DONE;
 }

@@ -4,7 +4,9 @@
  *
  * A regular file is written under flock(2): one O_APPEND write a call, and what a full disk cuts in the middle of a
  * line is truncated again. A line that a killed process left torn is ended first, so it never swallows the next one. A
- * pipe, terminal or "-" is written as far as its reader lets us, without blocking, and belongs to one writer. */
+ * pipe, terminal or "-" is written as far as its reader lets us, without blocking, and belongs to one writer. Whoever
+ * wrote to a named pipe before may have left a torn line in it, which nobody can see: the first byte for it is a
+ * newline. */
 #ifndef SINKS_APPEND_FILE_H
 #define SINKS_APPEND_FILE_H
 
@@ -20,7 +22,8 @@ struct append_file {
     int fd;           /* -1 = not open */
     bool regular;
     bool mid_line; /* of a stream: our last byte was not a newline */
-    bool torn;     /* of a stream: the line was given up there */
+    bool torn;     /* of a stream: a line may have been given up where the next one begins */
+    bool begun;    /* of a stream: what stands there is ours, and known */
 };
 
 enum append_result {
@@ -47,8 +50,8 @@ enum append_result append_file_write(struct append_file *file, struct span lines
 /* On failure nobody knows what the disk holds, and the kernel has forgotten that it failed: the file is closed. */
 bool append_file_sync(struct append_file *file, struct error *err) MUST_CHECK;
 
-/* Could a line be written now, as far as one can tell without writing? */
-bool append_file_usable(const struct append_file *file);
+/* Could a line be written now to what is open, as far as one can tell without writing? */
+bool append_file_usable(const struct append_file *file, struct error *err) MUST_CHECK;
 
 void append_file_close(struct append_file *file);
 

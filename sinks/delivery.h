@@ -30,6 +30,7 @@ struct delivery {
     /* Whose fault a failure is, unless ACKED. ERROR_UNREACHABLE and ERROR_ROUTE: the destination's, for certain.
      * ERROR_OVERLOADED and ERROR_TIMEOUT: the destination's, unless it is taking other events meanwhile.
      * ERROR_BYSTANDER: nobody's; it fell with another event and may be sent again at once.
+     * ERROR_LOST_CLAIM: nobody's; it was called back (sink_type.cancel).
      * Anything else: this event's. In the arena. */
     struct error *cause;
     int64_t retry_after_us; /* how long the destination asked us to wait; 0 = it did not say */

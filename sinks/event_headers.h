@@ -1,25 +1,30 @@
-/* sinks/event_headers.h -- an event's `headers`, a JSON object, as pairs of bytes. Pure. */
+/* sinks/event_headers.h -- an event's `headers`, a JSON object, as pairs of bytes. Pure.
+ *
+ *   event_headers_read -> use the list -> event_headers_done
+ *
+ * Every sink that sends them one by one reads them here. */
 #ifndef SINKS_EVENT_HEADERS_H
 #define SINKS_EVENT_HEADERS_H
 
-#include "relay/base/arena.h"
+#include "relay/base/error.h"
+#include "relay/base/span.h"
 
-#define EVENT_HEADERS_MAX 64
-#define EVENT_HEADER_REPLAYED "pgcourier-replayed" /* one more, which no event has of its own: a replay adds it */
+#define EVENT_HEADER_REPLAYED "pgcourier-replayed" /* which no event has of its own: a replay adds it */
 
 struct event_header {
-    struct span name;  /* NUL-terminated; may be empty */
-    struct span value; /* a string's own bytes; anything else as compact JSON; absent for null */
+    struct span name;  /* NUL-terminated, with no other NUL in it; may be empty */
+    struct span value; /* a string's own bytes; absent for null; anything else as it is written, but for space */
 };
 
 struct event_headers {
-    const struct event_header *list; /* in the order of the object */
+    struct event_header *list; /* in the order of the object; of entries with one name only the last */
     size_t count;
+    char *bytes; /* what the list points into */
 };
 
-/* Absent `json` is an empty list. All in the arena. False and *err (ERROR_REFUSED) when it is not an object, not JSON
- * or has more than EVENT_HEADERS_MAX entries besides that one; *ret is then untouched. */
-bool event_headers_parse(struct span json, struct arena *arena, struct event_headers *ret,
-                         struct error *err) MUST_CHECK;
+/* Absent `json` is an empty list. True: event_headers_done() frees what *ret has. False and *err (ERROR_REFUSED) when
+ * it is not JSON, not an object, or has a string that is no text; *ret is then untouched. */
+bool event_headers_read(struct span json, struct event_headers *ret, struct error *err) MUST_CHECK;
+void event_headers_done(struct event_headers *headers);
 
 #endif

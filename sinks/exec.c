@@ -1,15 +1,13 @@
 /* A command for each event, or for some events together. docs/sinks/exec.md says what a command may rely on.
  *
- * DESIGN. exec_command.c finds the program and makes its environment, exec_input.c what it reads, exec_process.c runs
- * it, exec_guard.c ends it with the relay, exec_verdict.c reads its exit code. What is here is which events a command
- * gets and what its end means for them.
+ * DESIGN. exec_command.c finds the program, exec_input.c makes what it reads, exec_process.c runs it, exec_guard.c ends
+ * it with the relay, exec_verdict.c reads its exit code. Here: which events it gets and what its end means for them.
  *
  * A delivery waits, then is a member of a job: one command under way. The rest of a run that did not fit waits in the
  * job for the members in front of it. When a command for several events fails, nobody knows which one was bad: its
  * members go back to the front and are run one at a time, and each of those has its own verdict.
  *
- * Standard input is a file in memory, not a pipe: it is whole before the command starts, so a command that reads
- * slowly, in part or not at all holds up nothing and breaks nothing. */
+ * Standard input is a file in memory, whole before the command starts: who reads slowly or in part breaks nothing. */
 #include "relay/base/fault_point.h"
 #include "sinks/delivery_queue.h"
 #include "sinks/exec_command.h"
@@ -34,7 +32,8 @@ struct job {
     struct delivery_queue members, rest;
     size_t count; /* of members */
     bool timed_out;
-    instant_us due; /* when the next signal is; INSTANT_NEVER: it got the last one */
+    bool called_back; /* killed, as the claim of a member is lost */
+    instant_us due;   /* when the next signal is; INSTANT_NEVER: it got the last one */
 };
 
 struct exec {
@@ -240,7 +239,7 @@ static void start(struct exec *exec, struct job *job, instant_us now)
         return;
     }
     FAULT_POINT("exec.started");
-    job->timed_out = false;
+    job->timed_out = job->called_back = false;
     job->due = now + exec->settings->timeout_us;
     exec->running++;
 }
@@ -263,6 +262,8 @@ static struct outcome outcome_of(const struct exec *exec, const struct job *job,
     if (job->timed_out) {
         error_set(&outcome.cause, ERROR_TIMEOUT, "%s: not done within %lld ms%s%s", path,
                   (long long)(exec->settings->timeout_us / MS_US), colon, said);
+    } else if (end.signal && job->called_back) {
+        error_set(&outcome.cause, ERROR_LOST_CLAIM, "%s: killed, as the claim is lost", path);
     } else if (end.signal) {
         error_set(&outcome.cause, ERROR_REFUSED, "%s: ended by signal %d (%s)%s%s", path, end.signal,
                   strsignal(end.signal), colon, said);
@@ -382,16 +383,19 @@ static void exec_cancel(struct sink *sink, struct delivery *d)
             continue;
         exec_process_signal(&job->process, SIGKILL);
         job->due = INSTANT_NEVER;
+        job->called_back = true;
     }
 }
 
-static enum reach exec_probe(struct sink *sink, struct span destination, instant_us now)
+static enum reach exec_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
     (void)destination, (void)now;
-    return access(path_of((struct exec *)sink), X_OK) == 0 ? REACH_YES : REACH_NO;
+    const char *path = path_of((struct exec *)sink);
+    bool found = access(path, X_OK) == 0;
+    if (!found)
+        error_set(err, ERROR_UNREACHABLE, "cannot run %s: %s", path, strerror(errno));
+    return found ? REACH_YES : REACH_NO;
 }
-
-/* ---- closing ---- */
 
 /* Until all have ended, or `until`. */
 static void await_ends(struct exec *exec, instant_us until)

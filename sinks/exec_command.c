@@ -206,10 +206,8 @@ void exec_command_close(struct exec_command *command)
 {
     if (!command)
         return;
-    for (size_t i = 0; i < command->fixed_count; i++) {
-        explicit_bzero(command->fixed[i], strlen(command->fixed[i])); /* may be a secret */
-        free(command->fixed[i]);
-    }
+    for (size_t i = 0; i < command->fixed_count; i++)
+        memory_wipe(command->fixed[i]); /* may be a secret */
     free(command->fixed);
     if (command->program.null_fd >= 0)
         close(command->program.null_fd);

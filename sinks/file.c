@@ -195,14 +195,12 @@ static void file_progress(struct sink *sink, const struct pollset *ps, instant_u
         json_writer_done(&file->buffer);
 }
 
-static enum reach file_probe(struct sink *sink, struct span destination, instant_us now)
+static enum reach file_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
     (void)destination, (void)now;
     struct file *file = (struct file *)sink;
-    struct error err;
-    if (file->out.fd < 0 && !append_file_open(&file->out, &err))
-        return REACH_NO;
-    return append_file_usable(&file->out) ? REACH_YES : REACH_NO;
+    bool good = (file->out.fd >= 0 || append_file_open(&file->out, err)) && append_file_usable(&file->out, err);
+    return good ? REACH_YES : REACH_NO;
 }
 
 static bool file_reopen(struct sink *sink, struct error *err)

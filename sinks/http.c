@@ -1,100 +1,21 @@
 /* One POST an event, many at a time, through libcurl's multi interface.
  *
- * DESIGN. http_url.c says where to, http_headers.c with what header, http_request.c carries one event on a reused
- * handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2), http_window.c says how many are worth
- * having in flight. What is here is the sink contract: which requests exist, and the events that cannot become one. */
+ * DESIGN. http_settings.c says what can be set, http_url.c where to, http_headers.c with what header, http_request.c
+ * carries one event on a reused handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2),
+ * http_time.c says when one has taken too long, http_window.c how many are worth having in flight. What is here is the
+ * sink contract: which requests exist, and the events that cannot become one. */
 #include "relay/base/fault_point.h"
 #include "sinks/http_headers.h"
 #include "sinks/http_loop.h"
 #include "sinks/http_request.h"
+#include "sinks/http_settings.h"
+#include "sinks/http_time.h"
 #include "sinks/http_window.h"
 #include "sinks/sink.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static const char *const url_schemes[] = {"http", "https", NULL};
-static const char *const proxy_schemes[] = {"http", "https", "socks5", "socks5h", NULL};
-static const char *const versions[] = {"1.1", "2", NULL};
-
-static const struct setting http_settings[] = {
-    {.name = "url",
-     .kind = SETTING_URL,
-     .offset = offsetof(struct http_settings, url),
-     .required = true,
-     .choices = url_schemes,
-     .help = "where to POST; a destination of the queue is appended to its path"},
-    {.name = "timeout",
-     .kind = SETTING_DURATION,
-     .offset = offsetof(struct http_settings, timeout_us),
-     .fallback = "15s",
-     .min = MS_US,
-     .max = 3600 * SECOND_US,
-     .help = "for the whole request, connecting included"},
-    {.name = "connect_timeout",
-     .kind = SETTING_DURATION,
-     .offset = offsetof(struct http_settings, connect_timeout_us),
-     .fallback = "5s",
-     .min = MS_US,
-     .max = 3600 * SECOND_US,
-     .help = "for name, connection and TLS"},
-    {.name = "connections",
-     .kind = SETTING_COUNT,
-     .offset = offsetof(struct http_settings, connections),
-     .fallback = "256",
-     .min = 1,
-     .max = 10000,
-     .help = "requests in flight at most; with HTTP/1.1 each has a connection of its own"},
-    {.name = "headers",
-     .kind = SETTING_MAP,
-     .offset = offsetof(struct http_settings, headers),
-     .help = "more request headers, sent with every event"},
-    {.name = "bearer_token",
-     .kind = SETTING_SECRET,
-     .offset = offsetof(struct http_settings, bearer_token),
-     .help = "sent as Authorization: Bearer"},
-    {.name = "content_type",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct http_settings, content_type),
-     .help =
-         "of the body; by default application/json, text/plain or application/octet-stream after the column's type"},
-    {.name = "max_response",
-     .kind = SETTING_SIZE,
-     .offset = offsetof(struct http_settings, max_response),
-     .fallback = "64kB",
-     .min = 0,
-     .max = INT64_C(1) << 30,
-     .help = "bytes of an answer's body that are read; the rest is cut off, or with `then_payload: response` the event "
-             "has failed"},
-    {.name = "log_answers",
-     .kind = SETTING_BOOL,
-     .offset = offsetof(struct http_settings, log_answers),
-     .fallback = "no",
-     .help = "the first 200 bytes of a refusal's body become part of the error, in the log and with a dead letter; "
-             "receivers may repeat payloads and tokens there"},
-    {.name = "ca_file",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct http_settings, ca_file),
-     .help = "PEM file of the authorities to trust instead of the system's"},
-    {.name = "pinned_public_key",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct http_settings, pinned_public_key),
-     .help = "sha256//BASE64 of the server's public key, more after a ;: beside a certificate that is valid, it has to "
-             "have one of them"},
-    {.name = "http_version",
-     .kind = SETTING_CHOICE,
-     .offset = offsetof(struct http_settings, http_version),
-     .fallback = "1.1",
-     .choices = versions,
-     .help = "2 needs https and is best with libcurl 8 or later"},
-    {.name = "proxy",
-     .kind = SETTING_URL,
-     .offset = offsetof(struct http_settings, proxy),
-     .choices = proxy_schemes,
-     .help = "proxy to go through; proxies of the environment are ignored"},
-    {.name = NULL},
-};
 
 struct http {
     struct sink sink;
@@ -105,10 +26,12 @@ struct http {
     struct http_request **requests; /* all, made as needed, `connections` at most */
     size_t request_count, request_max;
     struct http_request *idle;
+    struct http_time time;
     struct http_window window; /* of requests in flight */
     struct delivery *unsent;   /* failed in submit(); their verdict is in sink_data */
     CURL *probe;               /* NULL: none under way */
     enum reach reach;          /* what the last probe found, until somebody asks */
+    struct error unreached;    /* why, when that is REACH_NO */
 };
 
 /* A verdict that submit() found and must not give. */
@@ -122,12 +45,6 @@ struct verdict_later {
 static int64_t wall_s(void)
 {
     return clock_wall_us() / SECOND_US;
-}
-
-static int64_t http_response_max(const void *settings, const char **ret_why)
-{
-    *ret_why = "its max_response is 0";
-    return ((const struct http_settings *)settings)->max_response;
 }
 
 static void http_free(struct http *http)
@@ -166,26 +83,6 @@ static void request_give_back(struct http *http, struct http_request *request)
 }
 
 /* "sha256//" and 32 bytes in base64, separated by ;. libcurl would take anything else for the name of a file. */
-static bool check_pins(const struct http_settings *settings, bool https, struct error *err)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const struct span head = SPAN_LITERAL("sha256//");
-    const size_t size = 43; /* of the digits, before one = */
-    const char *pin = settings->pinned_public_key;
-    if (pin && !https)
-        return error_set(err, ERROR_CONFIG, "pinned_public_key: http:// has no keys; write https:// or leave it out");
-    while (pin) {
-        const char *hash = strncmp(pin, head.data, head.size) == 0 ? pin + head.size : "";
-        const char *end = hash + size + 1;
-        if (strspn(hash, digits) != size || hash[size] != '=' || (*end && *end != ';'))
-            return error_set(err, ERROR_CONFIG,
-                             "pinned_public_key: write sha256// and the 44 characters of the key's SHA-256 in base64, "
-                             "more keys after a ;");
-        pin = *end ? end + 1 : NULL;
-    }
-    return true;
-}
-
 static bool http_start(struct http *http, struct error *err)
 {
     const struct http_settings *settings = http->settings;
@@ -197,7 +94,7 @@ static bool http_start(struct http *http, struct error *err)
         return error_set(err, ERROR_CONFIG, "connect_timeout: longer than timeout, which includes it");
     if (settings->ca_file && access(settings->ca_file, R_OK) != 0)
         return error_set(err, ERROR_CONFIG, "ca_file: %s: %s", settings->ca_file, strerror(errno));
-    if (!check_pins(settings, http->url.https, err))
+    if (!http_settings_check_pins(settings, http->url.https, err))
         return false;
     http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
     if (!http->headers)
@@ -223,6 +120,7 @@ static struct sink *http_open(const char *name, const void *settings, struct err
     http->settings = settings;
     http->request_max = (size_t)http->settings->connections;
     http->requests = memory_array(http->request_max, sizeof(struct http_request *));
+    http_time_init(&http->time);
     http_window_init(&http->window, http->request_max);
     http->sink.in_flight_max = http->window.limit;
     if (http_start(http, err))
@@ -252,12 +150,15 @@ static size_t http_submit(struct sink *sink, struct delivery *const ds[], size_t
         struct error err;
         const char *target = http_url_join(&http->url, d->destination, d->arena, &err);
         struct curl_slist *headers = target ? http_headers_build(http->headers, d, attempt_s, &err) : NULL;
+        if (headers)
+            http_request_start(request, d, target, headers);
+        http_url_forget(&http->url, target);
         if (!headers) {
             request_give_back(http, request);
             fail_later(http, d, VERDICT_REJECTED, &err);
             continue;
         }
-        http_request_start(request, d, target, headers);
+        request->up_us = http_time_begin(&http->time, request->timeout_us, now);
         if (!FAULT_ERROR("http.start") && http_loop_add(http->loop, request->easy, now))
             continue;
         request_give_back(http, request);
@@ -273,6 +174,7 @@ static void http_prepare(struct sink *sink, struct pollset *ps)
     if (http->unsent)
         pollset_deadline(ps, 0);
     http_loop_prepare(http->loop, ps);
+    pollset_deadline(ps, http_time_wait(&http->time));
     pollset_deadline(ps, http_window_wait(&http->window, sink->in_flight));
 }
 
@@ -293,18 +195,23 @@ static void probe_end(struct http *http, enum reach reach)
     http->reach = reach;
 }
 
-static void http_progress(struct sink *sink, const struct pollset *ps, instant_us now)
+static void probe_answered(struct http *http, CURLcode code)
 {
-    struct http *http = (struct http *)sink;
-    resolve_unsent(http);
-    FAULT_POINT("http.progress");
-    http_loop_progress(http->loop, ps, now);
-    size_t before = sink->in_flight;
+    if (code != CURLE_OK) {
+        struct http_outcome outcome = http_verdict_transfer(code, false);
+        error_set(&http->unreached, outcome.kind, "%s: %s (%s)", http->url.base, outcome.reason,
+                  curl_easy_strerror(code));
+    }
+    probe_end(http, code == CURLE_OK ? REACH_YES : REACH_NO);
+}
+
+static void take_answers(struct http *http)
+{
     CURLcode code;
     CURL *easy;
     while ((easy = http_loop_next(http->loop, &code))) {
         if (easy == http->probe) {
-            probe_end(http, code == CURLE_OK ? REACH_YES : REACH_NO);
+            probe_answered(http, code);
             continue;
         }
         void *request = NULL;
@@ -314,18 +221,47 @@ static void http_progress(struct sink *sink, const struct pollset *ps, instant_u
         http_request_finish(request, code, &http->url, wall_s());
         request_give_back(http, request);
     }
+}
+
+static void end_overdue(struct http *http)
+{
+    if (!http_time_is_due(&http->time))
+        return;
+    for (size_t i = 0; i < http->request_count; i++) {
+        struct http_request *request = http->requests[i];
+        if (!request->d || !http_time_is_up(&http->time, request->up_us))
+            continue;
+        http_loop_remove(http->loop, request->easy);
+        http_request_time_out(request, &http->url, wall_s());
+        request_give_back(http, request);
+    }
+}
+
+static void http_progress(struct sink *sink, const struct pollset *ps, instant_us now)
+{
+    struct http *http = (struct http *)sink;
+    resolve_unsent(http);
+    FAULT_POINT("http.progress");
+    http_time_turn(&http->time, now);
+    http_loop_progress(http->loop, ps, now);
+    size_t before = sink->in_flight;
+    take_answers(http);
+    end_overdue(http);
     http_window_turn(&http->window, before - sink->in_flight, pollset_waited_us(ps), now);
     sink->in_flight_max = http->window.limit;
 }
 
-static enum reach http_probe(struct sink *sink, struct span destination, instant_us now)
+static enum reach http_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
     (void)destination; /* all are on the same host */
     struct http *http = (struct http *)sink;
     enum reach reach = http->reach;
     http->reach = REACH_PENDING;
+    if (reach == REACH_NO)
+        *err = http->unreached;
     if (reach != REACH_PENDING || http->probe)
         return reach;
+    error_set(err, ERROR_RESOURCE, "%s: libcurl cannot make a connection", http->url.base);
     http->probe = curl_easy_init();
     if (!http->probe)
         return REACH_NO;
@@ -368,44 +304,12 @@ static void http_close(struct sink *sink)
     http_free(http);
 }
 
-static bool is_https(const char *url)
-{
-    return strncasecmp(url, "https:", 6) == 0;
-}
-
-static void add_host_of(struct exposure *exposure, const char *url)
-{
-    char *host = http_url_host(url);
-    exposure_add_host(exposure, span_of(host));
-    free(host);
-}
-
-/* Certificates are always verified, so what counts is the scheme. Behind a proxy https stays https, and what the proxy
- * itself is told is its password. */
-static bool http_exposed(const void *of, struct exposure *ret)
-{
-    const struct http_settings *settings = of;
-    const char *plain_proxy = settings->proxy && !is_https(settings->proxy) ? settings->proxy : NULL;
-    if (!is_https(settings->url)) {
-        *ret = (struct exposure){"url", "is not encrypted: http:// has no TLS", "https://", ""};
-        add_host_of(ret, settings->url);
-        if (plain_proxy)
-            add_host_of(ret, plain_proxy);
-    } else {
-        *ret = (struct exposure){"proxy", "includes the proxy's password, which is not encrypted",
-                                 "a proxy at https://", ""};
-        if (plain_proxy && strchr(plain_proxy, '@'))
-            add_host_of(ret, plain_proxy);
-    }
-    return ret->hosts[0] != '\0';
-}
-
 const struct sink_type sink_http = {
     .name = "http",
     .help = "one POST request an event",
-    .settings = http_settings,
+    .settings = http_setting_rows,
     .settings_size = sizeof(struct http_settings),
-    .response_max = http_response_max,
+    .response_max = http_settings_response_max,
     .open = http_open,
     .submit = http_submit,
     .prepare = http_prepare,
@@ -413,5 +317,5 @@ const struct sink_type sink_http = {
     .close = http_close,
     .probe = http_probe,
     .cancel = http_cancel,
-    .exposed = http_exposed,
+    .exposed = http_settings_exposed,
 };

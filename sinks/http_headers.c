@@ -165,6 +165,7 @@ struct build {
     struct arena *arena;
     struct curl_slist *list;
     size_t total;
+    bool typed; /* by the event's own Content-Type */
 };
 
 static bool goes_encoded(struct span value, size_t i)
@@ -259,41 +260,58 @@ static bool add_own(struct build *build, const struct event *event, int64_t wall
     return !is_traceparent(event->traceparent) || add(build, "traceparent", event->traceparent, err);
 }
 
-/* The event's `headers`; what is reserved, configured or already there from a column is left out. */
-static bool add_events(struct build *build, const struct http_headers *headers, const struct event *event,
-                       bool *ret_content_type, struct error *err)
+static size_t own_count(const struct event_headers *list)
 {
-    struct event_headers list;
-    if (!event_headers_parse(event->headers, build->arena, &list, err))
-        return false;
-    bool traced = is_traceparent(event->traceparent);
-    for (size_t i = 0; i < list.count; i++) {
-        const char *name = list.list[i].name.data;
+    size_t count = list->count;
+    for (size_t i = 0; i < list->count; i++)
+        count -= strcmp(list->list[i].name.data, EVENT_HEADER_REPLAYED) == 0;
+    return count;
+}
+
+/* What is reserved, configured or already there from a column is left out. */
+static bool add_list(struct build *build, const struct http_headers *headers, const struct event_headers *list,
+                     bool traced, struct error *err)
+{
+    if (own_count(list) > HTTP_HEADERS_MAX)
+        return error_set(err, ERROR_REFUSED, "headers: %zu entries, %d are the most", own_count(list),
+                         HTTP_HEADERS_MAX);
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = list->list[i].name.data;
         if (!is_token(name)) /* not repeated: it may be anything */
             return error_set(err, ERROR_REFUSED, "headers: the name of entry %zu cannot be an HTTP header's", i + 1);
-        if (!list.list[i].value.data || reserved(name) || is_configured(headers, name) ||
+        if (!list->list[i].value.data || reserved(name) || is_configured(headers, name) ||
             (traced && strcasecmp(name, "traceparent") == 0))
             continue;
         if (strcasecmp(name, "content-type") == 0) {
             if (headers->content_type)
                 continue;
-            *ret_content_type = true;
+            build->typed = true;
         }
-        if (!add(build, name, list.list[i].value, err))
+        if (!add(build, name, list->list[i].value, err))
             return false;
     }
     return true;
+}
+
+static bool add_events(struct build *build, const struct http_headers *headers, const struct event *event,
+                       struct error *err)
+{
+    struct event_headers list;
+    if (!event_headers_read(event->headers, &list, err))
+        return false;
+    bool added = add_list(build, headers, &list, is_traceparent(event->traceparent), err);
+    event_headers_done(&list);
+    return added;
 }
 
 struct curl_slist *http_headers_build(const struct http_headers *headers, const struct delivery *d, int64_t wall_s,
                                       struct error *err)
 {
     struct build build = {.arena = d->arena, .list = headers->fixed};
-    bool typed = false;
-    if (!add_events(&build, headers, d->event, &typed, err) || !add_own(&build, d->event, wall_s, err))
+    if (!add_events(&build, headers, d->event, err) || !add_own(&build, d->event, wall_s, err))
         return NULL;
     const char *type = headers->content_type ? headers->content_type : kind_content_type(d->event->payload_kind);
-    if (!typed && !add(&build, "Content-Type", span_of(type), err))
+    if (!build.typed && !add(&build, "Content-Type", span_of(type), err))
         return NULL;
     return build.list;
 }

@@ -13,6 +13,7 @@
 #include <curl/curl.h>
 
 #define HTTP_HEADER_VALUE_MAX 8192   /* bytes of one value, encoded */
+#define HTTP_HEADERS_MAX 64          /* entries of an event's headers, besides EVENT_HEADER_REPLAYED */
 #define HTTP_HEADERS_TOTAL_MAX 32768 /* bytes of all lines that come from an event */
 
 struct http_headers;

@@ -3,6 +3,7 @@
 #include "relay/base/clock.h"
 #include "relay/base/utf8.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -122,8 +123,9 @@ static bool set_transport(CURL *easy, const struct http_settings *settings, cons
     bad |= curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     bad |= curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     bad |= curl_easy_setopt(easy, CURLOPT_MAXLIFETIME_CONN, CONNECTION_LIFETIME_S);
+    /* No CURLOPT_TIMEOUT: libcurl looks at it before it reads an answer that is there (http_time.h). What this one ends
+     * has not been sent. */
     bad |= curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(settings->connect_timeout_us / MS_US));
-    bad |= curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(settings->timeout_us / MS_US));
     return bad == CURLE_OK;
 }
 
@@ -158,6 +160,8 @@ static bool set_request(struct http_request *request)
     bad |= curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     bad |= curl_easy_setopt(easy, CURLOPT_WRITEDATA, request);
     bad |= curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    /* libcurl before 8.1 inflates what comes with `Transfer-Encoding: gzip`, though nobody has asked for that. */
+    bad |= curl_easy_setopt(easy, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     /* Answers are short; with hundreds of requests in flight the default buffers add up. */
     bad |= curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 4096L);
     bad |= curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 16384L);
@@ -171,6 +175,7 @@ struct http_request *http_request_new(const struct http_settings *settings, cons
         return NULL;
     struct http_request *request = memory_new(sizeof *request);
     request->easy = easy;
+    request->timeout_us = settings->timeout_us;
     request->max_response = settings->max_response;
     request->excerpt_max = settings->log_answers ? HTTP_EXCERPT_MAX : 0;
     if (http_handle_init(easy, settings, url) && set_request(request))
@@ -242,4 +247,11 @@ void http_request_finish(struct http_request *request, CURLcode code, const stru
     request->d = NULL;
     curl_easy_setopt(request->easy, CURLOPT_HTTPHEADER, NULL);
     curl_easy_setopt(request->easy, CURLOPT_POSTFIELDS, "");
+}
+
+void http_request_time_out(struct http_request *request, const struct http_url *url, int64_t wall_s)
+{
+    snprintf(request->why, sizeof request->why, "timed out after %" PRId64 " ms with %" PRId64 " bytes received",
+             request->timeout_us / MS_US, request->header_bytes + request->body_bytes);
+    http_request_finish(request, CURLE_OPERATION_TIMEDOUT, url, wall_s);
 }

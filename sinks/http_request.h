@@ -6,21 +6,9 @@
 
 #include "relay/base/setting.h"
 #include "sinks/delivery.h"
+#include "sinks/http_settings.h"
 #include "sinks/http_url.h"
 #include "sinks/http_verdict.h"
-
-enum http_version { HTTP_VERSION_1_1, HTTP_VERSION_2 };
-
-struct http_settings {
-    char *url;
-    int64_t timeout_us, connect_timeout_us;
-    struct setting_map headers;
-    char *bearer_token, *content_type, *ca_file, *pinned_public_key, *proxy;
-    int64_t max_response; /* bytes */
-    int http_version;     /* enum http_version */
-    int64_t connections;
-    bool log_answers;
-};
 
 #define HTTP_EXCERPT_MAX 200
 
@@ -28,6 +16,7 @@ struct http_request {
     CURL *easy;
     struct delivery *d;        /* NULL while idle */
     struct http_request *next; /* in the list of idle ones */
+    int64_t timeout_us, up_us; /* for all of it; when that time is up, by http_time.h's clock */
 
     bool cancelled; /* must not be sent, or sent again */
 
@@ -51,11 +40,15 @@ bool http_handle_init(CURL *easy, const struct http_settings *settings, const st
 struct http_request *http_request_new(const struct http_settings *settings, const struct http_url *url);
 void http_request_free(struct http_request *request); /* not while a multi handle has it */
 
-/* Makes `request` carry `d` to `target` with `headers`; all borrowed until finish. The payload is not copied. */
+/* Makes `request` carry `d` to `target` with `headers`; `d` and `headers` are borrowed until finish. The payload is not
+ * copied. */
 void http_request_start(struct http_request *request, struct delivery *d, const char *target,
                         struct curl_slist *headers);
 
 /* Gives the delivery its verdict and forgets it. `wall_s` is for a Retry-After that names a date. */
 void http_request_finish(struct http_request *request, CURLcode code, const struct http_url *url, int64_t wall_s);
+
+/* The same for one that has been taken out of its loop because its time is up. */
+void http_request_time_out(struct http_request *request, const struct http_url *url, int64_t wall_s);
 
 #endif

@@ -94,13 +94,11 @@ done:
 
 void http_url_done(struct http_url *url)
 {
-    if (url->password)
-        explicit_bzero(url->password, strlen(url->password));
     free(url->base);
-    free(url->query);
-    free(url->whole);
-    free(url->user);
-    free(url->password);
+    memory_wipe(url->query);
+    memory_wipe(url->whole);
+    memory_wipe(url->user);
+    memory_wipe(url->password);
     *url = (struct http_url){0};
 }
 
@@ -197,4 +195,12 @@ const char *http_url_join(const struct http_url *url, struct span destination, s
         return NULL;
     }
     return text;
+}
+
+void http_url_forget(const struct http_url *url, const char *joined)
+{
+    if (!joined || joined == url->whole || !url->query)
+        return;
+    size_t size = strlen(url->query);
+    explicit_bzero((char *)(uintptr_t)joined + strlen(joined) - size, size);
 }

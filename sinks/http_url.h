@@ -21,7 +21,7 @@ struct http_url {
 
 /* False and *err (ERROR_CONFIG) when `text` is not a URL we can post to; *ret is then untouched. */
 bool http_url_init(struct http_url *ret, const char *text, struct error *err) MUST_CHECK;
-void http_url_done(struct http_url *url); /* wipes the password */
+void http_url_done(struct http_url *url); /* wipes user, password and query */
 
 /* The host of a URL of any scheme, without user and port; an IPv6 address is in brackets. The caller's to free; NULL if
  * libcurl finds none. */
@@ -32,5 +32,8 @@ char *http_url_host(const char *text);
  * bytes. */
 const char *http_url_join(const struct http_url *url, struct span destination, struct arena *arena,
                           struct error *err) MUST_CHECK;
+
+/* Wipes the query of what http_url_join() has made, which is then of no use any more. NULL is a no-op. */
+void http_url_forget(const struct http_url *url, const char *joined);
 
 #endif

@@ -1,8 +1,7 @@
 #include "sinks/json_line.h"
 
+#include "relay/base/json_check.h"
 #include "relay/base/utf8.h"
-
-#include <jansson.h>
 
 static void write_name(struct json_writer *json, const char *name, const char *suffix)
 {
@@ -53,9 +52,7 @@ static enum payload_kind headers_kind(const struct event *event)
 {
     if (event->headers_kind == PAYLOAD_JSON || !event->headers.data)
         return PAYLOAD_JSON;
-    json_t *json = json_loadb(event->headers.data, event->headers.size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    json_decref(json);
-    return json ? PAYLOAD_JSON : PAYLOAD_TEXT;
+    return json_check(event->headers, false, NULL) ? PAYLOAD_JSON : PAYLOAD_TEXT;
 }
 
 void json_line_write(struct json_writer *json, const struct delivery *d)

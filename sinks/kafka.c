@@ -278,12 +278,12 @@ static void kafka_progress(struct sink *sink, const struct pollset *ps, instant_
     set_traits(kafka);
 }
 
-static enum reach kafka_probe(struct sink *sink, struct span destination, instant_us now)
+static enum reach kafka_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
     struct kafka *kafka = (struct kafka *)sink;
     if (destination.size > 0 && !kafka_message_check_topic(destination, NULL))
         return REACH_YES; /* the event will be rejected, and it alone */
-    return kafka_producer_probe(&kafka->plain, destination.data, now);
+    return kafka_producer_probe(&kafka->plain, destination.data, now, err);
 }
 
 /* ---- open and close ---- */

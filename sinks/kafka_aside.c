@@ -1,6 +1,7 @@
 #include "sinks/kafka_aside.h"
 
 #include "relay/base/arena.h"
+#include "relay/base/clock_monotonic.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -202,7 +203,7 @@ static bool join_until(struct kafka_aside *aside, instant_us deadline)
 {
     if (deadline == INSTANT_NEVER || kafka_aside_done(aside))
         return pthread_join(aside->thread, NULL) == 0;
-    struct timespec until = {.tv_sec = deadline / SECOND_US, .tv_nsec = deadline % SECOND_US * 1000};
+    struct timespec until = clock_monotonic_at(deadline);
     return pthread_clockjoin_np(aside->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 

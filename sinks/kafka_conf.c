@@ -93,7 +93,7 @@ static const char *get(const rd_kafka_conf_t *conf, const char *name, char *text
     return text;
 }
 
-static bool check_files(const rd_kafka_conf_t *conf, struct error *err)
+bool kafka_conf_check_files(const rd_kafka_conf_t *conf, struct error *err)
 {
     char path[512];
     for (size_t i = 0; files[i]; i++)
@@ -126,7 +126,7 @@ static bool check(const rd_kafka_conf_t *conf, struct error *err)
         return error_set(err, ERROR_CONFIG,
                          "kafka properties: bootstrap.servers is missing; give the brokers, e.g. bootstrap.servers: "
                          "\"kafka-1:9092,kafka-2:9092\"");
-    return check_files(conf, err);
+    return kafka_conf_check_files(conf, err);
 }
 
 /* What each use needs, whatever was given. */

@@ -29,6 +29,9 @@ enum kafka_use {
 rd_kafka_conf_t *kafka_conf_new(const struct kafka_settings *settings, enum kafka_use use,
                                 struct error *err) MUST_CHECK;
 
+/* Can the files be read that it names? */
+bool kafka_conf_check_files(const rd_kafka_conf_t *conf, struct error *err) MUST_CHECK;
+
 /* A whole-number property as librdkafka understood it, or 0. */
 int64_t kafka_conf_number(const rd_kafka_conf_t *conf, const char *property);
 

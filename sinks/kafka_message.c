@@ -1,9 +1,9 @@
 #include "sinks/kafka_message.h"
 
+#include "sinks/event_headers.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define TOPIC_MAX 249
 #define RECORD_BYTES 64
@@ -31,51 +31,29 @@ bool kafka_message_check_topic(struct span topic, struct error *err)
     return true;
 }
 
-static bool add(rd_kafka_headers_t *headers, const char *name, size_t name_size, struct span value)
+static bool add(rd_kafka_headers_t *headers, struct span name, struct span value)
 {
-    return rd_kafka_header_add(headers, name, (ssize_t)name_size, value.data, (ssize_t)value.size) ==
+    return rd_kafka_header_add(headers, name.data, (ssize_t)name.size, value.data, (ssize_t)value.size) ==
            RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* Strings as their bytes, null as a header without a value, anything else as JSON. */
-static bool add_json(rd_kafka_headers_t *headers, const char *name, size_t name_size, const json_t *value)
+static bool add_events(rd_kafka_headers_t *headers, struct span json, struct error *err)
 {
-    if (json_is_null(value))
-        return add(headers, name, name_size, (struct span){0});
-    if (json_is_string(value))
-        return add(headers, name, name_size, (struct span){json_string_value(value), json_string_length(value)});
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    bool added = text && add(headers, name, name_size, span_of(text));
-    free(text);
-    return added;
-}
-
-static bool add_object(rd_kafka_headers_t *headers, struct span text, struct error *err)
-{
-    /* jansson's message would quote the text, so only its place is told. */
-    json_error_t at;
-    json_t *object = json_loadb(text.data, text.size, JSON_ALLOW_NUL, &at);
-    if (!object)
-        return error_set(err, ERROR_REFUSED, "headers is not JSON that can be read: error at byte %d", at.position);
-    bool added = json_is_object(object);
-    if (!added)
-        error_set(err, ERROR_REFUSED, "headers is not a JSON object");
-    const char *name;
-    size_t name_size;
-    json_t *value;
-    json_object_keylen_foreach(object, name, name_size, value)
-    {
-        if (added && !add_json(headers, name, name_size, value))
-            added = error_set(err, ERROR_REFUSED, "headers cannot be turned into record headers");
-    }
-    json_decref(object);
+    struct event_headers list;
+    if (!event_headers_read(json, &list, err))
+        return false;
+    bool added = true;
+    for (size_t i = 0; added && i < list.count; i++)
+        added = add(headers, list.list[i].name, list.list[i].value) ||
+                error_set(err, ERROR_REFUSED, "headers cannot be turned into record headers");
+    event_headers_done(&list);
     return added;
 }
 
 rd_kafka_headers_t *kafka_message_headers(const struct event *event, struct error *err)
 {
     rd_kafka_headers_t *headers = rd_kafka_headers_new(8);
-    if (event->headers.data && !add_object(headers, event->headers, err)) {
+    if (!add_events(headers, event->headers, err)) {
         rd_kafka_headers_destroy(headers);
         return NULL;
     }
@@ -86,10 +64,10 @@ rd_kafka_headers_t *kafka_message_headers(const struct event *event, struct erro
         id = span_of(number);
     }
     if (event->traceparent.data)
-        add(headers, "traceparent", strlen("traceparent"), event->traceparent);
+        add(headers, SPAN_LITERAL("traceparent"), event->traceparent);
     if (event->type.data)
-        add(headers, "type", strlen("type"), event->type);
-    add(headers, "id", strlen("id"), id);
+        add(headers, SPAN_LITERAL("type"), event->type);
+    add(headers, SPAN_LITERAL("id"), id);
     return headers;
 }
 

@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/fault_point.h"
+#include "sinks/kafka_conf.h"
 #include "sinks/kafka_message.h"
 
 #include <stdio.h>
@@ -163,9 +164,12 @@ static void retire(struct kafka_producer *p, instant_us now)
     FAULT_POINT("kafka.retire");
     if (!slot) {
         /* That many handles hang in their destruction: making more would only add to them. */
+        snprintf(p->cause, sizeof p->cause, "%d producers before this one have not ended yet", KAFKA_RETIRED_MAX);
+        p->stuck = true;
         p->until = now + SECOND_US;
         return;
     }
+    p->stuck = false;
     *slot = handle_give_away(p);
     p->state = KAFKA_RETIRED;
     p->until = now + renew_pause_us(++p->renewals);
@@ -175,9 +179,15 @@ static void renew(struct kafka_producer *p, instant_us now)
 {
     struct error err;
     FAULT_POINT("kafka.renew");
-    if (handle_new(p, &err))
+    if (handle_new(p, &err)) {
+        if (p->stuck)
+            p->cause[0] = '\0'; /* it is over */
+        p->stuck = false;
         return;
+    }
+    (void)!kafka_conf_check_files(p->conf, &err); /* which says more, where it is one of them */
     snprintf(p->cause, sizeof p->cause, "%s", err.text);
+    p->stuck = true;
     p->until = now + renew_pause_us(++p->renewals);
 }
 
@@ -232,6 +242,8 @@ static void take_reports(struct kafka_producer *p, rd_kafka_event_t *event, inst
             p->news_at = now;
             p->troubled = p->all_down = p->doubtful = false;
             p->renewals = 0;
+            if (p->state == KAFKA_RUNNING)
+                p->cause[0] = '\0';
         }
         report(p, message->_private, message->err, rd_kafka_message_status(message));
     }
@@ -390,9 +402,14 @@ instant_us kafka_producer_deadline(const struct kafka_producer *p)
     return p->state == KAFKA_RUNNING ? instant_min(give_up_at(p), check_at(p)) : p->until;
 }
 
-enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now)
+enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now, struct error *err)
 {
-    return p->state == KAFKA_RUNNING ? kafka_probes_ask(&p->probes, p->rk, topic, p->wake_fd, now) : REACH_PENDING;
+    enum reach reach = p->stuck ? REACH_NO : REACH_PENDING;
+    if (p->state == KAFKA_RUNNING)
+        reach = kafka_probes_ask(&p->probes, p->rk, topic, p->wake_fd, now);
+    if (reach == REACH_NO)
+        error_set(err, ERROR_UNREACHABLE, "%s", p->cause[0] ? p->cause : "no answer to a request for metadata");
+    return reach;
 }
 
 /* ---- the end ---- */

@@ -59,7 +59,8 @@ struct kafka_producer {
     struct kafka_aside *check; /* under way: does anybody answer? */
     instant_us checked_at;
     unsigned renewals; /* since the last ack */
-    char cause[256];   /* the last trouble in librdkafka's words */
+    bool stuck;        /* not RUNNING, and it is not known how long that will last: `cause` says why */
+    char cause[256];   /* the last trouble in librdkafka's words; empty: none since an ack */
 
     struct kafka_probes probes;
     struct kafka_aside *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
@@ -91,7 +92,7 @@ void kafka_producer_serve(struct kafka_producer *p, instant_us now);
 instant_us kafka_producer_deadline(const struct kafka_producer *p);
 
 /* As in sinks/sink.h. */
-enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now);
+enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, instant_us now, struct error *err);
 
 /* Gives everything that is left to report, as _PURGE_INFLIGHT, at the latest at `deadline`. */
 void kafka_producer_close(struct kafka_producer *p, instant_us now, instant_us deadline);

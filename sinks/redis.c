@@ -39,6 +39,7 @@ struct redis {
     instant_us retry_at;
     struct rng rng;
     enum reach probe;
+    struct error unreached; /* why, when it is REACH_NO */
     bool probing;
     uint64_t probe_command; /* which of `commands` is the PING; 0: the handshake's PING is the probe */
 };
@@ -49,7 +50,7 @@ static void replace(char **text, const char *with)
 {
     if (!with)
         return;
-    free(*text);
+    memory_wipe(*text);
     *text = memory_text(with);
 }
 
@@ -91,10 +92,27 @@ static uint64_t command_end(const struct delivery *d)
     return (uint64_t)(uintptr_t)d->sink_data;
 }
 
-static void probe_found(struct redis *redis, enum reach reach)
+/* `why` is NULL with REACH_YES. */
+static void probe_found(struct redis *redis, enum reach reach, const struct error *why)
 {
-    if (redis->probing && redis->probe == REACH_PENDING)
-        redis->probe = reach;
+    if (!redis->probing || redis->probe != REACH_PENDING)
+        return;
+    redis->probe = reach;
+    if (why)
+        redis->unreached = *why;
+}
+
+static void probe_answered(struct redis *redis, const redisReply *reply)
+{
+    struct error why;
+    if (reply->type == REDIS_REPLY_STATUS) {
+        probe_found(redis, REACH_YES, NULL);
+        return;
+    }
+    bool told = reply->type == REDIS_REPLY_ERROR;
+    error_set(&why, ERROR_UNREACHABLE, "%s: PING: %.*s", redis->address.text, told ? (int)reply->len : 0,
+              told ? reply->str : "");
+    probe_found(redis, REACH_NO, &why);
 }
 
 /* The connection is gone, or never came about. */
@@ -113,7 +131,7 @@ static void lose(struct redis *redis, instant_us now, const struct error *cause)
         delivery_resolve(d, VERDICT_RETRY, &unsent);
     redis_link_close(redis->link);
     redis->leaving = false;
-    probe_found(redis, REACH_NO);
+    probe_found(redis, REACH_NO, &unsent);
     redis->probe_command = 0;
     if (redis->failures++ == 0)
         redis->rng.state ^= (uint64_t)now;
@@ -197,7 +215,7 @@ static bool answer(struct redis *redis, const redisReply *reply, struct error *e
     redis->replies++;
     FAULT_POINT("redis.reply");
     if (redis->probing && redis->replies == redis->probe_command) {
-        probe_found(redis, reply->type == REDIS_REPLY_STATUS ? REACH_YES : REACH_NO);
+        probe_answered(redis, reply);
         return true;
     }
     struct delivery *d = redis->sent.first;
@@ -287,7 +305,7 @@ static void arrived(struct redis *redis)
 {
     redis->failures = 0;
     redis->commands = redis->replies = 0;
-    probe_found(redis, REACH_YES);
+    probe_found(redis, REACH_YES, NULL);
 }
 
 static bool advance(struct redis *redis, const struct pollset *ps, instant_us now, struct error *err)
@@ -346,13 +364,15 @@ static void redis_prepare(struct sink *sink, struct pollset *ps)
     redis_link_prepare(redis->link, is_owed(redis), ps);
 }
 
-static enum reach redis_probe(struct sink *sink, struct span destination, instant_us now)
+static enum reach redis_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
     (void)destination;
     struct redis *redis = (struct redis *)sink;
     if (redis->probing) {
         enum reach found = redis->probe;
         redis->probing = found == REACH_PENDING;
+        if (found == REACH_NO)
+            *err = redis->unreached;
         return found;
     }
     redis->probing = true;

@@ -9,12 +9,10 @@
 
 void redis_address_done(struct redis_address *address)
 {
-    if (address->password)
-        explicit_bzero(address->password, strlen(address->password));
     free(address->path);
     free(address->host);
     free(address->user);
-    free(address->password);
+    memory_wipe(address->password);
     free(address->text);
     *address = (struct redis_address){0};
 }
@@ -42,7 +40,7 @@ static char *decode(const char *from, size_t size)
     for (size_t i = 0, out = 0; i < size; i++, out++) {
         int c = from[i] == '%' ? decode_escape(from + i, size - i) : from[i];
         if (from[i] == '%' && c < 0) {
-            free(text);
+            memory_wipe(text);
             return NULL;
         }
         i += from[i] == '%' ? 2 : 0;

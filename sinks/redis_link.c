@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/base/fault_point.h"
+#include "relay/base/lookup.h"
 #include "sinks/redis_tls.h"
 #include "sinks/redis_verdict.h"
 
@@ -19,7 +20,9 @@ struct redis_link {
     struct redis_tls *tls; /* NULL: plain */
     int64_t timeout_us;
     enum redis_link_state state;
-    redisContext *context; /* NULL while DOWN */
+    struct lookup *lookup; /* while LOOKING_UP; in others NULL, or one that was given up waiting for */
+    instant_us lookup_at;  /* when an attempt has asked for it last */
+    redisContext *context; /* NULL while DOWN and LOOKING_UP */
     unsigned shakes_left;  /* replies of the handshake still to come */
     uint64_t appended_bytes;
     instant_us active_at; /* when the server last gave a sign of life, or we began to wait for one */
@@ -44,6 +47,7 @@ void redis_link_free(struct redis_link *link)
     if (!link)
         return;
     redis_link_close(link);
+    lookup_free(link->lookup);
     redis_tls_free(link->tls);
     free(link);
 }
@@ -80,17 +84,62 @@ static bool context_failed(const struct redis_link *link, struct error *err)
 
 /* ---- connecting ---- */
 
-bool redis_link_open(struct redis_link *link, instant_us now, struct error *err)
+/* `host` is an address in figures; NULL: a Unix socket. */
+static bool call(struct redis_link *link, const char *host, struct error *err)
 {
     const struct redis_address *address = link->address;
-    link->context =
-        address->path ? redisConnectUnixNonBlock(address->path) : redisConnectNonBlock(address->host, address->port);
-    link->appended_bytes = 0;
-    link->active_at = now;
+    link->context = host ? redisConnectNonBlock(host, address->port) : redisConnectUnixNonBlock(address->path);
     link->state = REDIS_LINK_CONNECTING;
     if (FAULT_ERROR("redis.open"))
         return link_failed(link, ERROR_UNREACHABLE, "made to fail", err);
     return (link->context && !link->context->err) || context_failed(link, err);
+}
+
+/* One that takes longer than the time limit is gone on with by the next open, so that it is heard in the end. */
+static bool begin_lookup(struct redis_link *link, instant_us now, struct error *err)
+{
+    struct error cause;
+    if (link->lookup && lookup_is_done(link->lookup) && now - link->lookup_at > LOOKUP_AGE_MAX_US) {
+        lookup_free(link->lookup);
+        link->lookup = NULL;
+    }
+    link->lookup_at = now;
+    if (!link->lookup && !(link->lookup = lookup_start(link->address->host, &cause)))
+        return link_failed(link, ERROR_UNREACHABLE, cause.text, err);
+    link->state = REDIS_LINK_LOOKING_UP;
+    return true;
+}
+
+/* The first, of IPv4 if there is one, as hiredis would. */
+static const char *choose_address(const struct lookup *lookup, size_t count)
+{
+    size_t i = 0;
+    while (i < count && strchr(lookup_address(lookup, i), ':'))
+        i++;
+    return lookup_address(lookup, i < count ? i : 0);
+}
+
+static bool looked_up(struct redis_link *link, instant_us now, struct error *err)
+{
+    if (!lookup_is_done(link->lookup))
+        return true;
+    struct error cause;
+    size_t count = lookup_count(link->lookup, &cause);
+    link->active_at = now;
+    bool ok = count > 0 ? call(link, choose_address(link->lookup, count), err)
+                        : link_failed(link, ERROR_UNREACHABLE, cause.text, err);
+    lookup_free(link->lookup);
+    link->lookup = NULL;
+    return ok;
+}
+
+bool redis_link_open(struct redis_link *link, instant_us now, struct error *err)
+{
+    const struct redis_address *address = link->address;
+    link->appended_bytes = 0;
+    link->active_at = now;
+    bool by_name = !address->path && lookup_is_needed(address->host);
+    return by_name ? begin_lookup(link, now, err) : call(link, address->path ? NULL : address->host, err);
 }
 
 static void append_text(struct redis_link *link, const char *const words[], int count)
@@ -162,6 +211,8 @@ static bool shake_answered(struct redis_link *link, const redisReply *reply, str
 
 bool redis_link_shake(struct redis_link *link, instant_us now, struct error *err)
 {
+    if (link->state == REDIS_LINK_LOOKING_UP && !looked_up(link, now, err))
+        return false;
     if (link->state == REDIS_LINK_CONNECTING && !connected(link, now, err))
         return false;
     bool some = true;
@@ -267,7 +318,9 @@ bool redis_link_check(struct redis_link *link, bool waiting, instant_us now, str
     if (!waiting || now - link->active_at < link->timeout_us)
         return true;
     char text[80];
-    snprintf(text, sizeof text, "no answer within %" PRId64 " ms", link->timeout_us / MS_US);
+    bool nameless = link->state == REDIS_LINK_LOOKING_UP;
+    snprintf(text, sizeof text, "no answer%s within %" PRId64 " ms", nameless ? " of a name server" : "",
+             link->timeout_us / MS_US);
     return link_failed(link, ERROR_UNREACHABLE, text, err);
 }
 
@@ -275,6 +328,11 @@ void redis_link_prepare(const struct redis_link *link, bool waiting, struct poll
 {
     if (link->state == REDIS_LINK_DOWN)
         return;
+    if (link->state == REDIS_LINK_LOOKING_UP) {
+        lookup_prepare(link->lookup, ps);
+        pollset_deadline(ps, link->active_at + link->timeout_us);
+        return;
+    }
     int fd = link->context->fd;
     /* In a TLS handshake the socket takes bytes at any time, but it is our turn only after the server's. */
     bool tls_shaking = link->tls && link->state == REDIS_LINK_SHAKING;

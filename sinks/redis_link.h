@@ -16,6 +16,7 @@
 
 enum redis_link_state {
     REDIS_LINK_DOWN,
+    REDIS_LINK_LOOKING_UP, /* the name server is asked for the host's address */
     REDIS_LINK_CONNECTING, /* the network's handshake */
     REDIS_LINK_SHAKING,    /* AUTH, SELECT and PING are on their way */
     REDIS_LINK_UP
@@ -30,11 +31,11 @@ void redis_link_free(struct redis_link *link); /* NULL is a no-op */
 
 enum redis_link_state redis_link_state(const struct redis_link *link);
 
-/* Starts to connect. Looking up a host name waits for the resolver; nothing else here waits for anything. */
+/* Starts to connect. A host name is looked up aside. */
 bool redis_link_open(struct redis_link *link, instant_us now, struct error *err) MUST_CHECK;
 void redis_link_close(struct redis_link *link);
 
-/* Takes CONNECTING and SHAKING towards UP, as far as it goes now. */
+/* Takes LOOKING_UP, CONNECTING and SHAKING towards UP, as far as it goes now. */
 bool redis_link_shake(struct redis_link *link, instant_us now, struct error *err) MUST_CHECK;
 
 /* Only while UP. Returns where the command ends in the stream of bytes, to be compared with redis_link_written(). */

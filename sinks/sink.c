@@ -59,9 +59,9 @@ void sink_progress(struct sink *sink, const struct pollset *ps, instant_us now)
     sink->type->progress(sink, ps, now);
 }
 
-enum reach sink_probe(struct sink *sink, struct span destination, instant_us now)
+enum reach sink_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
-    return sink->type->probe ? sink->type->probe(sink, destination, now) : REACH_YES;
+    return sink->type->probe ? sink->type->probe(sink, destination, now, err) : REACH_YES;
 }
 
 void sink_cancel(struct delivery *d)

@@ -81,12 +81,13 @@ struct sink_type {
 
     /* Is the destination there? Called again and again while its circuit is open; the first call starts finding
      * out, later ones report; after YES or NO the next call starts afresh. An empty destination stands for the sink
-     * as a whole. No event is sent. NULL: the engine tries with one event. Works in prepare/progress like everything
-     * else. */
-    enum reach (*probe)(struct sink *sink, struct span destination, instant_us now);
+     * as a whole. No event is sent. With NO, *err is why: what a person needs who is to mend it. NULL: the engine tries
+     * with one event. Works in prepare/progress like everything else. */
+    enum reach (*probe)(struct sink *sink, struct span destination, instant_us now, struct error *err);
 
-    /* The claim of `d`, which has no verdict yet, is lost: its key may be delivered by another relay at any moment.
-     * What can be stopped is stopped; the verdict is given as ever. NULL: what is under way cannot be called back. */
+    /* The claim of `d`, which has no verdict yet, is lost, or its lease is about to be: its key may be delivered by
+     * another relay at any moment. What can be stopped is stopped; the verdict is given as ever, with ERROR_LOST_CLAIM
+     * where that is why. NULL: what is under way cannot be called back. */
     void (*cancel)(struct sink *sink, struct delivery *d);
 
     /* What open() would say of these settings, without any effect: nothing is created and nobody is called. NULL:
@@ -123,7 +124,7 @@ bool sink_check(const struct sink_type *type, const char *name, const void *sett
 size_t sink_submit(struct sink *sink, struct delivery *const ds[], size_t n, instant_us now) MUST_CHECK;
 void sink_prepare(struct sink *sink, struct pollset *ps);
 void sink_progress(struct sink *sink, const struct pollset *ps, instant_us now);
-enum reach sink_probe(struct sink *sink, struct span destination, instant_us now);
+enum reach sink_probe(struct sink *sink, struct span destination, instant_us now, struct error *err);
 void sink_cancel(struct delivery *d); /* a no-op unless a sink has it and owes it a verdict */
 bool sink_reopen(struct sink *sink, struct error *err) MUST_CHECK;
 void sink_close(struct sink *sink); /* NULL is a no-op */

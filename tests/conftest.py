@@ -36,8 +36,9 @@ def pytest_runtest_protocol(item):
         yield
 
 
-# In deep runs: twenty minutes each, then minutes, then seconds by the hundred.
-LONGEST = ("test_system_calls.py", "test_chaos.py", "test_fault_points.py", "test_allocations.py")
+# In deep runs: twenty minutes each, then minutes, then seconds by the hundred; then what takes long in every run.
+LONGEST = ("test_system_calls.py", "test_chaos.py", "test_fault_points.py", "test_allocations.py", "test_kafka_runs.py",
+           "test_exactly_once.py", "test_failover.py", "test_new_table.py", "test_poison.py", "test_sink_down.py", "test_process.py")
 
 
 def by_length(item):
@@ -49,8 +50,8 @@ def by_length(item):
 
 def pytest_collection_modifyitems(config, items):
     """Deep tests are left out of a default run, which is not the same as skipping: nothing asked for them."""
+    items.sort(key=by_length)
     if os.environ.get("PGCOURIER_DEEP") == "1":
-        items.sort(key=by_length)
         return
     deep = [item for item in items if item.get_closest_marker("deep")]
     if deep:

@@ -74,6 +74,13 @@ char *memory_text(const char *text)
     return memcpy(memory_new(size), text, size);
 }
 
+void memory_wipe(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 struct arena *arena_new(void)
 {
     return memory_new(sizeof(struct arena));
@@ -88,6 +95,12 @@ void arena_free(struct arena *arena)
         free(b);
     }
     free(arena);
+}
+
+void arena_wipe(struct arena *arena)
+{
+    for (struct block *b = arena->blocks; b; b = b->next)
+        explicit_bzero(b->data, b->used);
 }
 
 static struct block *block_add(struct arena *arena, size_t bytes)

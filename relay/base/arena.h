@@ -17,6 +17,7 @@ struct arena;
 
 struct arena *arena_new(void);
 void arena_free(struct arena *arena); /* NULL is a no-op */
+void arena_wipe(struct arena *arena); /* overwrites all that is in it */
 
 /* Zeroed, aligned for any type. Never NULL. */
 void *arena_alloc(struct arena *arena, size_t bytes);
@@ -33,5 +34,6 @@ void *memory_new(size_t bytes);
 void *memory_array(size_t count, size_t size);
 void *memory_resize(void *old, size_t count, size_t size); /* new part not zeroed */
 char *memory_text(const char *text);                       /* strdup; NULL stays NULL */
+void memory_wipe(char *text);                              /* free(), and what it held is gone; NULL is a no-op */
 
 #endif

@@ -11,7 +11,7 @@ static int64_t read_us(clockid_t id)
 
 instant_us clock_now(void)
 {
-    return read_us(CLOCK_MONOTONIC);
+    return read_us(CLOCK_BOOTTIME);
 }
 
 int64_t clock_wall_us(void)

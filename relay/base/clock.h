@@ -1,8 +1,9 @@
 /* relay/base/clock.h -- time as a value.
  *
- * instant_us is microseconds on CLOCK_MONOTONIC: local deadlines never jump when somebody sets the
- * clock. Wall time is microseconds since 1970 UTC and is only shown or sent, never waited for. Only
- * main.c and the loop read a clock; everything below takes `now`. */
+ * instant_us is microseconds on CLOCK_BOOTTIME: local deadlines never jump when somebody sets the
+ * clock, and the time that the machine is suspended counts, as it does for the database. Wall time is microseconds
+ * since 1970 UTC and is only shown or sent, never waited for. Only main.c and the loop read a clock; everything below
+ * takes `now`. */
 #ifndef RELAY_BASE_CLOCK_H
 #define RELAY_BASE_CLOCK_H
 

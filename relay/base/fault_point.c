@@ -1,6 +1,6 @@
 #include "relay/base/fault_point.h"
 
-#include "relay/base/clock.h"
+#include "relay/base/clock_monotonic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -146,9 +146,11 @@ void fault_point_start(void)
 static void write_down(const struct fault *fault)
 {
     char line[256];
+    struct timespec at = clock_monotonic_at(clock_now()); /* the clock of what receives the events */
     int size =
         snprintf(line, sizeof line, "{\"point\":\"%s\",\"hit\":%u,\"action\":\"%s\",\"pid\":%d,\"at\":%" PRId64 "}\n",
-                 fault->place->name, fault->seen, fault->action->name, getpid(), clock_now());
+                 fault->place->name, fault->seen, fault->action->name, getpid(),
+                 (int64_t)at.tv_sec * SECOND_US + at.tv_nsec / 1000);
     if (log_fd >= 0 && write(log_fd, line, (size_t)size) != size)
         abort();
 }

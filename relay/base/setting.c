@@ -189,18 +189,11 @@ static bool parse_choice(const struct setting *setting, const char *text, void *
 
 /* ---- texts ---- */
 
-static void wipe(char *text)
-{
-    if (text)
-        explicit_bzero(text, strlen(text));
-    free(text);
-}
-
 static void store_text(const struct setting *setting, const char *text, void *values)
 {
     char **value = value_of(setting, values);
     char *copy = memory_text(text);
-    wipe(*value);
+    memory_wipe(*value);
     *value = copy;
 }
 
@@ -261,7 +254,7 @@ static bool parse_list(const struct setting *setting, const char *text, void *va
 static void free_text(const struct setting *setting, void *values)
 {
     char **value = value_of(setting, values);
-    wipe(*value);
+    memory_wipe(*value);
     *value = NULL;
 }
 
@@ -270,7 +263,7 @@ static void free_map(const struct setting *setting, void *values)
     struct setting_map *map = value_of(setting, values);
     for (size_t i = 0; i < map->count; i++) {
         free(map->pairs[i].name);
-        wipe(map->pairs[i].value);
+        memory_wipe(map->pairs[i].value);
     }
     free(map->pairs);
     *map = (struct setting_map){0};
@@ -280,7 +273,7 @@ static void free_list(const struct setting *setting, void *values)
 {
     struct setting_list *list = value_of(setting, values);
     for (size_t i = 0; i < list->count; i++)
-        wipe(list->texts[i]);
+        memory_wipe(list->texts[i]);
     free(list->texts);
     *list = (struct setting_list){0};
 }

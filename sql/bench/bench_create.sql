@@ -15,7 +15,8 @@ create table :state.events (
     traceparent   text,
     created_at    timestamptz not null default pg_catalog.clock_timestamp(),
     not_before    timestamptz,
-    dedupe_key    text collate "C"
+    dedupe_key    text collate "C",
+    again_after   bigint
 );
 create index events_key on :state.events (aggregateid, id);
 create unique index events_dedupe on :state.events (dedupe_key) where dedupe_key is not null;

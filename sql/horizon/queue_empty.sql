@@ -4,10 +4,12 @@
 -- :in_order   without a filter: in the order of ids, which is that of the rows. With one there may be an index that finds what
 --             it lets through, and what it does not may be most of the table.
 -- $1 text   queue
+-- $2 bigint no event has a smaller id, but one that was put back, at which an entry points: what is dead there is not walked over
+-- :from_least ids from $2 on; with a filter true, so that its index can serve
 -- No row when nothing is left, else one.
-select 1 as waiting
+(select 1 as waiting
 from :table e
-where (:where)
+where (:from_least) and (:where)
   and case when (:key)::text is null then not exists (
       select from :state.parked p
       where p.queue = $1::text and p.keyless and p.next_at = 'infinity' and p.event_id between :id and :id
@@ -18,4 +20,11 @@ where (:where)
         and p.key between ((:key)::text collate "default") and ((:key)::text collate "default")
       order by p.key offset 0) end
 :in_order
+limit 1)
+union all
+(select 1
+ from :state.parked p
+ where p.queue = $1::text and p.event_id < $2::bigint and p.next_at < 'infinity'
+   and exists (select from :table e where :id between p.event_id and p.event_id and (:where) order by :id offset 0)
+ limit 1)
 limit 1

@@ -12,7 +12,14 @@
 -- $7 bigint    the term, microseconds
 -- $8 integer   the backend whose end ends the leases, too; 0: there is none such
 --
--- One row: granted bigint, how many; all of them, or something is wrong
+-- A lease that ends with a backend ends with the server, too. So nothing waits for its entry to be safe from a crash: what
+-- comes back from one without it has no lease, as with it. The entries of other leases have to outlive their server.
+--
+-- A lease that ran out is a failure, and may be the first. What waited for another event may be found to wait on: since when it
+-- does stays, because after_id, by which settle_park.sql would know, does not.
+--
+-- One row: granted bigint, how many; all of them, or something is wrong; synchronous_commit text, of this transaction, null
+-- where it is as it was
 with owner as materialized (
     -- The server still does what it was told by a relay that has died: a backend that is gone by now ended long ago. Of
     -- one that is hidden from us nothing is known.
@@ -37,7 +44,9 @@ with owner as materialized (
         resume_at = case when p.resume_at is not null then excluded.next_at end,
         token = excluded.token, worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at,
         lease = excluded.lease, backend_pid = excluded.backend_pid, backend_start = excluded.backend_start,
-        updated_at = excluded.taken_at
+        first_failed_at = case when p.attempts > 0 and excluded.attempts > 0 or p.after_id is not null and p.event_id = excluded.event_id
+                               then p.first_failed_at else excluded.taken_at end,
+        after_id = null, updated_at = excluded.taken_at
     returning 1
 ), solo as (
     insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease,
@@ -49,7 +58,10 @@ with owner as materialized (
     set attempts = excluded.attempts, next_at = excluded.next_at,
         token = excluded.token, worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at,
         lease = excluded.lease, backend_pid = excluded.backend_pid, backend_start = excluded.backend_start,
-        updated_at = excluded.taken_at
+        first_failed_at = case when p.attempts > 0 and excluded.attempts > 0 or p.after_id is not null
+                               then p.first_failed_at else excluded.taken_at end,
+        after_id = null, updated_at = excluded.taken_at
     returning 1
 )
-select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from solo) as granted
+select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from solo) as granted,
+       (select pg_catalog.set_config('synchronous_commit', 'off', true) from owner) as synchronous_commit

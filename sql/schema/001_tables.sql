@@ -28,7 +28,8 @@ create table outbox.events (
     -- and all events of one transaction would tie.
     created_at    timestamptz not null default clock_timestamp(),
     not_before    timestamptz, -- null: at once
-    dedupe_key    text collate "C" -- of events that have one, one at a time waits
+    dedupe_key    text collate "C", -- of events that have one, one at a time waits
+    again_after   bigint -- this event was under way when the row came again: where there is no order, it has to be gone first
 );
 
 create index events_key on outbox.events (aggregateid, id);
@@ -48,7 +49,7 @@ create table outbox.parked (
     attempts        int not null default 0,
     next_at         timestamptz not null,          -- 'infinity': closed until somebody opens it, or paused
     last_error      text not null default '',
-    first_failed_at timestamptz not null default now(),
+    first_failed_at timestamptz not null default now(), -- of this event; of one that waits for another: when it came to wait
     updated_at      timestamptz not null default now(),
     head            jsonb,
     after_id        bigint,      -- it waits for this event, which has to be done first: see settle_park.sql and after_look.sql

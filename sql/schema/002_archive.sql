@@ -14,6 +14,16 @@ create table outbox.archive (
 -- Takes whatever no day takes, so that settling never fails because a partition is missing.
 create table outbox.archive_default partition of outbox.archive default;
 
+-- Until the end of the transaction, locks are waited for as long as the caller's lock_timeout says, and no longer than this.
+create function outbox.wait_at_most(given text, most interval) returns void
+    language sql
+    set search_path = pg_catalog, pg_temp
+as $$
+    select set_config('lock_timeout', (extract(epoch from least(most, nullif(given::interval, interval '0'))) * 1000)::bigint::text, true)
+$$;
+
+revoke all on function outbox.wait_at_most(text, interval) from public;
+
 -- Makes the partitions archive_YYYYMMDD (UTC days) from today to days_ahead; returns how many it made. Relays call it
 -- at start and once a day, at the same time as others: they take turns.
 --
@@ -25,9 +35,9 @@ create function outbox.archive_prepare(days_ahead int default 7) returns int
     security definer
     set search_path = pg_catalog, pg_temp
     set timezone = 'UTC'
-    set lock_timeout = '3s'
 as $$
 declare
+    given constant text := current_setting('lock_timeout');
     today date := current_date;
     day   date;
     part  text;
@@ -37,6 +47,7 @@ begin
         raise exception 'archive_prepare: days_ahead must be between 0 and 400, not %', days_ahead
             using errcode = 'invalid_parameter_value', hint = 'The default is 7.';
     end if;
+    perform outbox.wait_at_most(given, interval '3 s');
     -- Class and number are FNV-1a of "pgcourier:archive" and 0.
     perform pg_advisory_xact_lock(662116619, 0);
     for day in select today + n from generate_series(0, days_ahead) n loop
@@ -53,6 +64,7 @@ begin
                        part, day::timestamptz, (day + 1)::timestamptz);
         made := made + 1;
     end loop;
+    perform set_config('lock_timeout', given, true);
     return made;
 end
 $$;

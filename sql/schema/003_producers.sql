@@ -26,9 +26,15 @@ begin
         raise exception 'publish: headers are a JSON object, not %', pg_catalog.left(publish.headers::pg_catalog.text, 80)
             using errcode = 'invalid_parameter_value', hint = 'headers => ''{"name": "value"}''.';
     end if;
-    if (publish.on_duplicate operator(pg_catalog.=) any ('{ignore,replace,again}'::pg_catalog.text[])) is not true then
-        raise exception 'publish: on_duplicate is "ignore", "replace" or "again", not %', coalesce(pg_catalog.quote_literal(publish.on_duplicate), 'null')
-            using errcode = 'invalid_parameter_value', hint = 'Without it, a second event is ignored while the first one waits.';
+    if (publish.on_duplicate operator(pg_catalog.=) 'ignore') is not true then
+        if (publish.on_duplicate operator(pg_catalog.=) any ('{replace,again}'::pg_catalog.text[])) is not true then
+            raise exception 'publish: on_duplicate is "ignore", "replace" or "again", not %', coalesce(pg_catalog.quote_literal(publish.on_duplicate), 'null')
+                using errcode = 'invalid_parameter_value', hint = 'Without it, a second event is ignored while the first one waits.';
+        end if;
+        if publish.dedupe_key is null then
+            raise exception 'publish: on_duplicate => % is for events with a dedupe_key, and this one has none', pg_catalog.quote_literal(publish.on_duplicate)
+                using errcode = 'null_value_not_allowed', hint = 'Give as dedupe_key what it has in common with its duplicates, or leave on_duplicate out.';
+        end if;
     end if;
     if publish.dedupe_key is not null then
         return outbox.publish_once(publish.key, publish.type, publish.payload, publish.aggregatetype, publish.headers,
@@ -44,8 +50,24 @@ begin
 end
 $$;
 
--- What publish() does for an event of which one waits already, by its dedupe_key. An event without a key gets it as its key,
--- so that two of them are never under way at once.
+-- Refuses a snapshot that is older than the locks that are looked at.
+create function outbox.check_isolation(what text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception '%: the isolation level has to be read committed, and is %', what, current_setting('transaction_isolation')
+            using errcode = 'invalid_transaction_state',
+                  hint = 'What is leased after its snapshot would be missed. begin isolation level read committed; or set default_transaction_isolation = ''read committed'';';
+    end if;
+end
+$$;
+
+-- What publish() does for an event of which one waits already, by its dedupe_key. Two of them are never under way at once: an
+-- event without a key gets the dedupe_key as its key; and where there is no order, again_after names the one that goes first.
+-- Relays and take() look there, so it holds for whoever begins to serve the table later, too. What takes the place of
+-- one that waits has to wait for the same.
 --
 -- `replace` and `again` never write what is delivered into a row that somebody may have read: a relay that delivers it takes
 -- it out of the table by its id, whatever is in it by then. A row that waits is deleted, and the new one has an id of its own.
@@ -62,18 +84,21 @@ as $$
 #variable_conflict use_column
 declare
     new_key text := coalesce(publish_once.key, publish_once.dedupe_key);
-    class   int;
     free    boolean;
     new_id  bigint;
     old     outbox.events;
+    behind  bigint; -- the event that the new one waits for
     kept    boolean;
     vain    int := 0; -- rounds that have neither put the event in nor found the one that waits
 begin
+    if on_duplicate is distinct from 'ignore' then
+        perform outbox.check_isolation(format('publish(…, on_duplicate => %L)', on_duplicate));
+    end if;
     perform pg_advisory_xact_lock(525316013, hashtext(new_key));
     loop
-        insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent, not_before, dedupe_key)
+        insert into outbox.events as e (aggregatetype, aggregateid, type, payload, headers, traceparent, not_before, dedupe_key, again_after)
         values (publish_once.aggregatetype, new_key, publish_once.type, publish_once.payload, publish_once.headers,
-                publish_once.traceparent, publish_once.not_before, publish_once.dedupe_key)
+                publish_once.traceparent, publish_once.not_before, publish_once.dedupe_key, behind)
             on conflict (dedupe_key) where dedupe_key is not null do nothing
         returning e.id into new_id;
         if found then
@@ -92,14 +117,15 @@ begin
         if on_duplicate = 'ignore' then
             return null;
         end if;
-        class := coalesce((select q.lock_class from outbox.queue q where q.tbl = 'outbox.events'::regclass limit 1),
-                          outbox.lock_class_of('outbox.events'));
-        -- The key's lock, and the event's own, which a queue without an order takes.
-        free := pg_try_advisory_xact_lock(class, outbox.lock_hash('text', old.aggregateid, old.id))
-                and pg_try_advisory_xact_lock(class, outbox.lock_hash('text', null, old.id));
-        -- A statement of its own: it sees the leases of whoever had the lock before.
+        -- The key's lock, and the event's own, which a queue without an order takes: of every class that anybody here has said.
+        select bool_and(pg_try_advisory_xact_lock(c.class, outbox.lock_hash('text', old.aggregateid, old.id))
+                        and pg_try_advisory_xact_lock(c.class, outbox.lock_hash('text', null, old.id))) into free
+          from (select q.lock_class from outbox.queue q where q.tbl = 'outbox.events'::regclass
+                 union select s.lock_class from outbox.served s where s.tbl = 'outbox.events'::regclass and s.lock_class is not null
+                 union select outbox.lock_class_of('outbox.events')) c (class);
+        -- A statement of its own, in a transaction that is read committed: it sees the leases of whoever had the lock before.
         free := free and not exists (select from outbox.parked p
-                                      where p.queue in (select outbox.queues_of_events()) and p.token is not null
+                                      where p.queue in (select outbox.queues_of_events(true)) and p.token is not null
                                         and (p.keyless and p.event_id = old.id or not p.keyless and p.key = (old.aggregateid collate "default"))
                                         and coalesce(p.resume_at, p.next_at) > clock_timestamp());
         -- The row last: of an event that is being delivered it would keep the relay from deleting it until we commit.
@@ -110,15 +136,18 @@ begin
         if free then
             delete from outbox.events e where e.id = old.id;
             kept := not found;
+            behind := old.again_after;
+            delete from outbox.parked p where p.queue in (select outbox.queues_of_events(false)) and p.keyless and p.event_id = old.id;
             -- The key may have waited for it to be due: as look_again().
             update outbox.parked p
                set next_at = clock_timestamp(), updated_at = clock_timestamp()
-             where p.queue in (select outbox.queues_of_events()) and p.key = (old.aggregateid collate "default") and not p.keyless and p.event_id = old.id
+             where p.queue in (select outbox.queues_of_events(false)) and p.key = (old.aggregateid collate "default") and not p.keyless and p.event_id = old.id
                and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null
                and p.next_at > clock_timestamp();
         elsif on_duplicate = 'again' then
             update outbox.events e set dedupe_key = null where e.id = old.id;
             kept := exists (select from outbox.events e where e.id = old.id and e.dedupe_key = old.dedupe_key); -- else it is done
+            behind := old.id;
         else
             return null;
         end if;
@@ -167,12 +196,19 @@ declare
 begin
     if sequence is null then
         raise exception 'install_ordering: no sequence feeds %.%', tbl, quote_ident(id_column)
-            using errcode = 'object_not_in_prerequisite_state';
+            using errcode = 'object_not_in_prerequisite_state',
+                  hint = coalesce('Give as id_column one that has a sequence: '
+                                  || (select string_agg(quote_ident(a.attname), ', ' order by a.attnum) from pg_attribute a
+                                       where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped and outbox.sequence_of(tbl, a.attname) is not null)
+                                  || '.', 'The id has to be drawn from one: declare it as bigint generated by default as identity.');
     end if;
     if not exists (select from pg_attribute a where a.attrelid = tbl and a.attname = key_column and not a.attisdropped)
     then
-        raise exception 'install_ordering: % has no column %', tbl, quote_ident(key_column)
-            using errcode = 'undefined_column';
+        raise exception 'install_ordering: % has no column %', tbl, coalesce(quote_ident(key_column), 'null')
+            using errcode = 'undefined_column',
+                  hint = format('Give the column of the key, which is one of: %s.',
+                                (select string_agg(quote_ident(a.attname), ', ' order by a.attnum) from pg_attribute a
+                                  where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped));
     end if;
     perform outbox.uninstall_ordering(tbl);
     -- A database that was restored from a dump has the functions of its tables by the numbers that they had before.
@@ -221,6 +257,6 @@ end
 $$;
 
 revoke all on function outbox.publish(text, text, jsonb, text, jsonb, text, timestamptz, text, text),
-    outbox.publish_once(text, text, jsonb, text, jsonb, text, timestamptz, text, text),
+    outbox.publish_once(text, text, jsonb, text, jsonb, text, timestamptz, text, text), outbox.check_isolation(text),
     outbox.sequence_of(regclass, name), outbox.install_ordering(regclass, name, name), outbox.uninstall_ordering(regclass)
     from public;

@@ -23,7 +23,7 @@ as $$
 begin
     if channel is null or octet_length(channel) not between 1 and 63 then
         raise exception 'install_notify: the channel must have 1 to 63 bytes'
-            using errcode = 'invalid_parameter_value';
+            using errcode = 'invalid_parameter_value', hint = 'Give the name that the queue has as "listen", like orders.';
     end if;
     perform outbox.uninstall_notify(tbl);
     execute format('create trigger outbox_notify_insert after insert on %s'

@@ -135,6 +135,19 @@ as $$
     select b.oid from base b
 $$;
 
+-- A table and whatever else its rows may be in: partitions, and children by inheritance.
+create function outbox.parts_of(tbl regclass) returns setof oid
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive part (oid) as (
+        select parts_of.tbl::oid
+        union
+        select h.inhrelid from part p join pg_inherits h on h.inhparent = p.oid
+    )
+    select p.oid from part p
+$$;
+
 -- What a key column is to us, as in type_rules[] of relay/table.c; null: it cannot serve. A domain counts as its base type.
 create function outbox.key_type_of(tbl regclass, key_column name) returns text
     language sql stable
@@ -233,12 +246,15 @@ $check$;
 create function outbox.check_queue_rules(q outbox.queue) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
-as $$
+as $rules$
 declare
     wrong record;
+    names text := concat_ws(' ', q.name, q.tbl, q.id_column, q.key_column, q.type_column, q.payload_column, q.headers_column, q.traceparent_column,
+                            q.created_at_column, q.not_before_column, q.after_column, q.priority_column, q.then_queue);
 begin
     select x.* into wrong from (values
         ('name', left(q.name, 80), char_length(q.name) <= 200, 'Give 1 to 200 characters.'),
+        ('a name with $$', left(names, 80), position('$$' in names) = 0, 'Names of queues, tables and columns stand in functions that are quoted with it: give another one.'),
         ('max_attempts', q.max_attempts::text, q.max_attempts > 0, 'Give 1 or more: so often it is tried.'),
         ('retry_base', q.retry_base::text, q.retry_base between '1 ms' and '1 day', 'Give an interval from 1 ms to a day, like ''1 s''.'),
         ('retry_max', q.retry_max::text, q.retry_max between q.retry_base and '30 days', 'Give an interval from retry_base to 30 days, like ''5 min''.'),
@@ -252,7 +268,7 @@ begin
             using errcode = 'invalid_parameter_value', hint = wrong.hint;
     end if;
 end
-$$;
+$rules$;
 
 -- What goes on from a queue to the next one, as relay/table_sql.c has it: `taken` are columns of e for RETURNING, `columns` and
 -- `given` the next table's and what stands in them, of g, or of the answer r.
@@ -415,7 +431,7 @@ begin
     perform outbox.queue_wait('queue_set', null);
     select x.* into other from outbox.queue x
      where x.name <> q.name
-       and coalesce(pg_partition_root(x.tbl), x.tbl) = coalesce(pg_partition_root(q.tbl), q.tbl)
+       and exists (select * from outbox.parts_of(x.tbl) intersect select * from outbox.parts_of(q.tbl))
        and (x.condition is null or q.condition is null or x.condition = q.condition or x.lock_class <> q.lock_class)
      limit 1;
     if found then
@@ -445,16 +461,18 @@ begin
     else
         perform outbox.queue_replace(q);
     end if;
-    if old.name is not null and (moved or (old.condition, old.not_before_column, old.delayed, old.after_column, old.priority_column)
-                                          is distinct from (q.condition, q.not_before_column, q.delayed, q.after_column, q.priority_column)) then
-        perform outbox.mark_anew(q);
+    if not moved and (old.condition, old.not_before_column, old.delayed, old.after_column, old.priority_column)
+                     is not distinct from (q.condition, q.not_before_column, q.delayed, q.after_column, q.priority_column) then
+        perform outbox.mark_keep(old, q.number);
     end if;
     perform outbox.queue_build(q);
     -- Whoever hands on to it knows its columns.
     for other in select x.* from outbox.queue x where x.then_queue = q.name loop
         perform outbox.check_next(other);
+        old := other;
         other.number := nextval(pg_get_serial_sequence('outbox.queue', 'number'));
         perform outbox.queue_replace(other);
+        perform outbox.mark_keep(old, other.number);
         perform outbox.queue_build(other);
     end loop;
 end
@@ -473,7 +491,7 @@ begin
 end
 $$;
 
--- Drops the functions of old numbers that nobody uses.
+-- Drops the functions, and the marks, of old numbers that nobody uses.
 create function outbox.queue_clear() returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -485,6 +503,7 @@ begin
     loop
         if pg_try_advisory_xact_lock(2046768146, old.number) then
             execute format('drop function %s', old.made);
+            delete from outbox.take_mark t where t.number = old.number;
         end if;
     end loop;
 end

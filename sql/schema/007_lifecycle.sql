@@ -14,28 +14,44 @@ create unique index paused_queue on outbox.paused (queue) where key is null;
 create unique index paused_key on outbox.paused (queue, key) where key is not null;
 create index paused_since on outbox.paused (queue, since) where key is not null;
 
+-- For people: a name that nothing knows is refused. take() and the relays look into the table.
 create function outbox.is_paused(queue text) returns boolean
-    language sql stable
+    language plpgsql stable
+    security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    select exists (select from outbox.paused p where p.queue = is_paused.queue and p.key is null)
+begin
+    if exists (select from outbox.paused p where p.queue = is_paused.queue and p.key is null) then
+        return true;
+    end if;
+    perform outbox.check_known('is_paused', is_paused.queue, false);
+    return false;
+end
 $$;
 
 -- The queues that relays have served. Each notes its own when it starts, so that SQL knows the names and their tables, which are
 -- in the relays' configurations alone. Of a queue that is no more, delete the row.
 create table outbox.served (
-    queue text primary key,
-    tbl   regclass, -- null: not known
-    since timestamptz not null default clock_timestamp()
+    queue      text primary key,
+    tbl        regclass, -- null: not known
+    lock_class int,      -- null: not known
+    key_type   text check (key_type in ('none', 'bigint', 'text', 'uuid')), -- null: not known
+    columns    jsonb, -- the names of its id, key and created_at; null: not known, or not all rows of the table are its own
+    since      timestamptz not null default clock_timestamp()
 );
 
-create function outbox.note_served(queue text, tbl regclass default null) returns void
+create function outbox.note_served(queue text, tbl regclass default null, lock_class int default null, key_type text default null,
+    columns jsonb default null) returns void
     language sql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    insert into outbox.served as s (queue, tbl) values (note_served.queue, note_served.tbl)
-        on conflict on constraint served_pkey do update set tbl = excluded.tbl where s.tbl is distinct from excluded.tbl
+    insert into outbox.served as s (queue, tbl, lock_class, key_type, columns)
+    values (note_served.queue, note_served.tbl, note_served.lock_class, note_served.key_type, note_served.columns)
+        on conflict on constraint served_pkey do update
+       set tbl = excluded.tbl, lock_class = excluded.lock_class, key_type = excluded.key_type, columns = excluded.columns
+     where (s.tbl, s.lock_class, s.key_type, s.columns)
+           is distinct from (excluded.tbl, excluded.lock_class, excluded.key_type, excluded.columns)
 $$;
 
 -- A name may be anything.
@@ -72,27 +88,26 @@ begin
                   hint = format('Give the queue, which the replay obeys. `pgcourier replay --resume %s` goes on with it, `--cancel %1$s` forgets it.',
                                 replayed.replay_id);
     end if;
-    if is_new or exists (select from outbox.served s where s.queue = check_known.queue)
-       or exists (select from outbox.queue_names() n where n = check_known.queue) then
+    if is_new or exists (select from outbox.queue_names() n where n = check_known.queue) then
         return;
     end if;
     select string_agg(x.queue, ', ' order by x.queue) into names
-      from (select s.queue from outbox.served s union select n from outbox.queue_names() n order by 1 limit 20) x;
+      from (select n as queue from outbox.queue_names() n order by 1 limit 20) x;
     raise exception '%: there is no queue %', what, quote_literal(left(check_known.queue, 80))
         using errcode = 'undefined_object',
               hint = format('No relay has served it and outbox.queue does not have it. Those that are known: %s.%s', coalesce(names, 'none'),
-                            case when what in ('pause', 'resume') then ' If it is a new one, add is_new => true.' else '' end);
+                            case when what in ('pause', 'resume', 'archive_expire') then ' If it is a new one, add is_new => true.' else '' end);
 end
 $$;
 
--- A key is spelt as its column shows it, or nothing would ever be found under it. Of a queue that only a relay's configuration knows
--- this is not known; `pgcourier pause` knows it.
+-- A key is spelt as its column shows it, or nothing would ever be found under it.
 create function outbox.check_key(what text, queue text, key text) returns void
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    kind text := (select q.key_type from outbox.queue q where q.name = check_key.queue);
+    kind text := coalesce((select q.key_type from outbox.queue q where q.name = check_key.queue),
+                          (select s.key_type from outbox.served s where s.queue = check_key.queue));
 begin
     if key is null or (case kind when 'none' then false
                                  when 'bigint' then key ~ '^(0|-?[1-9][0-9]{0,18})$' and key::numeric between -9223372036854775808 and 9223372036854775807
@@ -167,6 +182,75 @@ begin
 end
 $$;
 
+-- How many keys and events of a queue, or whether this key of it, relays and workers have. Of a table that several queues share the
+-- relays' keys of all of them. Once a pause is committed no claim sends anything that is not found here, as each looks
+-- for the pause when it has its locks; a lease is committed before its claim's lock goes, so leases are counted second, with
+-- a snapshot of their own: the function is volatile.
+create function outbox.in_flight(queue text, key text default null) returns bigint
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    class int;
+    kind  text;
+    hash  bigint;
+    locks bigint;
+begin
+    perform outbox.check_isolation('in_flight');
+    perform outbox.check_known('in_flight', in_flight.queue, false);
+    perform outbox.check_key('in_flight', in_flight.queue, in_flight.key);
+    select coalesce(q.lock_class, s.lock_class), coalesce(q.key_type, s.key_type) into class, kind
+      from (select) one
+      left join outbox.queue q on q.name = in_flight.queue
+      left join outbox.served s on s.queue = in_flight.queue;
+    if class is null then
+        raise exception 'in_flight: nothing here says which locks the relays of queue % take', quote_literal(in_flight.queue)
+            using errcode = 'object_not_in_prerequisite_state', hint = 'A relay notes it in outbox.served when it starts; `pgcourier drain` has it from its configuration.';
+    end if;
+    hash := case when in_flight.key is not null then outbox.lock_hash(kind, in_flight.key, null) end;
+    select count(*) into locks from pg_locks l
+     where l.locktype = 'advisory' and l.objsubid = 2 and l.granted and l.classid::bigint = class::bigint & 4294967295
+       and l.database = (select d.oid from pg_database d where d.datname = current_database())
+       and (hash is null or l.objid::bigint = hash & 4294967295);
+    return locks + (select count(*) from outbox.parked p
+                     where p.queue = in_flight.queue and p.token is not null and coalesce(p.resume_at, p.next_at) > clock_timestamp()
+                       and (in_flight.key is null or p.key = in_flight.key and not p.keyless));
+end
+$$;
+
+-- Pauses a queue, or one key of it, and waits until nothing of it is on its way: `call outbox.drain('orders')`, in no transaction, as
+-- the pause has to be committed first. It stays paused, also when the time is over. A procedure that commits has the rights and
+-- the search_path of its caller: every name is qualified.
+create procedure outbox.drain(queue text, key text default null, timeout interval default '30 s', reason text default 'drain')
+    language plpgsql
+as $$
+declare
+    by_then constant timestamptz := pg_catalog.clock_timestamp() operator(pg_catalog.+) timeout;
+    left_over bigint;
+begin
+    if pg_catalog.isfinite(timeout) is not true or timeout operator(pg_catalog.<) interval '0' then
+        raise exception 'drain: % is no time to wait', coalesce(timeout::text, 'null')
+            using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''30 s''.';
+    end if;
+    perform outbox.in_flight(queue, key); -- refuses what cannot be counted before anything is paused
+    perform outbox.pause(queue, key, reason);
+    commit;
+    loop
+        left_over := outbox.in_flight(queue, key);
+        exit when left_over operator(pg_catalog.=) 0;
+        if pg_catalog.clock_timestamp() operator(pg_catalog.>) by_then then
+            raise exception 'drain: queue % is paused, and % still on the way after %', pg_catalog.quote_literal(queue),
+                            case when left_over operator(pg_catalog.=) 1 then '1 key is' else left_over::text operator(pg_catalog.||) ' keys are' end, timeout
+                using errcode = 'lock_not_available', hint = 'Call it again to wait on; outbox.workers shows who has them; outbox.resume() lets the queue go on.';
+        end if;
+        perform pg_catalog.pg_sleep(0.05);
+        commit;
+    end loop;
+end
+$$;
+
 -- How long each queue's rows are to stay in the archive, in its relays' own words. The archive is one for all queues and
 -- goes by the day, so a day stays until every queue here lets it go. Of a queue that is no more, delete the row.
 create table outbox.archive_retention (
@@ -183,7 +267,10 @@ create table outbox.archive_retention (
 -- Settlements that archive need a lock on outbox.archive that DETACH excludes, and CONCURRENTLY is not to be had beside
 -- a default partition. So detaching waits a tenth of a second for its turn at most, with everybody behind it, and is then
 -- put off; and files are deleted by a step of its own, when the table is nobody's partition any more.
-create function outbox.archive_expire(queue text, keep interval, out removed text, out again interval)
+--
+-- A name that nothing knows is refused, with is_new not: a queue that keeps all would keep the archive of all. Relays say it for
+-- theirs, whose names may not have been noted.
+create function outbox.archive_expire(queue text, keep interval, is_new boolean default false, out removed text, out again interval)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -195,7 +282,7 @@ declare
     oldest timestamptz;
     part   text;
 begin
-    perform outbox.check_queue('archive_expire', archive_expire.queue);
+    perform outbox.check_known('archive_expire', archive_expire.queue, archive_expire.is_new);
     if archive_expire.keep < interval '1 hour' then
         raise exception 'archive_expire: % is too short to be meant', archive_expire.keep
             using errcode = 'invalid_parameter_value', hint = 'Give an hour or more, or null to keep everything.';
@@ -254,8 +341,9 @@ exception
 end
 $$;
 
-revoke all on function outbox.archive_expire(text, interval) from public;
+revoke all on function outbox.archive_expire(text, interval, boolean) from public;
 
 revoke all on function outbox.is_paused(text), outbox.check_queue(text, text), outbox.check_known(text, text, boolean),
-    outbox.check_key(text, text, text), outbox.note_served(text, regclass), outbox.pause(text, text, text, boolean),
-    outbox.resume(text, text, boolean) from public;
+    outbox.check_key(text, text, text), outbox.note_served(text, regclass, int, text, jsonb), outbox.pause(text, text, text, boolean),
+    outbox.resume(text, text, boolean), outbox.in_flight(text, text) from public;
+revoke all on procedure outbox.drain(text, text, interval, text) from public;

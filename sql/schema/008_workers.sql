@@ -14,9 +14,11 @@
 
 -- Where take() begins to look: hints, so that it does not walk over the dead index entries of what is done. A late id, a row
 -- put back, a mark that is wrong: a slow sweep below `low` finds what is there. See lock_keys(). The newest row of a queue
--- counts, and none is updated: a take() in a long transaction is in nobody's way, nor is an old snapshot.
+-- counts, and none is updated: a take() in a long transaction is in nobody's way, nor is an old snapshot. A call that goes on
+-- by settings that were replaced moves marks of its own, as they may be of other rows.
 create table outbox.take_mark (
     queue      text not null references outbox.queue (name) on delete cascade,
+    number     int not null,         -- outbox.queue's
     moved_at   timestamptz not null,
     low        bigint not null,      -- events below it wait, and are found in parked
     next_low   bigint not null,      -- what low will be when the next move agrees
@@ -32,7 +34,7 @@ create table outbox.take_mark (
     topped_priority bigint not null,
     topped_id       bigint not null,
     due_at     timestamptz not null, -- when to move all this again
-    primary key (queue, moved_at)
+    primary key (queue, number, moved_at)
 ) with (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
 -- Verdicts that came too late and changed nothing. A sequence counts without a lock, and what is rolled back too.
@@ -64,7 +66,32 @@ as $$
     select case when column_name is null then format('null::%s', type) else format('e.%I::%s', column_name, type) end
 $$;
 
--- The first of the events that e comes after and that are not done, as in relay/table_sql.c.
+-- Does q serve outbox.events without an order? Then what came again waits for the event that goes first: publish_once(). (Of this
+-- and the next one each call of take() asks: without a search_path of their own they cost nothing.)
+create function outbox.comes_again(q outbox.queue) returns boolean
+    language sql stable
+as $$
+    select q.tbl operator(pg_catalog.=) 'outbox.events'::pg_catalog.regclass and q.key_type operator(pg_catalog.=) 'none'
+$$;
+
+-- May its events have to wait for others to be done?
+create function outbox.comes_after(q outbox.queue) returns boolean
+    language sql stable
+as $$
+    select q.after_column is not null or outbox.comes_again(q)
+$$;
+
+-- The event that e comes again after, while it is there, whoever serves it; null where there is an order. And the first of the
+-- events that e names and that are not done; null where it names none. As in relay/table_sql.c.
+create function outbox.earlier_sql(q outbox.queue) returns text
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('case when e.again_after is not null then (select o.%1$I from %2$s o'
+                  ' where o.%1$I between e.again_after and e.again_after order by o.%1$I offset 0) end', q.id_column, q.tbl)
+     where outbox.comes_again(q)
+$$;
+
 create function outbox.undone_sql(q outbox.queue) returns text
     language sql stable
     set search_path = pg_catalog, pg_temp
@@ -93,6 +120,7 @@ as $function$
         on conflict (queue, key) where not keyless do update
         set event_id = excluded.event_id, attempts = 0, last_error = '', token = null, after_id = excluded.after_id,
             updated_at = excluded.updated_at,
+            first_failed_at = case when p.after_id is not null and p.event_id = excluded.event_id then p.first_failed_at else excluded.first_failed_at end,
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
             resume_at = case when p.resume_at is not null then excluded.next_at end
     ), delayed_solo as (
@@ -101,7 +129,8 @@ as $function$
         from head h where (h.due_at is not null or h.after_id is not null) and h.key is null order by h.id
         on conflict (queue, event_id) where keyless do update
         set attempts = 0, last_error = '', next_at = excluded.next_at, token = null, after_id = excluded.after_id,
-            updated_at = excluded.updated_at
+            updated_at = excluded.updated_at,
+            first_failed_at = case when p.after_id is not null then p.first_failed_at else excluded.first_failed_at end
     ), $$, q.name)
 $function$;
 
@@ -117,6 +146,7 @@ begin
 create function outbox.queue_%1$s_after(asked_to bigint) returns bigint
     language plpgsql
 as $$
+#variable_conflict use_column
 declare
     most constant int := 1000;
     ret  bigint;
@@ -132,7 +162,7 @@ begin
     ), done as materialized (
         select a.id from asked a
         where not exists (select from %3$s e where e.%4$I between a.id and a.id and (%5$s) order by e.%4$I offset 0)
-          and not exists (select from outbox.dead d where d.queue = %2$L and d.event_id = a.id)
+          and not (%6$s and exists (select from outbox.dead d where d.queue = %2$L and d.event_id = a.id))
     ), waiting as materialized (
         select w.place from done d
         cross join lateral (
@@ -148,7 +178,8 @@ begin
     select max(a.id) into ret from asked a having count(*) >= most;
     return ret;
 end
-$$$function$, q.number, q.name, q.tbl, q.id_column, coalesce(q.condition, 'true'));
+$$$function$, q.number, q.name, q.tbl, q.id_column, case when q.after_column is not null then coalesce(q.condition, 'true') else 'true' end,
+        (q.after_column is not null)::text);
 end
 $build$;
 
@@ -158,10 +189,10 @@ create function outbox.has_due_index(tbl regclass, not_before_column name) retur
     set search_path = pg_catalog, pg_temp
 as $$
     select exists (
-        select from pg_index i
-         where i.indrelid = tbl and i.indisvalid
+        select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
+         where i.indrelid = tbl and i.indisvalid and m.amname = 'btree'
            and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = not_before_column)
-           and (i.indpred is null or pg_get_expr(i.indpred, i.indrelid) ~ 'IS NOT NULL'))
+           and (i.indpred is null or pg_get_expr(i.indpred, i.indrelid) = format('(%I IS NOT NULL)', not_before_column)))
 $$;
 
 -- What an entry p becomes when an event `id` is found that comes before the one that it points at: that is next, and has no
@@ -229,6 +260,8 @@ begin
 create function outbox.queue_%1$s_due(looked timestamptz) returns timestamptz
     language plpgsql
 as $$
+#variable_conflict use_column
+<<look>>
 declare
     most  constant int := 10000;
     until constant timestamptz := clock_timestamp();
@@ -237,12 +270,12 @@ begin
     with due as materialized (
         select d.id, d.key from (
             select %2$s as id, %3$s as key from %4$s e
-            where e.%5$I > coalesce(looked - interval '2 s', until) and e.%5$I <= until and (%6$s) order by e.%5$I) d
+            where e.%5$I > coalesce($1 - interval '2 s', look.until) and e.%5$I <= look.until and (%6$s) order by e.%5$I) d
         where case when d.key is null then not exists (
                   select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between d.id and d.id
                   order by p.event_id offset 0)
               else not exists (
-                  select from outbox.parked p where p.queue = %7$L and not p.keyless and p.event_id <= d.id
+                  select from outbox.parked p where p.queue = %7$L and not p.keyless and (p.event_id <= d.id or %9$s is not true)
                   and p.key between (d.key collate "default") and (d.key collate "default")
                   order by p.key offset 0) end
         limit most
@@ -434,7 +467,7 @@ create function outbox.became_due_sql(q outbox.queue) returns text
 as $function$
     select format($$became as materialized (
         select %1$s as key, e.%2$I::bigint as id, e.%3$I as due_at from %4$s e
-        where e.%3$I > $6 - interval '2 s' and e.%3$I <= until and (%5$s) order by e.%3$I desc limit 1000
+        where e.%3$I > $6 - interval '2 s' and e.%3$I <= look.until and (%5$s) order by e.%3$I desc limit 1000
     ), unsure as materialized (
         select $6 is null or count(*) = 1000 and min(b.due_at) > $6 as too_many from became b
     ), due as materialized (
@@ -445,6 +478,8 @@ $function$;
 -- Makes the functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
 -- kept, and chosen when the queue may be empty: so each look-up says by its range and its order which index it is to use, as
 -- in sql/claim/per_key_lock.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
+-- A column of the table may have the name of any of their variables. Beside it, where it would be taken for them, they are $n
+-- or have the label of their block.
 create function outbox.queue_build(q outbox.queue) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -457,11 +492,11 @@ declare
     filter     text := coalesce(q.condition, 'true');
     condition  text := filter;
     holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
-    waits      boolean := holds or q.after_column is not null; -- there are heads that are put aside
+    waits      boolean := holds or outbox.comes_after(q); -- there are heads that are put aside
     due_at     text := 'null::timestamptz';
     head_from  text := 'coalesce(p.event_id, -9223372036854775808)'; -- where the head of a key is looked for
     became_due text := '';
-    after_id   text := coalesce(outbox.undone_sql(q), 'null::bigint');
+    after_id   text := format('coalesce(%s)', concat_ws(', ', outbox.earlier_sql(q), outbox.undone_sql(q), 'null::bigint'));
     is_key     text := case q.key_type -- what is remembered of a key may be older than its column's type
         when 'bigint' then 'case when p.key ~ ''^-?[0-9]{1,19}$'' then p.key::numeric between -9223372036854775808'
                            ' and 9223372036854775807 end'
@@ -473,7 +508,7 @@ declare
     part       record; -- what goes on
     made       record;
 begin
-    if q.after_column is not null then
+    if outbox.comes_after(q) then
         perform outbox.queue_build_after(q);
     end if;
     if holds then
@@ -554,6 +589,7 @@ create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text
     language plpgsql
 as $$
 #variable_conflict use_column
+<<look>>
 declare
     until constant timestamptz := clock_timestamp();
 begin
@@ -594,6 +630,8 @@ begin
             resume_at = case when p.resume_at is not null then excluded.next_at end, token = excluded.token, worker = excluded.worker,
             taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
             backend_pid = null, backend_start = null, after_id = null,
+            first_failed_at = case when p.attempts = 0 and excluded.attempts > 0 then excluded.first_failed_at -- by a lease that ran out
+                                   else p.first_failed_at end,
             updated_at = excluded.updated_at
     ), leased_solo as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
@@ -603,6 +641,7 @@ begin
         set attempts = excluded.attempts, next_at = excluded.next_at, token = excluded.token,
             worker = excluded.worker, taken_id = excluded.taken_id, taken_at = excluded.taken_at, lease = excluded.lease,
             backend_pid = null, backend_start = null, after_id = null,
+            first_failed_at = case when p.attempts = 0 and excluded.attempts > 0 then excluded.first_failed_at else p.first_failed_at end,
             updated_at = excluded.updated_at
     ), %10$sgone as (
         delete from outbox.parked p using head h where p.ctid = h.place and h.id is null
@@ -684,47 +723,101 @@ $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
 end
 $build$;
 
--- The marks of a queue whose rows are others than they were begin anew.
 create function outbox.mark_first(q outbox.queue) returns outbox.take_mark
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select (q.name, clock_timestamp(), -lim, -lim, null, 10000, '-infinity', null, null, lim, -lim - 1, lim, -lim - 1, '-infinity')::outbox.take_mark
+    select (q.name, q.number, clock_timestamp(), -lim, -lim, null, 10000, '-infinity', null, null, lim, -lim - 1, lim, -lim - 1, '-infinity')::outbox.take_mark
       from (select 9223372036854775807) x (lim)
 $$;
 
-create function outbox.mark_anew(q outbox.queue) returns void
-    language sql
+-- Where a queue's rows are what they were, its marks are, too; else they begin anew under the new number.
+create function outbox.mark_keep(was outbox.queue, number int) returns void
+    language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
-    insert into outbox.take_mark select (outbox.mark_first(q)).* on conflict do nothing;
+declare
+    m outbox.take_mark;
+begin
+    select t.* into m from outbox.take_mark t where t.queue = was.name and t.number = was.number order by t.moved_at desc limit 1;
+    if found then
+        m.number := mark_keep.number;
+        insert into outbox.take_mark select m.*;
+    end if;
+end
+$$;
+
+-- sql/lease/lease_end_ownerless.sql in plpgsql: what a relay has leased whose backend is gone may be taken over.
+create function outbox.end_ownerless(queue text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    with recursive owner as (
+        (select p.backend_pid, p.backend_start from outbox.parked p
+          where p.queue = end_ownerless.queue and p.token is not null and p.backend_pid is not null
+          order by p.backend_pid, p.backend_start limit 1)
+        union all
+        select n.backend_pid, n.backend_start
+        from owner o
+        cross join lateral (
+            select p.backend_pid, p.backend_start from outbox.parked p
+             where p.queue = end_ownerless.queue and p.token is not null and p.backend_pid is not null
+               and (p.backend_pid, p.backend_start) > (o.backend_pid, o.backend_start)
+             order by p.backend_pid, p.backend_start limit 1) n
+    ), over as materialized (
+        select o.* from owner o
+         where not exists (select from pg_stat_get_activity(o.backend_pid) a
+                            where a.backend_start is null or a.backend_start = o.backend_start)
+    )
+    update outbox.parked p
+       set next_at = case when p.resume_at is null then least(p.next_at, clock_timestamp()) else p.next_at end,
+           resume_at = case when p.resume_at is not null then least(p.resume_at, clock_timestamp()) end,
+           backend_pid = null, backend_start = null
+      from over o
+     cross join lateral (
+        select w.ctid as place from outbox.parked w
+         where w.queue = end_ownerless.queue and w.token is not null
+           and w.backend_pid = o.backend_pid and w.backend_start = o.backend_start
+         for update skip locked) l
+     where p.ctid = l.place;
+end
 $$;
 
 -- Where a call of take() begins to look, and whether it moves the marks: five times a second, or as seldom as every other
--- second where that costs much. It finds what has become due then, and wakes who waits for what is done.
+-- second where that costs much. It finds what has become due then, wakes who waits for what is done, and misses relays.
 create function outbox.mark_begin(q outbox.queue, out m outbox.take_mark, out moves boolean)
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
     began timestamptz := clock_timestamp();
+    given constant text := current_setting('lock_timeout');
 begin
-    select * into m from outbox.take_mark t where t.queue = q.name order by t.moved_at desc limit 1;
+    select * into m from outbox.take_mark t where t.queue = q.name and t.number = q.number order by t.moved_at desc limit 1;
     if not found then
         m := outbox.mark_first(q);
     end if;
     moves := m.due_at <= began -- not all at once, unless somebody may wait for what it finds
-             and (coalesce(q.after_column, q.priority_column, case when q.delayed = 'pass' then q.not_before_column end) is not null
+             and (outbox.comes_after(q) or coalesce(q.priority_column, case when q.delayed = 'pass' then q.not_before_column end) is not null
                   or random() < 0.25 or m.due_at < began - interval '1 s');
     if not moves then
         return;
     end if;
     m.waits_from := '-infinity';
+    perform outbox.end_ownerless(q.name);
     if q.delayed = 'pass' and q.not_before_column is not null
        and pg_try_advisory_xact_lock(-1820236097, q.number) then -- FNV-1a of "pgcourier:due"
-        execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
+        begin
+            perform outbox.wait_at_most(given, '100 ms');
+            execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
+            perform set_config('lock_timeout', given, true);
+        exception
+            when lock_not_available then -- a key is just being taken, by whom we do not see: all are looked for another time
+        end;
     end if;
-    if q.after_column is not null then
+    if outbox.comes_after(q) then
         execute format('select outbox.queue_%s_after($1)', q.number) using m.asked_to into m.asked_to;
     end if;
 end
@@ -743,19 +836,20 @@ as $$
 declare
     began    timestamptz := clock_timestamp();
     rows     int := least(16 + 2 * n, walk);
+    below    constant bigint := greatest(m.low, -9223372036854775807) - 1;
     sweep_to bigint;
     took     interval;
     look     record;
 begin
     keys := '{}'; solos := '{}'; expired := false; walked := 0; next_id := from_id;
     if moves then
-        sweep_to := least(coalesce(m.swept, 0) + m.sweep_span, m.low - 1);
+        sweep_to := least(coalesce(m.swept, 0)::numeric + m.sweep_span, below);
     end if;
     for pass in 1..6 loop
         execute format('select * from outbox.queue_%s_lock($1, $2, $3, $4, $5, 1000, $6, $7, $8, $9%s)', q.number,
                        case when q.priority_column is not null then ', $10, $11, $12, $13, $14' end)
             using n - cardinality(keys) - cardinality(solos), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, next_id,
-                  case when moves and pass = 1 then coalesce(m.swept, -9223372036854775807) + 1 end, sweep_to, keys, solos,
+                  case when moves and pass = 1 then coalesce(m.swept + 1, -9223372036854775808) end, sweep_to, keys, solos,
                   moves and pass = 1, m.top_priority, m.top_id, m.topped_priority, m.topped_id
             into look;
         if q.priority_column is not null then
@@ -770,13 +864,15 @@ begin
         left_from := least(left_from, look.left_from);
         if moves and pass = 1 then
             m.waits_from := coalesce(look.oldest_wait, began) - interval '2 s';
-            m.swept := case when look.swept = 1000 then look.swept_to when sweep_to < m.low - 1 then sweep_to end;
+            m.swept := case when look.swept = 1000 then look.swept_to when sweep_to < below then sweep_to end;
             took := clock_timestamp() - began;
+            -- Up to 2^62, as ids that the application chooses may lie anywhere; but no further than it is of use.
             m.sweep_span := case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
-                                 when took < interval '5 ms' then least(m.sweep_span * 2, 1000000000000) else m.sweep_span end;
+                                 when took < interval '5 ms' and m.swept = sweep_to then least(m.sweep_span, 1152921504606846976) * 4
+                                 else m.sweep_span end;
         end if;
         walked := walked + look.seen;
-        next_id := coalesce(look.seen_to + 1, next_id);
+        next_id := coalesce(look.seen_to + (look.seen_to < 9223372036854775807)::int, next_id);
         more := look.seen = rows;
         exit when not more or cardinality(keys) + cardinality(solos) >= n or walked >= walk;
         rows := least(rows * 2, walk - walked);
@@ -788,18 +884,21 @@ end
 $$;
 
 -- Moves the marks. One is used when the next move agrees with it: what got an id before another event and is committed a
--- little after it is not passed.
+-- little after it is not passed. Old rows that another call has deleted are left to it: it may not commit for long.
 create function outbox.mark_end(m outbox.take_mark, left_from bigint, took interval) returns void
     language sql
     set search_path = pg_catalog, pg_temp
 as $$
-    insert into outbox.take_mark (queue, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, asked_to,
+    insert into outbox.take_mark (queue, number, moved_at, low, next_low, swept, sweep_span, waits_from, due_to, asked_to,
                                   top_priority, top_id, topped_priority, topped_id, due_at)
-    values (m.queue, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept, m.sweep_span, m.waits_from, m.due_to, m.asked_to,
+    values (m.queue, m.number, clock_timestamp(), least(m.next_low, left_from), left_from, m.swept, m.sweep_span, m.waits_from, m.due_to, m.asked_to,
             m.top_priority, m.top_id, m.topped_priority, m.topped_id, clock_timestamp() + least(greatest(interval '200 ms', 20 * took), interval '2 s'))
     on conflict do nothing;
     delete from outbox.take_mark t
-     where t.queue = m.queue and t.moved_at between m.moved_at - interval '1 min' and clock_timestamp() - interval '10 s';
+     where t.ctid = any (array(
+        select o.ctid from outbox.take_mark o
+         where o.queue = m.queue and o.number = m.number and o.moved_at between m.moved_at - interval '1 min' and clock_timestamp() - interval '10 s'
+           for update skip locked));
 $$;
 
 -- Refuses what cannot work, before anything is done.
@@ -918,6 +1017,7 @@ begin
                first_failed_at = case when verdict = 'fail' and p.attempts = 0 then clock_timestamp() else p.first_failed_at end,
                last_error = case when w.passed then '' when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,
                token = case when verdict = 'extend' then p.token end,
+               lease = coalesce(term, p.lease),
                updated_at = clock_timestamp()
           from (select t.token, t.passed,
                        case when verdict = 'extend' then clock_timestamp() + coalesce(term, t.lease)
@@ -943,7 +1043,8 @@ create function outbox.close_leased(token uuid, error text) returns void
 as $$
     update outbox.parked p
        set next_at = 'infinity', resume_at = case when p.resume_at is not null then 'infinity'::timestamptz end,
-           attempts = p.attempts + 1, last_error = left(error, 1000), event_id = p.taken_id, token = null, updated_at = clock_timestamp()
+           attempts = p.attempts + 1, last_error = left(error, 1000), event_id = p.taken_id, token = null, updated_at = clock_timestamp(),
+           first_failed_at = case when p.attempts = 0 then clock_timestamp() else p.first_failed_at end
      where p.token = close_leased.token
 $$;
 
@@ -1036,10 +1137,10 @@ begin
                   hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
                                   'Its owner makes one with outbox.queue_set().');
     end if;
-    if outbox.is_paused(q.name) then
+    if exists (select from outbox.paused p where p.queue = q.name and p.key is null) then
         return;
     end if;
-    waits := q.after_column is not null or q.not_before_column is not null and q.delayed = 'hold';
+    waits := outbox.comes_after(q) or q.not_before_column is not null and q.delayed = 'hold';
     mark := outbox.mark_begin(q);
     from_id := (mark.m).low;
     -- What is not due, or comes after others, is put aside, and others are looked for: ever more at a time, so that many that
@@ -1047,18 +1148,26 @@ begin
     for look in 1 .. case when waits then 20 else 1 end loop
         locked := outbox.lock_keys(q, keys, from_id, walk, mark.moves and look = 1, mark.m);
         mark.m := locked.m;
-        if outbox.is_paused(q.name) then -- since we looked; `drain` may have looked for locks before we had these
+        if exists (select from outbox.paused p where p.queue = q.name and p.key is null) then -- since we looked; `drain` may have looked for locks before we had these
             return;
         end if;
         took := coalesce(took, clock_timestamp() - began);
         if locked.expired then
-            -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token.
+            -- Whoever had these has lost them. A verdict that waits for the row behind us finds another token. An entry that another
+            -- call has changed without its key's lock (turned it, or noticed the end of its owner) is left for another time.
             for lost in
-                select p.token, coalesce(p.worker, '') as worker, p.attempts from outbox.parked p
+                select p.token, coalesce(p.worker, '') as worker, p.attempts, p.keyless, p.key, p.event_id, l.ours from outbox.parked p
+                  left join lateral (select true as ours from outbox.parked w where w.ctid = p.ctid for update skip locked) l on true
                  where p.queue = q.name and p.token is not null and p.next_at <= clock_timestamp()
                    and (p.keyless and p.event_id = any (locked.solos) or not p.keyless and p.key = any (locked.keys))
-                 order by p.token for update
+                 order by p.token
             loop
+                if lost.ours is null and lost.keyless then
+                    locked.solos := array_remove(locked.solos, lost.event_id);
+                elsif lost.ours is null then
+                    locked.keys := array_remove(locked.keys, lost.key);
+                end if;
+                continue when lost.ours is null;
                 continue when lost.attempts + 1 < q.max_attempts;
                 if deferred is null then
                     deferred := outbox.deferred_constraints(array[q.tbl, 'outbox.dead']);
@@ -1123,7 +1232,7 @@ create function outbox.fail(token uuid, error text, fatal boolean default false)
     set jit = off
 as $$ select outbox.end_leases('fail', array[token], left(coalesce(error, 'failed'), 1000), coalesce(fatal, false)) = 1 $$;
 
--- The term begins anew; by default it is as long as it was.
+-- The term begins anew; by default it is as long as the last one that was given.
 create function outbox.extend(token uuid, lease interval default null) returns boolean
     language plpgsql security definer
     set search_path = pg_catalog, pg_temp

@@ -79,7 +79,7 @@ begin
     perform outbox.check_known('look_again', look_again.queue, false);
     perform outbox.check_key('look_again', look_again.queue, look_again.key);
     update outbox.parked p
-       set next_at = now(), updated_at = now()
+       set next_at = now(), after_id = null, updated_at = now()
      where p.queue = look_again.queue and (look_again.key is null or p.key = look_again.key and not p.keyless)
        and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null and p.next_at > now();
     get diagnostics entries = row_count;
@@ -355,14 +355,18 @@ begin
 end
 $$;
 
--- False: there was none.
-create function outbox.schedule_drop(name text) returns boolean
+create function outbox.schedule_drop(name text) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
     delete from outbox.schedule s where s.name = schedule_drop.name;
-    return found;
+    if not found then
+        raise exception 'schedule_drop: there is no schedule %', coalesce(quote_literal(left(schedule_drop.name, 80)), 'null')
+            using errcode = 'undefined_object',
+                  hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name)
+                                                      from (select s.name from outbox.schedule s order by 1 limit 20) x) || '.', 'There is none.');
+    end if;
 end
 $$;
 
@@ -386,15 +390,17 @@ $$;
 
 -- Inserts what is due of a queue's schedules, a bounded number: whoever has locked a schedule's row does it, and in the same
 -- transaction the next run is noted. One that cannot be inserted is tried again after a minute, and the others go on; one whose
--- key a producer has locked, after a second. The connection has other work: only the first of them is waited for long.
+-- key a producer has locked, after a second. The connection has other work: only the first of them is waited for long, and all
+-- of them together no longer than the caller's lock_timeout says.
 -- `skip` leaves out what is late by more than a minute; `once` makes one event of all that is due.
 create function outbox.schedule_run(queue text, out inserted bigint, out failed text, out more boolean)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
-    set lock_timeout = '1s'
 as $$
 declare
+    given constant text := current_setting('lock_timeout');
+    total constant interval := nullif(given::interval, interval '0');
     until constant timestamptz := clock_timestamp();
     q     outbox.queue := (select x from outbox.queue x where x.name = schedule_run.queue);
     s     outbox.schedule;
@@ -411,10 +417,14 @@ begin
               order by x.next_at limit at_most for update skip locked
     loop
         taken := taken + 1;
+        if busy and clock_timestamp() > until + total then
+            more := true;
+            exit;
+        end if;
         if deferred is null then
             deferred := outbox.deferred_constraints(array[q.tbl]);
         end if;
-        perform set_config('lock_timeout', case when busy or s.retry_at is not null then '200ms' else '1s' end, true);
+        perform outbox.wait_at_most(given, case when busy or s.retry_at is not null then interval '200 ms' else interval '1 s' end);
         begin
             if q.name is null then
                 raise exception 'there is no queue %', quote_ident(s.queue);
@@ -447,7 +457,11 @@ begin
                 update outbox.schedule x set retry_at = until + interval '1 minute', last_error = left(sqlerrm, 1000) where x.name = s.name;
         end;
     end loop;
+    if q.name is null and not exists (select from outbox.schedule x where x.queue = schedule_run.queue) then
+        perform outbox.check_known('schedule_run', schedule_run.queue, false);
+    end if;
     more := more or taken = at_most; -- those after them, whatever became of these
+    perform set_config('lock_timeout', given, true);
 end
 $$;
 

@@ -79,13 +79,13 @@ as $$
         union all
         select (select d.queue from outbox.dead d where d.queue > l.queue order by d.queue limit 1) from dead l where l.queue is not null
     )
-    select x.queue from (select name from outbox.queue union select queue from parked union select queue from dead
+    select x.queue from (select name from outbox.queue union select queue from outbox.served union select queue from parked union select queue from dead
                          union select queue from outbox.paused union select queue from outbox.archive_retention) x (queue)
      where x.queue is not null
 $$;
 
--- Of these the queues over outbox.events, and those of which nothing here says which table they have: they may be.
-create function outbox.queues_of_events() returns setof text
+-- Of these the queues over outbox.events; with `perhaps` those, too, of which nothing here says which table they have.
+create function outbox.queues_of_events(perhaps boolean) returns setof text
     language sql stable rows 10
     set search_path = pg_catalog, pg_temp
 as $$
@@ -93,12 +93,12 @@ as $$
       from outbox.queue_names() n (queue)
       left join outbox.queue q on q.name = n.queue
       left join outbox.served s on s.queue = n.queue
-     where coalesce(q.tbl, s.tbl, 'outbox.events'::regclass) = 'outbox.events'::regclass
+     where coalesce(coalesce(q.tbl, s.tbl) = 'outbox.events'::regclass, perhaps)
 $$;
 
 -- How many events wait in a queue's table, and since when the oldest of those that will be delivered does. Where vacuum has
 -- not come by for long, not even the first of them is found in no time.
-create function outbox.backlog(q outbox.queue, out waiting bigint, out guessed boolean, out oldest_at timestamptz)
+create function outbox.backlog(q outbox.queue, out waiting bigint, out guessed boolean, out oldest_at timestamptz, out younger boolean)
     language plpgsql
     set search_path = pg_catalog, pg_temp
     set enable_seqscan = off
@@ -110,6 +110,7 @@ declare
         coalesce(q.condition, 'true'));
     live   bigint;
     gone   bigint;
+    goes   int; -- are there such?
 begin
     select sum(pg_stat_get_live_tuples(t.oid)), sum(pg_stat_get_dead_tuples(t.oid)) into live, gone
       from (select q.tbl::oid union select p.relid from pg_partition_tree(q.tbl) p) t (oid);
@@ -127,6 +128,11 @@ begin
                         select from outbox.parked p where p.queue = %2$L and not p.keyless and p.key = (e.key collate "default")
                         and p.next_at = 'infinity') end
          order by e.id limit 1$query$, events, q.name) into oldest_at;
+    get diagnostics goes = row_count;
+    if not goes::boolean then
+        execute format('select e.created_at from (%s offset 9999 limit 1) e', events) into oldest_at;
+        younger := oldest_at is not null;
+    end if;
 end
 $$;
 
@@ -189,17 +195,23 @@ begin
          order by 1, 2 nulls first
     loop
         select * into q from outbox.queue x where x.name = queue and replay is null;
+        if q.name is null and replay is null then
+            select s.queue, s.tbl, s.lock_class, s.columns ->> 'id', s.columns ->> 'key', s.columns ->> 'created_at'
+              into q.name, q.tbl, q.lock_class, q.id_column, q.key_column, q.created_at_column
+              from outbox.served s where s.queue = overview_rows.queue;
+        end if;
         estimated := '{}'; counts := '{}'; waiting := null; oldest_age := null; copies := 'outbox.replay_' || replay;
         if to_regclass(copies) is not null then
             select * into counted from outbox.count_some(copies || ' e');
             waiting := counted.rows;
             estimated := case when counted.guessed then array['waiting'] else '{}' end;
-        elsif exists (select from pg_class c where c.oid = q.tbl) then -- else only relays know it, or its table is gone
+        elsif q.id_column is not null and exists (select from pg_class c where c.oid = q.tbl) then -- else only relays know which rows, or it is gone
             begin
                 select * into counted from outbox.backlog(q);
                 waiting := counted.waiting;
                 oldest_age := case when isfinite(counted.oldest_at) then clock_timestamp() - counted.oldest_at end;
-                estimated := case when counted.guessed then array['waiting'] else '{}' end;
+                estimated := case when counted.guessed then array['waiting'] else '{}' end
+                             || case when counted.younger then array['oldest_age'] else '{}' end;
             exception
                 when others then -- a column is gone, or its type is another: the other queues have theirs
                     if sqlstate !~ '^(22|42)' then
@@ -214,7 +226,7 @@ begin
             counts := counts || counted.rows;
             estimated := estimated || case when counted.guessed then array[rule[1]] else '{}' end;
         end loop;
-        running := counts[1] + (select case when q.name is not null then count(*) end from pg_locks l
+        running := counts[1] + (select case when q.lock_class is not null then count(*) end from pg_locks l
                                  where l.locktype = 'advisory' and l.objsubid = 2 and l.granted and l.classid::bigint = q.lock_class & 4294967295
                                    and l.database = (select d.oid from pg_database d where d.datname = current_database()));
         parked := counts[2]; delayed := counts[3]; closed := counts[4]; paused := counts[5];
@@ -379,7 +391,8 @@ create view outbox.workers as
     select h.queue, a.application_name, h.pid, null, null, h.keys, a.xact_start, null
       from (select q.name as queue, l.classid, l.pid, count(*) as keys
               from pg_catalog.pg_locks l
-              left join outbox.queue q on l.classid::bigint = q.lock_class & 4294967295
+              left join (select k.name, k.lock_class from outbox.queue k union select s.queue, s.lock_class from outbox.served s) q
+                on l.classid::bigint = q.lock_class & 4294967295
              where l.locktype = 'advisory' and l.objsubid = 2 and l.granted
                and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
              group by 1, 2, 3) h

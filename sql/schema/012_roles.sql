@@ -62,10 +62,11 @@ begin
         grant insert on outbox.archive to outbox_relay;
         grant select on outbox.schema_version, outbox.queue, outbox.status_parked, outbox.status_closed, outbox.status_dead, outbox.status_events
             to outbox_relay;
-        grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval) to outbox_relay;
+        grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval, boolean) to outbox_relay;
         grant select on outbox.paused, outbox.schedule to outbox_relay;
-        grant execute on function outbox.is_paused(text), outbox.note_served(text, regclass), outbox.pause(text, text, text, boolean),
-            outbox.resume(text, text, boolean), outbox.look_again(text, text), outbox.schedule_run(text) to outbox_relay;
+        grant execute on function outbox.is_paused(text), outbox.note_served(text, regclass, int, text, jsonb), outbox.pause(text, text, text, boolean),
+            outbox.resume(text, text, boolean), outbox.in_flight(text, text), outbox.look_again(text, text), outbox.schedule_run(text) to outbox_relay;
+        grant execute on procedure outbox.drain(text, text, interval, text) to outbox_relay;
         grant select on outbox.failures to outbox_relay;
         grant execute on function outbox.sample_of(regclass[]), outbox.queue_names() to outbox_relay;
     end if;
@@ -106,8 +107,9 @@ declare
     sequence    regclass;
 begin
     if to_regrole(quote_ident(role_name)) is null then
-        raise exception 'grant_relay: there is no role %', quote_ident(role_name)
-            using errcode = 'undefined_object';
+        raise exception 'grant_relay: there is no role %', coalesce(quote_ident(role_name), 'null')
+            using errcode = 'undefined_object',
+                  hint = format('Have an administrator run: create role %I nologin; or give the name of one that there is.', coalesce(role_name, 'outbox_relay'));
     end if;
     select n.nspname into schema_name
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = tbl;

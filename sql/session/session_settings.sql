@@ -15,9 +15,10 @@
 --
 -- $1 text   client_encoding
 -- $2 text   statement_timeout, milliseconds
+-- $3 text   lock_timeout, milliseconds
 select pg_catalog.set_config('client_encoding', $1, false),
        pg_catalog.set_config('statement_timeout', $2, false),
-       pg_catalog.set_config('lock_timeout', '5s', false),
+       pg_catalog.set_config('lock_timeout', $3, false),
        pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),
        pg_catalog.set_config('tcp_keepalives_idle', '30', false),
        pg_catalog.set_config('tcp_keepalives_interval', '10', false),

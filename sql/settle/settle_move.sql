@@ -5,7 +5,8 @@
 -- $1 text[]    tokens; settle_leases.sql has locked their entries
 -- $2 bigint[] the next events
 update :state.parked p
-set event_id = case when p.event_id = p.taken_id then n.id else p.event_id end, taken_id = n.id, attempts = 0, last_error = '', updated_at = pg_catalog.clock_timestamp()
+set event_id = case when p.event_id = p.taken_id then n.id else p.event_id end, taken_id = n.id, attempts = 0, last_error = '',
+    first_failed_at = pg_catalog.clock_timestamp(), updated_at = pg_catalog.clock_timestamp()
 from (
     select w.place, m.id
     from rows from (pg_catalog.unnest($1::text[]::uuid[]), pg_catalog.unnest($2::bigint[])) as m (token, id)

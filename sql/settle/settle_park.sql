@@ -9,7 +9,11 @@
 -- ends at once.
 --
 -- An event that was put back while its key was leased, to which the entry points, waits for none that comes after it: it is next,
--- at once, and has no failures; unless the key is closed. (Without a lease the key's lock keeps it from being put back.)
+-- at once, and has no failures; unless the key is closed. So is one that has become due meanwhile (delayed_due.sql), whether the
+-- key was leased or locked. If it was locked, the entry may also point at what was delivered before this event: that is gone.
+--
+-- A key with many events keeps its entry. So first_failed_at is set with an event's first failure, and where it comes to wait for
+-- another one: by a lease of ours, when that was granted (lease_grant.sql).
 --
 -- :table :where :id :state   as in per_key_lock.sql
 -- $1 text      queue
@@ -32,25 +36,37 @@ with head as (
         select true as yes from :table e where :id between h.id and h.id and (:where) order by :id offset 0) as there on true
     where there.yes or pg_catalog.cardinality($8::text[]) > 0
 ), keyed as (
-    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
-    select $1::text, key, id, false, attempts, next_at, why, after_id from head where key is not null order by key collate "C"
+    insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id, first_failed_at, updated_at)
+    select $1::text, key, id, false, attempts, next_at, why, after_id, pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp()
+    from head where key is not null order by key collate "C"
     on conflict (queue, key) where not keyless do update
-    set (event_id, attempts, last_error, next_at, resume_at, after_id) = (
+    set (event_id, attempts, last_error, next_at, resume_at, after_id, first_failed_at) = (
             select case when w.ahead then p.event_id else excluded.event_id end,
                    case when w.ahead then 0 else excluded.attempts end,
                    case when w.ahead then '' else excluded.last_error end,
                    case when p.resume_at is null then w.until else p.next_at end,
                    case when p.resume_at is not null then w.until end,
-                   case when not w.ahead then excluded.after_id end
-            from (select o.ahead, case when o.ahead then pg_catalog.clock_timestamp() else excluded.next_at end as until
-                  from (select coalesce(p.token = any (select pg_catalog.unnest($8::text[]::uuid[])) and p.event_id < p.taken_id
-                                        and (excluded.attempts = 0 or excluded.next_at < 'infinity'), false) as ahead) as o) as w),
-        updated_at = pg_catalog.clock_timestamp(), token = null
+                   case when not w.ahead then excluded.after_id end,
+                   case when w.begins then excluded.first_failed_at else p.first_failed_at end
+            from (select o.ahead, case when o.ahead then pg_catalog.clock_timestamp() else excluded.next_at end as until,
+                         not o.ahead and case when excluded.after_id is null then p.attempts = 0 or excluded.attempts = 1
+                                              else p.event_id <> excluded.event_id or (p.after_id is null and not o.ours) end as begins
+                  from (select l.ours, case when l.ours then p.event_id < p.taken_id
+                                            else p.event_id < excluded.event_id and exists (
+                                                select from :table e where :id between p.event_id and p.event_id and (:where)
+                                                order by :id offset 0) end
+                                       and (excluded.attempts = 0 or excluded.next_at < 'infinity') as ahead
+                        from (select coalesce(p.token = any (select pg_catalog.unnest($8::text[]::uuid[])), false) as ours) as l) as o) as w),
+        updated_at = excluded.updated_at, token = null
     where p.token is null or p.token = any (select pg_catalog.unnest($8::text[]::uuid[])) or coalesce(p.resume_at, p.next_at) <= pg_catalog.clock_timestamp()
 )
-insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id)
-select $1::text, '', id, true, attempts, next_at, why, after_id from head where key is null order by id
+insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, last_error, after_id, first_failed_at, updated_at)
+select $1::text, '', id, true, attempts, next_at, why, after_id, pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp()
+from head where key is null order by id
 on conflict (queue, event_id) where keyless do update
 set attempts = excluded.attempts, next_at = excluded.next_at, last_error = excluded.last_error,
-    updated_at = pg_catalog.clock_timestamp(), token = null, after_id = excluded.after_id
+    first_failed_at = case when case when excluded.after_id is null then p.attempts = 0 or excluded.attempts = 1
+                                     else p.after_id is null and (p.token = any (select pg_catalog.unnest($8::text[]::uuid[]))) is not true end
+                           then excluded.first_failed_at else p.first_failed_at end,
+    updated_at = excluded.updated_at, token = null, after_id = excluded.after_id
 where p.token is null or p.token = any (select pg_catalog.unnest($8::text[]::uuid[])) or p.next_at <= pg_catalog.clock_timestamp()

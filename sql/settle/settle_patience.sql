@@ -1,4 +1,11 @@
--- How long a settlement on the side connection waits for a lock, where a pooler shares the session and it has no settings
--- of ours. It may wait behind somebody who waits for a claim that waits for it, and nobody else would end that.
--- One row: lock_timeout text
-select pg_catalog.set_config('lock_timeout', '5s', true) as lock_timeout
+-- How long this settlement waits for a lock: for a short time while somebody is known to hold one (relay/blocked.h), and where
+-- a pooler shares the session and it has no settings of ours. On the side connection it may wait behind somebody who waits for
+-- a claim that waits for it, and nobody else would end that.
+--
+-- How long its statements last is set along with it: only then is it known of one that was cancelled whether its time was up.
+--
+-- $1 text     lock_timeout
+-- $2 bigint   statement_timeout, milliseconds
+-- One row: lock_timeout text, statement_timeout text
+select pg_catalog.set_config('lock_timeout', $1::text, true) as lock_timeout,
+       pg_catalog.set_config('statement_timeout', $2::bigint::text, true) as statement_timeout

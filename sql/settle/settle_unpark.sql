@@ -28,7 +28,7 @@ with next as materialized (
         order by p.event_id offset 0) as w
 ), moved as (
     update :state.parked p
-    set event_id = coalesce(n.id, p.event_id), attempts = 0, last_error = '', updated_at = pg_catalog.clock_timestamp(),
+    set event_id = coalesce(n.id, p.event_id), attempts = 0, last_error = '', after_id = null, updated_at = pg_catalog.clock_timestamp(),
         next_at = case when p.resume_at is null then pg_catalog.clock_timestamp() else p.next_at end,
         resume_at = case when p.resume_at is not null then pg_catalog.clock_timestamp() end, token = null
     from entry n

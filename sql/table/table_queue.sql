@@ -3,10 +3,20 @@
 -- $1 queue text, $2 table oid, $3 attnum of id int, $4 attnum of key int (-1: no key), $5 condition text or null, $6 lock class int,
 -- $7 attnum of not_before int (-1: none), $8 delayed text, $9 the relay locks rows, which no lease keeps it from: boolean,
 -- $10 then text or null, $11 then_payload text, $12 attnum of after int (-1: none),
--- $13 attnum of priority int (-1: none)
--- -> text, remedy text
-with known as (
-    select q.name, q.tbl, q.condition, q.lock_class,
+-- $13 attnum of priority int (-1: none), $14 after: 'archive' or 'delete', $15 attempts int, $16 on_exhausted text
+-- -> text, remedy text, level text: error or warning
+with recursive member (oid) as (
+    -- Its partitions and children have its rows, too, and so have those whose partition or child it is.
+    select $2::oid
+    union
+    select h.inhrelid from member m join pg_inherits h on h.inhparent = m.oid
+), above (oid) as (
+    select $2::oid
+    union
+    select h.inhparent from above a join pg_inherits h on h.inhrelid = a.oid
+), known as (
+    select q.name, q.tbl, q.condition, q.lock_class, q.after as ends, q.max_attempts, q.on_exhausted,
+           q.tbl in (select oid from member union all select oid from above) as shared,
            coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.id_column), 0) as id,
            case when q.key_column is null then -1
                 else coalesce((select a.attnum from pg_attribute a where a.attrelid = q.tbl and a.attname = q.key_column), 0) end as key,
@@ -22,40 +32,60 @@ with known as (
 )
 select pg_catalog.format('workers take events of this table as queue %I, and relays as queue %I: they would deliver the same events; use one'
                          ' name, or give each a condition that leaves the other''s rows alone', k.name, $1::text),
-       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
+       pg_catalog.format('select outbox.queue_drop(%L);', k.name),
+       'error'
   from known k
- where k.name <> $1::text and not $9::boolean and k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same or k.lock_class <> $6::int)
+ where k.name <> $1::text and not $9::boolean and k.shared and (k.condition is null or $5::text is null or k.same or k.lock_class <> $6::int)
 union all
 select pg_catalog.format('workers take events of queue %I with another %s (outbox.queue): they and relays would deliver the same key at once',
                          k.name, case when k.tbl <> $2::oid then 'table' when k.id <> $3::int then 'id' when k.key <> $4::int then 'key'
                                       when k.lock_class <> $6::int then 'lock_class' when k.not_before <> $7::int then 'not_before'
                                       when not k.same then 'condition' else 'delayed' end),
-       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
+       pg_catalog.format('select outbox.queue_drop(%L);', k.name),
+       'error'
   from known k
  where k.name = $1::text and not $9::boolean and not (k.tbl = $2::oid and k.id = $3::int and k.key = $4::int and k.lock_class = $6::int and k.same
                                 and k.not_before = $7::int and (k.not_before = -1 or k.delayed = $8::text))
 union all
 select pg_catalog.format('workers take events of queue %I with another after (outbox.queue): they and relays would not wait for the same events', k.name),
        pg_catalog.format('select outbox.queue_set(%L, ..., after_column => %L);', k.name,
-                         (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $12::int and a.attnum > 0))
+                         (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $12::int and a.attnum > 0)),
+       'error'
   from known k
  where k.name = $1::text and not $9::boolean and k.tbl = $2::oid and k.after <> $12::int
 union all
 select pg_catalog.format('workers take events of queue %I with another priority (outbox.queue): what is urgent to them would not be to relays', k.name),
        pg_catalog.format('select outbox.queue_set(%L, ..., priority_column => %L);', k.name,
-                         (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $13::int and a.attnum > 0))
+                         (select a.attname from pg_attribute a where a.attrelid = $2::oid and a.attnum = $13::int and a.attnum > 0)),
+       'error'
   from known k
  where k.name = $1::text and not $9::boolean and k.tbl = $2::oid and k.priority <> $13::int
 union all
 select pg_catalog.format('workers end events of queue %I with another %s (outbox.queue) than relays: what they end would go on to %s', k.name,
                          case when k.then_queue is not distinct from $10::text then 'then_payload' else 'then' end,
                          coalesce('queue ' || pg_catalog.quote_ident(k.then_queue), 'no queue')),
-       pg_catalog.format('select outbox.queue_set(%L, ..., then_queue => %L, then_payload => %L);', k.name, $10::text, $11::text)
+       pg_catalog.format('select outbox.queue_set(%L, ..., then_queue => %L, then_payload => %L);', k.name, $10::text, $11::text),
+       'error'
   from known k
  where k.name = $1::text and not $9::boolean and (k.then_queue is distinct from $10::text or k.then_payload <> $11::text)
 union all
 select pg_catalog.format('workers take events of this table as queue %I, and relays lock its rows (locks: rows), which leases do not heed: they would'
                          ' deliver the same events; write locks: advisory, or forget the workers'' queue', k.name),
-       pg_catalog.format('select outbox.queue_drop(%L);', k.name)
+       pg_catalog.format('select outbox.queue_drop(%L);', k.name),
+       'error'
   from known k
- where $9::boolean and (k.name = $1::text or k.tbl = $2::oid and (k.condition is null or $5::text is null or k.same));
+ where $9::boolean and (k.name = $1::text or k.shared and (k.condition is null or $5::text is null or k.same))
+union all
+select pg_catalog.format('workers end events of queue %I with after: %s (outbox.queue), and relays with after: %s: %s', k.name, k.ends, $14::text,
+                         case k.ends when 'delete' then 'what workers do would be in no archive' else 'what relays deliver would be in no archive' end),
+       pg_catalog.format('select outbox.queue_set(%L, ..., after => %L);', k.name, $14::text),
+       'error'
+  from known k
+ where k.name = $1::text and not $9::boolean and k.ends <> $14::text
+union all
+select pg_catalog.format('workers give up events of queue %I otherwise than relays: after %s attempts (%s; outbox.queue), and relays after %s (%s)', k.name,
+                         k.max_attempts, k.on_exhausted, $15::bigint, $16::text),
+       pg_catalog.format('select outbox.queue_set(%L, ..., max_attempts => %s, on_exhausted => %L);', k.name, $15::bigint, $16::text),
+       'warning'
+  from known k
+ where k.name = $1::text and not $9::boolean and (k.max_attempts <> $15::bigint or k.on_exhausted <> $16::text);

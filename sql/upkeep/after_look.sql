@@ -2,10 +2,15 @@
 -- claimed at once. Events are asked for by their ids, each once however many wait for it, and so many at a time. Half a million
 -- may wait for one: so many of these at a time, too, and until all of them are woken the same events are asked for again.
 --
+-- A dead letter is not done. But it is to an event of outbox.events that comes again after another one (again_after), for which
+-- alone an entry waits where the queue has no `after`.
+--
 -- An entry that has become something else meanwhile (a failure, a lease, a pause) is left alone. One that somebody has
 -- locked is looked at another time: two relays that wake the same keys must not wait for each other.
 --
--- :table :filter :state :id   as in per_key_lock.sql; :filter is its extra condition alone
+-- :table :state :id   as in per_key_lock.sql
+-- :undone     which rows e of the table are not done: its extra condition, or true where only again_after is asked
+-- :lives      true where a dead letter is not done, else false
 -- $1 text     queue
 -- $2 bigint   events after this one
 -- $3 bigint   so many of them
@@ -21,8 +26,8 @@ with recursive named (id) as (
     select n.id from named n where n.id is not null limit $3::bigint
 ), done as materialized (
     select a.id from asked a
-    where not exists (select from :table e where :id between a.id and a.id and (:filter) order by :id offset 0)
-      and not exists (select from :state.dead d where d.queue = $1::text and d.event_id = a.id)
+    where not exists (select from :table e where :id between a.id and a.id and (:undone) order by :id offset 0)
+      and not (:lives and exists (select from :state.dead d where d.queue = $1::text and d.event_id = a.id))
 ), waiting as materialized (
     select w.place from done d
     cross join lateral (

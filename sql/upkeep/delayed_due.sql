@@ -2,9 +2,11 @@
 -- had been put back, because it may lie below all ids that are looked at. A range of times that ends now and begins a
 -- little before the end of the last one: an event that another session shows only now was not due in any claim before.
 --
--- An entry that is there already points at the event at least, and keeps its wait; that of a closed key remains at the event
--- that closed it, which is what `dead drop` drops: when it is opened, the key is read from its oldest event on. One that somebody has locked is looked at
--- another time, and so are all events of this range: whoever settles it may wait for another entry that is locked here.
+-- An entry that is there already points at the event at least. A wait after a failure goes on, and so do a lease and a pause;
+-- one for a time, or for another event, was not this one's (as outbox.ahead_sql() says of workers). That of a closed key remains
+-- at the event that closed it, which is what `dead drop` drops: when it is opened, the key is read from its oldest event on.
+-- So its events are not asked for again. One that somebody has locked is looked at another time, and so are all events of this range: whoever settles it may wait for
+-- another entry that is locked here.
 --
 -- :table :where :state :id :key :not_before   as in per_key_lock.sql; :where has only what is due
 -- $1 text     queue
@@ -23,7 +25,8 @@ with due as materialized (
               order by p.event_id offset 0)
           else not exists (
               select from :state.parked p
-              where p.queue = $1::text and not p.keyless and p.event_id <= e.id
+              where p.queue = $1::text and not p.keyless
+                and (p.event_id <= e.id or (p.next_at < 'infinity' or p.resume_at < 'infinity' or (p.attempts = 0 and p.last_error = '')) is not true)
                 and p.key between (e.key collate "default") and (e.key collate "default")
               order by p.key offset 0) end
     limit $3::bigint
@@ -40,9 +43,11 @@ with due as materialized (
     select $1::text, h.key, h.id, false, pg_catalog.statement_timestamp() from head h
     where h.place is null or h.ours order by h.key collate "C"
     on conflict (queue, key) where not keyless do update
-    set event_id = least(p.event_id, excluded.event_id), updated_at = pg_catalog.clock_timestamp(),
-        attempts = case when p.token is null then 0 else p.attempts end
-    where p.next_at < 'infinity' or p.resume_at < 'infinity' or (p.attempts = 0 and p.last_error = '')
+    set event_id = excluded.event_id, attempts = case when p.token is null then 0 else p.attempts end, updated_at = pg_catalog.clock_timestamp(),
+        after_id = case when (p.attempts > 0 or p.last_error <> '' or p.token is not null or p.resume_at is not null) then p.after_id end,
+        next_at = case when (p.attempts > 0 or p.last_error <> '' or p.token is not null or p.resume_at is not null) then p.next_at
+                       else least(p.next_at, pg_catalog.statement_timestamp()) end
+    where p.event_id > excluded.event_id and (p.next_at < 'infinity' or p.resume_at < 'infinity' or (p.attempts = 0 and p.last_error = ''))
 ), solo as (
     insert into :state.parked as p (queue, key, event_id, keyless, next_at)
     select $1::text, '', d.id, true, pg_catalog.statement_timestamp() from due d where d.key is null order by d.id

@@ -254,7 +254,7 @@ START_TEST(cancelled_delivery_is_killed_at_once)
     ck_assert_int_eq(c->ds[0]->verdict, VERDICT_NONE);
     ck_assert(contract_drain(c, PATIENCE_MS));
     ck_assert_int_eq(c->ds[0]->verdict, VERDICT_UNKNOWN);
-    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_REFUSED); /* not the destination's fault */
+    ck_assert_int_eq(c->ds[0]->cause->kind, ERROR_LOST_CLAIM); /* nobody's fault */
     goes_away(pid_in("child"));
     sink_cancel(c->ds[0]); /* has its verdict */
     contract_end(c);

@@ -146,7 +146,8 @@ START_TEST(slow_reader_of_a_pipe_does_not_block)
     swallow(reader, text, size, room - 1);
     ck_assert_uint_eq(contract_verdicts(c, VERDICT_ACKED), 40);
     size_t lines = 0;
-    for (char *line = text; *line; line = strchr(line, '\n') + 1, lines++)
+    ck_assert_int_eq(text[0], '\n');
+    for (char *line = text + 1; *line; line = strchr(line, '\n') + 1, lines++)
         ck_assert_int_eq(strncmp(line, "{\"id\":", 6), 0);
     ck_assert_uint_eq(lines, 40);
     free(text);
@@ -172,6 +173,61 @@ START_TEST(pipe_whose_reader_is_gone_is_unreachable_until_one_comes_back)
     ck_assert(contract_run(c, PATIENCE_MS));
     ck_assert_int_eq(d->verdict, VERDICT_ACKED);
     contract_end(c);
+    close(reader);
+}
+END_TEST
+
+/* Its reader never closes it, so that what a writer left there, or is killed in the middle of, stays. */
+START_TEST(line_torn_in_a_pipe_takes_no_later_one_with_it)
+{
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    struct contract *c = contract_open(&setup);
+    add_many(c, 1, 100000); /* more than a pipe holds */
+    contract_submit(c);
+    contract_turn(c, 5);
+    ck_assert_uint_eq(contract_verdicts(c, VERDICT_NONE), 1);
+    contract_end(c);
+    char *text = calloc(1, 200000);
+    size_t size = swallow(reader, text, 0, 199999), torn = size;
+    ck_assert_ptr_null(memrchr(text + 1, '\n', size - 1));
+
+    c = contract_open(&setup);
+    add_many(c, 2, 10);
+    ck_assert(contract_run(c, PATIENCE_MS));
+    ck_assert_uint_eq(contract_verdicts(c, VERDICT_ACKED), 2);
+    struct error err;
+    ck_assert(sink_reopen(c->sink, &err));
+    contract_add(c, "8", span_of("1"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    contract_end(c);
+    swallow(reader, text, size, 199999);
+    ck_assert_msg(strncmp(text + torn, "\n{\"id\":1,", 9) == 0, "%.20s", text + torn);
+    size_t lines = 0;
+    for (char *line = text + torn + 1; *line; line = strchr(line, '\n') + 1, lines++)
+        ck_assert_int_eq(strncmp(line, "{\"id\":", 6), 0); /* reopening it left no empty line */
+    ck_assert_uint_eq(lines, 3);
+    free(text);
+    close(reader);
+}
+END_TEST
+
+/* A write of so many bytes goes into a pipe as a whole or not at all, so nobody can be killed in the middle. */
+START_TEST(short_lines_are_written_whole)
+{
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    struct contract *c = contract_open(&setup);
+    add_many(c, 100, 1500); /* more than a pipe holds */
+    contract_submit(c);
+    contract_turn(c, 5);
+    ck_assert_uint_gt(contract_verdicts(c, VERDICT_NONE), 0);
+    contract_end(c);
+    char *text = calloc(1, 200000);
+    size_t size = swallow(reader, text, 0, 199999);
+    ck_assert_uint_gt(size, 30000);
+    ck_assert_int_eq(text[size - 1], '\n');
+    free(text);
     close(reader);
 }
 END_TEST
@@ -262,6 +318,8 @@ static TCase *file_tcase(void)
     tcase_add_test(tcase, reopen_that_fails_keeps_the_old_file);
     tcase_add_test(tcase, removed_file_is_created_again);
     tcase_add_test(tcase, slow_reader_of_a_pipe_does_not_block);
+    tcase_add_test(tcase, line_torn_in_a_pipe_takes_no_later_one_with_it);
+    tcase_add_test(tcase, short_lines_are_written_whole);
     tcase_add_test(tcase, pipe_whose_reader_is_gone_is_unreachable_until_one_comes_back);
     tcase_add_test(tcase, dash_is_standard_output);
     tcase_add_loop_test(tcase, settings_that_cannot_work_are_refused_in_one_line, 0,

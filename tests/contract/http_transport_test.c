@@ -57,10 +57,11 @@ END_TEST
 START_TEST(redirect_could_lead_to_https_only)
 {
     const char *const others[] = {http.url, "file:///proc/self/environ", "ftp://127.0.0.1:1/"};
+    char answers[sizeof others / sizeof others[0]][160]; /* the server may not have let go of the last one yet */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char answer[160];
-        snprintf(answer, sizeof answer, "HTTP/1.1 307 Moved\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", others[i]);
-        http_server_script(http.server, (struct http_script){.answer = answer});
+        snprintf(answers[i], sizeof answers[i], "HTTP/1.1 307 Moved\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n",
+                 others[i]);
+        http_server_script(http.server, (struct http_script){.answer = answers[i]});
         ck_assert_msg(outcome_of(http.url, NULL, true) == CURLE_UNSUPPORTED_PROTOCOL, "%s", others[i]);
         ck_assert_uint_eq(http_server_counts(http.server).requests, i + 1);
     }

@@ -3,7 +3,9 @@
 #include "tests/contract/kafka_mock.h"
 #include "tests/support/run_suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define REQUEST_INIT_PRODUCER_ID 22 /* Kafka's number for it */
 
@@ -123,7 +125,7 @@ START_TEST(slow_broker_does_not_block_the_loop)
     while (c->sink->in_flight > 0) {
         instant_us before = clock_now();
         contract_turn(c, 20);
-        sink_probe(c->sink, span_of(TOPIC), clock_now());
+        sink_probe(c->sink, span_of(TOPIC), clock_now(), &c->unreached);
         ck_assert_int_lt(clock_now() - before, 300 * MS_US);
     }
     ck_assert_uint_eq(contract_verdicts(c, VERDICT_ACKED), c->count);
@@ -169,6 +171,42 @@ START_TEST(fatal_error_in_flight_loses_no_verdict)
 }
 END_TEST
 
+/* Every 20 ms, until it is told of the file, or of something else. */
+static void probe_until(struct contract *c, bool of_the_file)
+{
+    instant_us end = clock_now() + 20 * SECOND_US;
+    while (contract_probe(c, "", PATIENCE_MS) != REACH_NO ||
+           of_the_file != (strstr(c->unreached.text, "ssl.ca.location") != NULL)) {
+        ck_assert_msg(clock_now() < end, "%s", c->unreached.text);
+        contract_turn(c, 20);
+    }
+}
+
+/* Its producer was given up, as its cluster was not there, and the next one does not come about. */
+START_TEST(probe_says_why_there_is_no_producer)
+{
+    static const char real[] = "/etc/ssl/certs/ca-certificates.crt";
+    char ca[64];
+    snprintf(ca, sizeof ca, "/tmp/pgcourier-ca.%d", (int)getpid());
+    ck_assert_int_eq(symlink(real, ca), 0);
+    kafka_mock_start(&kafka_setup, 1);
+    kafka_property("security.protocol", "ssl"); /* which the mock does not speak */
+    kafka_property("ssl.ca.location", ca);
+    struct contract *c = contract_open(&kafka_setup);
+    ck_assert_int_eq(unlink(ca), 0);
+    struct delivery *d = contract_add(c, "a", span_of("x"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    verdict_is(d, VERDICT_RETRY, ERROR_UNREACHABLE);
+    probe_until(c, true);
+    ck_assert_msg(strstr(c->unreached.text, ca) != NULL, "%s", c->unreached.text);
+
+    ck_assert_int_eq(symlink(real, ca), 0);
+    probe_until(c, false);
+    ck_assert_int_eq(unlink(ca), 0);
+    kafka_end(c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("kafka_outage");
@@ -182,6 +220,7 @@ int main(void)
     tcase_add_test(tcase, slow_broker_does_not_block_the_loop);
     tcase_add_test(tcase, fatal_error_replaces_the_producer);
     tcase_add_test(tcase, fatal_error_in_flight_loses_no_verdict);
+    tcase_add_test(tcase, probe_says_why_there_is_no_producer);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -289,7 +289,8 @@ static enum reach probe(struct contract *c)
 {
     instant_us end = clock_now() + PATIENCE_MS * MS_US;
     enum reach reach = REACH_PENDING;
-    while (clock_now() < end && (reach = sink_probe(c->sink, span_of("orders"), clock_now())) == REACH_PENDING) {
+    while (clock_now() < end &&
+           (reach = sink_probe(c->sink, span_of("orders"), clock_now(), &c->unreached)) == REACH_PENDING) {
         contract_turn(c, 1);
         fake_turn();
     }
@@ -302,6 +303,7 @@ START_TEST(probe_asks_the_server_each_time)
     ck_assert_int_eq(probe(c), REACH_YES);
     fake.hello = "-LOADING Redis is loading\r\n";
     ck_assert_int_eq(probe(c), REACH_NO);
+    ck_assert_ptr_nonnull(strstr(c->unreached.text, ": PING: LOADING Redis is loading"));
     fake.hello = "+PONG\r\n";
     ck_assert_int_eq(probe(c), REACH_YES);
     ck_assert_int_eq(fake.accepted, 1);
@@ -310,6 +312,7 @@ START_TEST(probe_asks_the_server_each_time)
     while (probe(c) == REACH_YES)
         ;
     ck_assert_int_eq(probe(c), REACH_NO);
+    ck_assert_ptr_nonnull(strstr(c->unreached.text, ": Connection refused"));
     contract_end(c);
     fake_listen();
 }

@@ -152,11 +152,13 @@ enum reach contract_probe(struct contract *c, const char *destination, int64_t t
 {
     instant_us deadline = clock_now() + timeout_ms * MS_US;
     enum reach reach;
-    while ((reach = sink_probe(c->sink, span_of(destination), clock_now())) == REACH_PENDING) {
+    error_set(&c->unreached, ERROR_NONE, "no cause");
+    while ((reach = sink_probe(c->sink, span_of(destination), clock_now(), &c->unreached)) == REACH_PENDING) {
         if (clock_now() >= deadline)
             break;
         contract_turn(c, 20);
     }
+    ck_assert(reach != REACH_NO || (c->unreached.kind != ERROR_NONE && c->unreached.text[0]));
     return reach;
 }
 

@@ -48,7 +48,8 @@ struct contract {
     struct arena *arena;
     struct delivery **ds; /* in the order of contract_add() */
     size_t count, capacity;
-    size_t turns; /* of the poll loop so far */
+    size_t turns;           /* of the poll loop so far */
+    struct error unreached; /* what contract_probe() was told with REACH_NO */
 };
 
 /* Opens the sink; start() has been called by the caller or by contract_tcase(). */

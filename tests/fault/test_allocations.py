@@ -34,6 +34,8 @@ create index on public.sent (order_id, id);
 class ScarceCourse(Course):
     """how: the fault, as PGCOURIER_FAULT has it."""
 
+    events = 64
+
     def __init__(self, db, folder):
         self.program, self.folder = binary(["dev"]), folder
         super().__init__(db, lambda run: targets.FileTarget(folder / f"{run}.jsonl"))
@@ -62,7 +64,6 @@ class Unordered(ScarceCourse):
 
 
 class Leased(ScarceCourse):
-    events, claims_at_once = 32, 4  # as in test_fault_points.py: a claim is kept open for more keys
     queue = {"ordering": "lease"}
 
     def finish(self, config):

@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 
 import psycopg2
 import pytest
@@ -38,22 +39,56 @@ def private_cluster(relay, tmp_path, **settings):
         yield fault_run(relay, database, tmp_path)
 
 
-def kill_a_backend(db):
-    db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
-             " and datname = current_database() order by random() limit 1")
+BACKENDS = "from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
+
+
+def kill_a_backend(drain, which="true"):
+    """The one that has been there for longest, so that each connection comes to its turn; returns when it is gone and its
+    relay knows."""
+    before = len(drain.logged("msg=database.down"))
+    oldest = f"select pid {BACKENDS} and {which} order by backend_start limit 1"
+    pid = wait_until(lambda: drain.db.query(oldest), 60, "a backend to terminate")[0][0]
+    assert drain.db.value("select pg_terminate_backend(%s)", (pid,))
+    wait_until(lambda: not drain.db.query(f"select 1 {BACKENDS} and pid = %s", (pid,)), 60, "the backend to end")
+    wait_until(lambda: len(drain.logged("msg=database.down")) > before, 60, "the relay to notice")
+
+
+@contextmanager
+def running_with_a_locked_table(drain, mode="exclusive", relays=1):
+    """"access exclusive" keeps relays from reading it, as they must have done before they claim; "exclusive" only from deleting
+    what was delivered, and before it is locked they must not have begun: they might have deleted all."""
+    if mode != "exclusive":
+        drain.start_running(relays)
+        drain.wait_for(500)
+    with closing(drain.db.connect(autocommit=False)) as connection:
+        connection.cursor().execute(f"lock table public.events in {mode} mode")
+        if mode == "exclusive":
+            drain.start_running(relays)
+        yield
+
+
+def start_and_kill_a_claims_backend(drain, relays):
+    """While it waits to delete what has been delivered."""
+    settles = "wait_event_type = 'Lock' and pid in (select pid from pg_locks where locktype = 'advisory')"
+    with running_with_a_locked_table(drain, relays=relays):
+        drain.harm()
+        kill_a_backend(drain, settles)
+        drain.wait_for_log("msg=claim.lost")
+
+
+def each_kind_was_lost(drain):
+    return all(drain.logged(f"msg=database.down .*connection={kind}") for kind in ("claim", "side"))
 
 
 def test_terminated_backends_cost_no_event_and_no_order(drain):
     drain.add(2000)
-    drain.start_running(relays=2)
-    end = time.monotonic() + (20 if DEEP else 4)
-    while time.monotonic() < end:
+    start_and_kill_a_claims_backend(drain, relays=2)
+    for _ in range(100 if DEEP else 20):
         drain.harm()
-        kill_a_backend(drain.db)
+        kill_a_backend(drain)
         drain.add(200)
-        time.sleep(0.2)
     drain.finish(lost_claims=True)
-    assert drain.logged("msg=database.down")
+    assert each_kind_was_lost(drain)
 
 
 @pytest.mark.deep
@@ -62,8 +97,7 @@ def test_backends_that_stand_still_are_given_up(drain):
     drain.add(500)
     drain.start_running(relays=1, top="statement_timeout: 100ms")
     drain.wait_for(100)
-    backends = [row[0] for row in drain.db.query("select pid from pg_stat_activity where application_name = 'pgcourier'"
-                                                 " and datname = current_database()")]
+    backends = [row[0] for row in drain.db.query(f"select pid {BACKENDS}")]
     drain.harm()
     for pid in backends:
         os.kill(pid, signal.SIGSTOP)
@@ -79,11 +113,12 @@ def test_backends_that_stand_still_are_given_up(drain):
 def test_one_relay_whose_backends_are_terminated_sends_nothing_twice(drain):
     """It knows the outcome of everything it sent, so there is nothing to repeat."""
     drain.add(10000)
-    drain.start_running(relays=1)
-    for share in range(1, 6):
+    start_and_kill_a_claims_backend(drain, relays=1)
+    for share in range(1, 9):
         drain.wait_for(share * 1000)
-        kill_a_backend(drain.db)
+        kill_a_backend(drain)
     drain.finish()
+    assert each_kind_was_lost(drain)
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -91,10 +126,27 @@ def test_a_restart_of_the_server_is_survived(relay, tmp_path, mode):
     with private_cluster(relay, tmp_path) as drain:
         drain.add(10000)
         drain.start_running(relays=2)
+        wait_until(lambda: drain.db.value(f"select count(*) {BACKENDS}") == 6, 30, "all connections of both")
         drain.wait_for(1000)
         drain.harm()
         drain.db.server.restart(mode)
         drain.finish(lost_claims=True)
+        assert all(one.logged("msg=database.down") for one in drain.relays)
+
+
+@pytest.mark.parametrize("owner", ["backend", "name"])
+def test_a_crash_of_the_server_may_cost_leases_and_no_event(relay, tmp_path, owner):
+    """Those that end with a backend anyway are not safe from it."""
+    places, events_per_key = 32, 4
+    with private_cluster(relay, tmp_path) as drain:
+        drain.add(10000)
+        drain.start_running(relays=2, ordering="lease", lease=f"{{ owner: {owner}, duration: 2s }}", max_events_per_key=events_per_key,
+                            sink={"max_in_flight": places})
+        drain.wait_for(1000)
+        for one in drain.relays:
+            drain.fault("leases lost", in_flight=places * events_per_key, relay=one)
+        drain.db.server.restart("immediate")
+        drain.finish()
 
 
 def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
@@ -117,37 +169,62 @@ def test_a_server_that_stays_away_is_waited_for(relay, tmp_path):
 def test_a_locked_table_is_waited_for(drain, mode):
     """The first keeps the relay from reading, the second only from deleting what was delivered."""
     drain.add(6000)
-    drain.start_running()
-    drain.wait_for(500)
-    with drain.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
-        cursor.execute(f"lock table public.events in {mode} mode")
+    with running_with_a_locked_table(drain, mode):
         drain.wait_for_log("lock_timeout")
-    connection.close()
     drain.finish()
 
 
-def test_a_cancelled_statement_is_repeated(drain):
+@pytest.mark.parametrize("mode, what", [("access exclusive", "claim"), ("exclusive", "settle")])
+def test_a_cancelled_statement_is_repeated(drain, mode, what):
+    """One that is sure to be under way: it waits for the table."""
     drain.add(6000)
-    drain.start_running()
-    for _ in range(20):
-        drain.db.query("select pg_cancel_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
-                              " and datname = current_database() and state = 'active'")
-        drain.add(100)
-        time.sleep(0.05)
+    said = rf"msg={what}\.failed .*user request.*SQLSTATE 57014"
+
+    def cancelled():
+        sent = drain.db.query(f"select pg_cancel_backend(pid) {BACKENDS} and state = 'active' and wait_event_type = 'Lock'")
+        return (True,) in sent and drain.logged(said)
+
+    with running_with_a_locked_table(drain, mode):
+        wait_until(cancelled, 60, f"a line with {said}")
     drain.finish()
+
+
+def lock_row(connection, event):
+    connection.cursor().execute("select from public.events where id = %s for update", (event.id,))
+
+
+def lock_row_for_a_moment(connection, event):
+    connection.cursor().execute("savepoint before")
+    lock_row(connection, event)
+    connection.cursor().execute("rollback to before")
 
 
 def test_a_deadlock_is_survived(drain):
-    """Somebody deletes events in the other order while the relay deletes them."""
-    drain.add(4000)
-    drain.start_running()
+    """Of a key's three events `other` has locked the last, and then waits for the first. A relay deletes them in the order of
+    their ids: it has locked the first by then, and waits for the second, which `third` holds until then. Its next wait closes
+    the circle, and it is the relay that finds it, as the other has an hour's patience."""
     db = drain.db
-    for _ in range(5):
-        with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
-            cursor.execute("select id from public.events order by id desc for update limit 500")
-            time.sleep(0.1)
-            connection.rollback()
-        connection.close()
+    db.query(f"alter database {db.name} set deadlock_timeout = '10ms'")
+    events = drain.add(3, keys=1)
+    with closing(db.connect(autocommit=False)) as third, closing(db.connect(autocommit=False)) as other, ThreadPoolExecutor(1) as pool:
+        other.cursor().execute("set deadlock_timeout = '1h'")
+        lock_row(third, events[1])
+        lock_row(other, events[2])
+        drain.start_running(connections=1)
+        relays = f"select pid {BACKENDS} and {third.get_backend_pid()} = any (pg_blocking_pids(pid))"
+        asked = []
+
+        def in_a_row():
+            if db.query(relays) and all(one.done() for one in asked):  # done: the relay had waited for too long, and let go
+                asked.append(pool.submit(lock_row_for_a_moment, other, events[0]))
+            return db.query(f"{relays} and pid = any (pg_blocking_pids({other.get_backend_pid()}))")
+
+        wait_until(in_a_row, 60, "the relay and the other to wait")
+        third.rollback()
+        drain.wait_for_log(r"msg=settle\.failed .*SQLSTATE 40P01")
+        asked[-1].result()
+        other.rollback()
+    drain.add(2000)
     drain.finish()
 
 
@@ -161,6 +238,19 @@ def test_an_idle_timeout_of_the_role_does_not_end_slow_deliveries(relay, db, htt
         one = relay(shop.config(target.sink(), top=top, poll="{ min: 1s, max: 1s }"), until_empty=True)
         assert one.wait() == 0
         assert bool(one.logged("claim.lost")) == lost
+    shop.check(target.receipts())
+
+
+@pytest.mark.deep
+def test_a_transaction_that_waits_for_a_delivery_does_not_stand_still(relay, db, http):
+    """Row locks end with their transaction: the relay says a word in it each minute."""
+    shop, target = Shop(db), HttpTarget(http)
+    db.query(f"alter database {db.name} set idle_in_transaction_session_timeout = '75s'; grant update (id) on public.events to {RELAY_ROLE}")
+    shop.add(4, 4)
+    http.respond = lambda request: Reply(200, delay_s=100)
+    one = relay(shop.config(target.sink(timeout="3m"), top="prepared: off", ordering="unordered", locks="rows"), until_empty=True)
+    assert one.wait(timeout_s=300) == 0
+    assert not one.logged("claim.lost") and not one.logged("database.down")
     shop.check(target.receipts())
 
 

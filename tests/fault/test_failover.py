@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import psycopg2
 import pytest
@@ -86,6 +86,29 @@ def test_a_failover_to_a_lagging_standby_brings_back_what_it_had_not_heard_of(re
         both.run.fault("failover to a standby that lags behind", in_flight=both.run.target.count())
         both.promote()
         assert both.run.finish() >= 500
+
+
+@pytest.mark.parametrize("owner, delivered", [("backend", 1), ("name", 0)])
+def test_a_lease_that_ends_with_its_server_waits_for_no_standby(relay, tmp_path, owner, delivered):
+    """Others have to be safe before anything is sent: their holder goes on when the server is back."""
+    with servers.Postgres(settings=DURABLE) as server:
+        database = server.create_database()
+        migrate(database)
+        run = FaultRun(relay, Shop(database), FileTarget(tmp_path / "events.jsonl"))
+        run.start_running(ordering="lease", lease=f"{{ owner: {owner} }}")
+        wait_until(lambda: len(sessions(database)) == 3, 30, "the relay to be connected")
+        server.query("alter system set synchronous_standby_names = 'nobody'")
+        server.query("select pg_reload_conf()")
+        with closing(database.connect()) as producer:
+            producer.cursor().execute("set synchronous_commit = local")
+            run.shop.insert([1], producer)
+        run.wait_for(delivered, 30)
+        waiting = "select 1 from pg_stat_activity where wait_event = 'SyncRep' and application_name = 'pgcourier'"
+        wait_until(lambda: server.query(waiting), 30, "a commit that waits for a standby")
+        assert run.target.count() == delivered
+        server.query("alter system reset synchronous_standby_names")
+        server.query("select pg_reload_conf()")
+        assert run.finish() == 0
 
 
 def test_the_death_of_one_backend_restarts_the_server_and_costs_nothing_more(relay, tmp_path):

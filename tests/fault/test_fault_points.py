@@ -214,6 +214,8 @@ def test_a_fault_that_could_never_happen_is_refused_at_the_start(fault, log, lin
 @pytest.mark.parametrize("point, action, hit", sweep())
 def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_path, point, action, hit):
     target = target_of(point, request, tmp_path)
+    if isinstance(target, targets.ExecTarget):
+        target.may_tear()  # commands are killed with their relay, and when their claim is lost
     shop = Shop(db, orders=ORDERS)
     if point in LEASED:
         target.queue = target.queue | {"ordering": "lease", "lease": "{ duration: 1s }"}

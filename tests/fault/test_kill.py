@@ -15,6 +15,7 @@ import pytest
 from tests.support.history import Fault
 from tests.support.process import stands_still, wait_until
 from tests.support.shop import Shop
+from tests.support.targets import ExecTarget
 
 KILLS = 20
 RELAYS = 3
@@ -78,6 +79,8 @@ class Killer:
         victim.pause()
         wait_until(lambda: stands_still(victim.pid), 60, "the relay to stand still")
         in_flight = self.shop.db.value(LOCKS_HELD, (name,)) * PER_KEY
+        if isinstance(self.target, ExecTarget):
+            self.target.may_tear()  # its commands do not stand still
         victim.kill()
         assert victim.exit_code == -signal.SIGKILL, f"the relay had ended by itself: {victim.exit_code}"
         self.faults.append(Fault("SIGKILL", in_flight, relay=name, receipts=receipts, at=at))

@@ -14,6 +14,7 @@ from collections import Counter
 import pytest
 
 from tests.support.fault_run import FaultRun
+from tests.support.leases import hang
 from tests.support.process import REPO
 from tests.support.relay import binary, environment
 from tests.support.servers import HANG, Reply, wait_until
@@ -138,14 +139,15 @@ def test_a_log_that_cannot_be_written_is_done_without(file_run, tmp_path):
 
 @pytest.fixture
 def step_clock(tmp_path):
-    """A function that moves the wall clock of relays with the given environment, and that environment."""
+    """A function that moves the wall clock of relays with the given environment, or has them believe that the machine was
+    suspended, and that environment."""
     library, offset = tmp_path / "step_clock.so", tmp_path / "offset"
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", library,
                     os.path.join(REPO, "tests", "support", "step_clock.c"), "-ldl"], check=True)
 
-    def step(seconds):
+    def step(seconds, suspended=0):
         with open(offset, "r+b" if offset.exists() else "wb") as file:
-            file.write(struct.pack("q", seconds))
+            file.write(struct.pack("qq", seconds, suspended))
 
     step(0)
     return step, {"LD_PRELOAD": str(library), "STEP_CLOCK": str(offset)}
@@ -178,6 +180,29 @@ def test_steps_of_the_clock_change_nothing(run, http, step_clock):
         hours.add(one.log[-1].split(":")[0])
     assert len(hours) >= 3
     run.finish()
+
+
+def test_a_machine_that_was_suspended_counts_that_time_of_a_lease(run, http, step_clock):
+    """Its relay has a key whose lease has ended meanwhile, and has not asked the database since: the answer that it finds
+    when it wakes up must not make it send the key's next event, which somebody else has sent."""
+    step, env = step_clock
+    settings = {"ordering": "lease", "lease": "{ duration: 1m, owner: name }", "connections": 1, "sink": {"timeout": "300s"}}
+    answer = hang(http, "relay-1")
+    sleeper = run.start(env=env, program=binary(["release"]), **settings)
+    run.add(5, keys=1)
+    wait_until(lambda: http.in_flight == 1, 60, "the key's first event to be sent")
+    waited = stop_while_it_waits(sleeper.process)
+    run.fault("a machine is suspended", in_flight=1 if waited else 2, relay=sleeper)
+    run.db.query("update outbox.parked set next_at = clock_timestamp() where token is not null")
+    run.start(**settings)
+    run.wait_until_empty()
+    step(61, suspended=61)
+    answer()
+    wait_until(lambda: http.in_flight == 0, 60, "the answer to the relay that sleeps")
+    sleeper.process.send(signal.SIGCONT)
+    wait_until(lambda: sleeper.logged("lease.lost"), 60, "it to notice")
+    run.finish()
+    assert len([request for request in http.requests if request.target == "/in/relay-1"]) == (1 if waited else 2)
 
 
 PLACES = {

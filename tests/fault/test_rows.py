@@ -1,8 +1,10 @@
 """Others work on the same rows and locks, or the database has no room or no right for what is to be written."""
 
 import os
+import re
 import subprocess
 import tempfile
+from collections import Counter
 
 import psycopg2
 import pytest
@@ -10,12 +12,23 @@ import pytest
 from tests.conftest import migrate
 from tests.support import servers
 from tests.support.fault_run import FaultRun
-from tests.support.process import REPO, unprivileged_user
+from tests.support.history import Fault
+from tests.support.postgres import RELAY_ROLE
+from tests.support.process import unprivileged_user
 from tests.support.servers import Reply, wait_until
 from tests.support.shop import Shop
+from tests.support.statement_log import StatementLog
 from tests.support.targets import FileTarget, HttpTarget
 
 LOCK_CLASS = 4711
+GUARDED = 165  # an event
+GUARD = f"""
+create function public.guard() returns trigger language plpgsql as $$ begin
+    if old.id = {GUARDED} then raise 'not this one'; end if;
+    return old;
+end $$;
+create trigger guard before delete on public.events for each row execute function public.guard();
+"""
 
 
 @pytest.fixture
@@ -48,17 +61,54 @@ def test_a_lock_of_the_applications_makes_one_key_wait(run):
     assert run.finish() == 0
 
 
-def test_a_savepoint_lets_go_of_what_was_locked_behind_it_and_no_key_is(run):
-    """A settlement stands behind one: that rolls back to it, and the keys, locked before it, stay locked."""
-    with run.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+def test_a_savepoint_lets_go_of_what_was_locked_behind_it(db):
+    with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("select pg_advisory_xact_lock(1, 1); savepoint s; select pg_advisory_xact_lock(1, 2)")
         cursor.execute("rollback to savepoint s")
         cursor.execute("select objid from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()")
         assert cursor.fetchall() == [(1,)]
     connection.close()
-    found = subprocess.run(["grep", "-rliE", "savepoint|plpgsql.*exception", "sql/claim", "ordering"],
-                           cwd=REPO, capture_output=True, text=True, check=False)
-    assert found.stdout == ""
+
+
+LOCKS = re.compile(r"pg_(try_)?advisory_(xact_)?lock|\bfor (no key )?(update|share)\b", re.IGNORECASE)
+AHEAD, BEHIND = "locked ahead of a savepoint, or without one", "locked behind one"
+
+
+def told(statements):
+    """What one session did, counted."""
+    count, behind = Counter(), False
+    for text in statements:
+        word = re.match(r"(savepoint|rollback to|release|commit|rollback)\b", text)
+        if word:
+            count[word[0]] += 1
+            behind = word[0] in ("savepoint", "rollback to")  # that keeps it
+        elif LOCKS.search(text):
+            count[BEHIND if behind else AHEAD] += 1
+    return count
+
+
+@pytest.mark.parametrize("ordering", ["per_key", "unordered", "lease"])
+def test_a_relay_locks_no_key_behind_a_savepoint(run, ordering):
+    """Its settlements stand behind one, to which they are rolled back when a row cannot be deleted; those of leases need none."""
+    db = run.db
+    db.psql(GUARD)
+    db.query(f"grant update (id) on public.events to {RELAY_ROLE}")  # of an unordered queue, rows are locked
+    log = StatementLog(db)
+    run.add(400, keys=40)
+    run.start(ordering=ordering, retry="{ base: 20ms, max: 20ms, attempts: 1000 }")
+    wait_until(lambda: len(run.logged(f"event.stuck .*event={GUARDED}")) >= 3 and run.shop.left() == 1, 60, "one row to be stuck")
+    db.query("drop trigger guard on public.events")
+    run.wait_until_empty()
+    run.stop()
+    done = sum(map(told, log.sessions("pgcourier").values()), Counter())
+    assert done[AHEAD] > 0 and done[BEHIND] == 0
+    if ordering == "lease":
+        assert done["savepoint"] == 0
+    else:
+        assert done["savepoint"] > done["rollback to"] >= 3
+    receipts = run.target.receipts()
+    again = [Fault("the row stays", 1, ids=[GUARDED])] * sum(receipt.id == GUARDED for receipt in receipts)
+    run.shop.check(receipts, again, ordered=ordering != "unordered")
 
 
 # ---- rows ----
@@ -67,10 +117,13 @@ def test_a_row_that_somebody_holds_keeps_nothing_from_being_settled_in_the_end(r
     """The second of a key's three; what was delivered is settled when the row is free, and not delivered again."""
     events = run.add(60, keys=20)
     with run.db.connect(autocommit=False) as connection, connection.cursor() as cursor:
-        cursor.execute("select from public.events where id = %s for update", (events[25].id,))
-        run.start(connections=1)
+        cursor.execute("select ctid::text from public.events where id = %s for update", (events[25].id,))
+        ((row,),) = cursor.fetchall()
+        one = run.start(connections=1)
         run.wait_for(60)
         run.wait_for_log("lock_timeout")
+        line = one.logged("settle.failed")[0]
+        assert "table=public.events" in line and f"row with ctid {row}" in line and "pg_blocking_pids()" in line
         connection.rollback()
     connection.close()
     assert run.finish() == 0

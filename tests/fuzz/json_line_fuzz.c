@@ -1,6 +1,7 @@
 /* Lines of JSON: whatever is in an event, its line is one line, a parser reads it, and what it reads is the event. */
 #include "tests/fuzz/fuzz.h"
 
+#include "relay/base/json_check.h"
 #include "relay/base/utf8.h"
 #include "sinks/json_line.h"
 
@@ -91,9 +92,9 @@ static void check_line(struct span bytes, const struct delivery *d)
     check_member(line, "type", event->type, PAYLOAD_TEXT);
     check_member(line, "destination", d->destination, PAYLOAD_TEXT);
     check_member(line, "payload", event->payload, event->payload_kind);
-    json_t *headers = event->headers.data ? load(event->headers) : NULL;
-    check_member(line, "headers", event->headers, headers ? PAYLOAD_JSON : PAYLOAD_TEXT);
-    json_decref(headers);
+    bool headers_are_json =
+        event->headers_kind == PAYLOAD_JSON || (event->headers.data && json_check(event->headers, false, NULL));
+    check_member(line, "headers", event->headers, headers_are_json ? PAYLOAD_JSON : PAYLOAD_TEXT);
     check_created_at(line, event->created_at_us);
     if (event->event_id.data)
         check_member(line, "event_id", event->event_id, PAYLOAD_TEXT);
@@ -131,6 +132,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (present & 128)
         event.payload = fuzz_rest(&in);
     event.payload_kind = kind_of(event.payload, kinds % 3);
+    /* What jansson, which reads the line here, cannot hold: numbers of any size and halves of characters. */
+    if (event.headers.data && json_check(event.headers, false, NULL) &&
+        kind_of(event.headers, PAYLOAD_JSON) != PAYLOAD_JSON)
+        event.headers = (struct span){NULL, 0};
     event.headers_kind = kind_of(event.headers, kinds & 4 ? PAYLOAD_JSON : PAYLOAD_TEXT);
     struct json_writer json = {0};
     json_line_write(&json, &delivery);

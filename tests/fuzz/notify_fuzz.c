@@ -142,10 +142,10 @@ static void notify(const struct scene *scene, struct listener *listener, struct 
     memcpy(body + 4, scene->channel, channel + 1);
     memcpy(body + 5 + channel, scene->payload.data, scene->payload.size);
     say('A', (struct span){body, 4 + channel + 1 + strnlen(scene->payload.data, scene->payload.size) + 1});
-    queue->poll_at = INSTANT_NEVER;
+    queue->pace.poll_at = INSTANT_NEVER;
     turn(listener, ps);
-    FUZZ_CHECK(queue->poll_at == NOW, "not woken");
-    queue->poll_at = before.poll_at;
+    FUZZ_CHECK(queue->pace.poll_at == NOW, "not woken");
+    queue->pace.poll_at = before.pace.poll_at;
     struct span was = {(const char *)&before, sizeof before}, is = {(const char *)queue, sizeof *queue};
     FUZZ_CHECK(span_equal(was, is), "the queue changed");
 }
@@ -157,7 +157,7 @@ static void play(struct scene *scene)
     char *channel = memory_text(scene->channel);
     struct queue_config config = {.name = name, .listen = channel};
     struct config process = {.database = conninfo, .statement_timeout_us = SECOND_US};
-    struct queue queue = {.config = &config, .process = &process, .log = &log, .poll_at = INSTANT_NEVER};
+    struct queue queue = {.config = &config, .process = &process, .log = &log, .pace.poll_at = INSTANT_NEVER};
     struct listener *listener = listener_new(&queue);
     struct pollset *ps = pollset_new();
     for (int i = 0; i < TURNS; i++) {
@@ -165,7 +165,7 @@ static void play(struct scene *scene)
         answer(scene);
     }
     if (scene->wild == 4) {
-        FUZZ_CHECK(scene->cue == 3 && queue.poll_at == NOW, "not listening after %d answers", scene->cue);
+        FUZZ_CHECK(scene->cue == 3 && queue.pace.poll_at == NOW, "not listening after %d answers", scene->cue);
         notify(scene, listener, ps, &queue);
     }
     fake_server_hang_up(&server);

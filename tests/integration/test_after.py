@@ -9,7 +9,7 @@ import pytest
 from tests.support.history import Event, Fault, Final, Receipt, check
 from tests.support.postgres import RELAY_ROLE
 from tests.support.process import REPO
-from tests.support.servers import Reply, run_command, wait_until
+from tests.support.servers import HANG, Reply, run_command, wait_until
 
 CONFIG = """
 database: "{db}"
@@ -73,6 +73,18 @@ def test_what_waits_holds_its_key_and_no_other(db, http, jobs):
     assert one.stop() == 0 and seen(http) == [4, 1, 2, 3]
 
 
+def test_what_becomes_due_does_not_wait_for_what_a_later_one_of_its_key_names(db, http, jobs):
+    db.query("alter table public.jobs add at timestamptz")
+    first = add(db, "b")
+    db.query(f"update public.jobs set at = now() + interval '1 h' where id = {first}")
+    timer, named = add(db, "a"), add(db, "a", [first])
+    db.query(f"update public.jobs set at = now() + interval '1 s' where id = {timer}")
+    jobs(key="key: k, not_before: at, ", more=", delayed: pass")
+    wait_until(lambda: waits(db) == [(named, first)], what="the later one to wait")
+    wait_until(lambda: left(db) == [first, named], what="what became due")
+    wait_until(lambda: waits(db) == [(named, first)], what="the later one to wait again")
+
+
 def test_an_event_without_a_key_waits_alone_and_so_does_one_of_an_unordered_queue(db, http, jobs):
     db.query(f"grant update (id) on public.jobs to {RELAY_ROLE}")
     for key, more in (None, ""), ("x", ", ordering: unordered, locks: advisory"), ("x", ", ordering: unordered"):
@@ -129,7 +141,7 @@ def after_look(cursor, *values):
     """The relay's own statement: (woken, last)."""
     with open(os.path.join(REPO, "sql", "upkeep", "after_look.sql"), encoding="utf-8") as file:
         text = "".join(line for line in file if not line.startswith("--"))
-    names = {"table": "public.jobs", "filter": "true", "state": "outbox", "id": "e.id"}
+    names = {"table": "public.jobs", "undone": "true", "lives": "true", "state": "outbox", "id": "e.id"}
     text = re.sub(r"(?<!:):([a-z]+)", lambda found: names[found.group(1)], text)
     cursor.execute("deallocate all; prepare look as " + text)
     cursor.execute("execute look(%s, %s, %s, %s)", ("jobs", *values))
@@ -177,6 +189,29 @@ def test_events_that_wait_for_each_other_are_shown_and_cost_nothing(db, http, jo
     db.query("update public.jobs set after_ids = null; select outbox.look_again('jobs')")
     wait_until(lambda: left(db) == [])
     assert one.stop() == 0
+
+
+@pytest.mark.parametrize("told", ["select outbox.look_again('jobs')", "update outbox.parked set next_at = clock_timestamp()"], ids=["told", "by itself"])
+@pytest.mark.parametrize("ordering", ["per_key", "lease"])
+def test_a_wait_is_over_once_the_column_is_corrected(db, http, jobs, ordering, told):
+    http.rule(lambda request: request.headers["event-id"] in "24", Reply(action=HANG))
+    for key, after in (("a", [3]), ("a", ()), ("b", [1]), (None, [3])):
+        add(db, key, after)
+    one = jobs(more=f", ordering: {ordering}, max_events_per_key: 1")
+    wait_until(lambda: [row[0] for row in waits(db)] == [1, 3, 4])
+    db.query(f"update public.jobs set after_ids = null; {told}")
+    wait_until(lambda: {1, 2, 3, 4} <= set(seen(http)), what="two that hang, and the others")
+    wait_until(lambda: db.query("select event_id from outbox.parked where event_id = 2"), what="the entry to go on to the next one")
+    if ordering == "lease" or "look" in told:
+        assert waits(db) == [] and db.query("select * from outbox.stuck") == []
+    assert db.query("select after_id from outbox.parked where event_id = 2") == [(None,)]
+    http.release()
+    one.kill()
+
+
+def test_a_look_again_leaves_no_wait(db):
+    db.query("insert into outbox.parked (queue, key, event_id, next_at, after_id) values ('jobs', 'a', 1, now() + interval '1 h', 2)")
+    assert db.value("select outbox.look_again('jobs')") == 1 and waits(db) == []
 
 
 def test_names_of_the_same_key_that_go_first_anyway_cost_no_wait(db, http, jobs):

@@ -84,6 +84,32 @@ def test_a_queue_that_only_a_relay_knows_has_what_pgcourier_keeps_of_it(db, watc
     assert (orders["queue"], orders["waiting"], orders["parked"], orders["dead"]) == ("orders", None, 1, 0)
 
 
+def test_a_queue_that_a_relay_serves_has_a_line_though_nothing_has_failed(db, relay, watch):
+    assert relay(CONFIG.format(dsn=db.dsn, url="http://127.0.0.1:1/", more="sink: none"), until_empty=True).wait() == 0
+    (line,) = watch("overview")
+    assert (line["queue"], line["waiting"], line["oldest_age"], line["parked"], line["dead"]) == ("tasks", 0, None, 0, 0)
+    add(db, "a", "b")
+    db.query("update outbox.events set created_at = now() - interval '1 hour' where aggregateid = 'b'; update outbox.events set created_at ="
+             " now() - interval '3 hours' where aggregateid = 'a'")
+    park(db, "a", "infinity", "no")
+    (line,) = watch("overview")
+    assert line["waiting"] == 2 and timedelta(hours=1) <= line["oldest_age"] < timedelta(hours=1, minutes=5) and line["running"] == 0
+
+
+@pytest.mark.parametrize("queue, waiting", [("", 1), ("where: \"k = 'b'\"", None)], ids=["all rows", "some rows"])
+def test_a_table_of_ones_own_that_relays_serve_is_counted_unless_they_alone_know_which_rows(db, relay, watch, queue, waiting):
+    db.query(f"create table public.t (id bigserial primary key, k text); grant select on public.t to {OWNER_ROLE}")
+    db.let_relay_in("public.t")
+    more = ", ".join(filter(None, ["table: public.t, columns: { key: k }, sink: none", queue]))
+    assert relay(CONFIG.format(dsn=db.dsn, url="http://127.0.0.1:1/", more=more), until_empty=True).wait() == 0
+    db.query("insert into public.t (k) values ('a')")
+    (line,) = watch("overview")
+    assert (line["queue"], line["waiting"], line["running"]) == ("tasks", waiting, 0)
+    db.query(f"revoke select on public.t from {OWNER_ROLE}")
+    (line,) = watch("overview")
+    assert (line["queue"], line["waiting"], line["running"]) == ("tasks", None, 0), "what may not be read hides no other"
+
+
 def test_ten_thousand_are_counted_and_more_are_estimated(db, tasks, watch):
     db.query("insert into outbox.events (aggregateid) select n from generate_series(1, 10000) n; analyze outbox.events")
     (line,) = watch("overview")
@@ -94,6 +120,17 @@ def test_ten_thousand_are_counted_and_more_are_estimated(db, tasks, watch):
     (line,) = watch("overview")
     assert line["estimated"] == ["waiting", "dead"]
     assert 36_000 < line["waiting"] < 44_000 and 18_000 < line["dead"] < 22_000
+
+
+def test_an_age_that_many_stand_still_in_front_of_has_a_bound(db, tasks, watch):
+    db.query("insert into outbox.events (aggregateid) select 'closed' from generate_series(1, 10000); insert into outbox.events (aggregateid) values ('b')")
+    db.query("update outbox.events set created_at = now() - (10001 - id) * interval '1 minute' - interval '1 hour'")
+    park(db, "closed", "infinity", "no")
+    (line,) = watch("overview")
+    assert timedelta(hours=1, minutes=1) <= line["oldest_age"] < timedelta(hours=1, minutes=2) and "oldest_age" in line["estimated"]
+    db.query("delete from outbox.events where id = 1")
+    (line,) = watch("overview")
+    assert timedelta(hours=1) <= line["oldest_age"] < timedelta(hours=1, minutes=1) and "oldest_age" not in line["estimated"]
 
 
 def test_of_many_keys_none_that_is_delayed_or_closed_is_none(db, watch):
@@ -152,7 +189,7 @@ def test_the_rate_is_that_of_the_last_minute(db, watch):
     db.query("insert into outbox.archive (queue, event_id, original, archived_at)"
              " select 'orders', n, '{}', clock_timestamp() - interval '5 ms' * n from generate_series(1, 12000) n")
     (line,) = watch("overview") or [{"per_second": 0}]
-    db.query("select outbox.archive_expire('orders', null)")
+    db.query("select outbox.archive_expire('orders', null, is_new => true)")
     (line,) = watch("overview")
     assert 120 < line["per_second"] <= 200
 
@@ -256,6 +293,9 @@ def test_workers_and_relays_are_seen_with_what_they_have(db, tasks, watch, relay
     assert {(line["queue"], line["worker"]) for line in sessions} == {("tasks", "pgcourier")}
     assert sum(line["keys"] for line in sessions) == 2 and watch("overview")[0]["running"] == 3
     db.query(f"set role {OWNER_ROLE}; select outbox.queue_drop('tasks')")
+    assert watch("overview")[0]["running"] == 3, "a relay has noted whose locks these are"
+    assert [line["queue"] for line in watch("workers") if line["pid"]] == ["tasks"] * len(sessions)
+    db.query("delete from outbox.served")
     assert [line["queue"] for line in watch("workers") if line["pid"]] == [None] * len(sessions)
     one.kill()
     worker.close()

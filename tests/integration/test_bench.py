@@ -11,6 +11,7 @@ import pytest
 from bench import page, plot, results, run, table, workers
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
+from bench.harness import Bench
 
 FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1, "quick": False, "pairs": 5, "commit": "abc1234", "cpus": 2, "cpu": "CPU",
          "postgres": "15.1"}
@@ -65,6 +66,26 @@ def test_table_has_a_line_for_each_entry():
     assert len(lines) == 3
     assert "100,000" in lines[1] and "80,000 .. 90,000" in lines[1] and ">= 0.8" in lines[1] and lines[1].endswith("must")
     assert lines[2].split()[-4:] == ["-", "-", "-", "-"]
+
+
+# ---- what is too short to be measured ----
+
+@pytest.mark.parametrize("seconds, overhead_s, long", [(0.21, 0.1, True), (0.19, 0.1, False), (0.06, 0, True), (0.04, 0, False)])
+def test_run_of_which_starting_is_more_than_a_third_is_refused(seconds, overhead_s, long):
+    if long:
+        Bench.expect_long(None, "drain", seconds, overhead_s)
+        return
+    with pytest.raises(BenchFailed, match="drain: .* too short to be measured"):
+        Bench.expect_long(None, "drain", seconds, overhead_s)
+
+
+# ---- how long an event waits beside oldest-first ----
+
+def test_short_waits_of_oldest_first_count_as_a_second():
+    question = importlib.import_module("bench.questions.10_fairness")
+    came, answered = {1: 0.0, 2: 0.0, 3: 3.5}, {1: 3.0, 2: 0.5, 3: 3.25}
+    assert question.longest_wait(came, answered) == 3
+    assert question.longest_wait(came, answered, 0) == 6
 
 
 # ---- how many events of a hot key are measured ----
@@ -133,8 +154,20 @@ def test_page_says_what_was_reached_and_keeps_what_is_written_around_it():
 def test_page_tells_entries_of_different_runs_apart():
     other = results.merge(some_entries(), [answer([1], number=7, must=1)], {**FACTS, "commit": "def5678", "quick": True})
     text = page.fill(PAGE, other)
-    assert "(questions 1, 5, 9): commit abc1234, 5 pairs" in text
-    assert "(questions 7): commit def5678, 5 pairs of runs, `--quick`" in text
+    assert "(questions 1, 5, 9): commit abc1234, runs (question 1: 1; 5: 3; 9: 1), 2 CPUs" in text
+    assert "(questions 7): commit def5678, runs (question 7: 1), `--quick`" in text
+
+
+def test_page_says_how_many_runs_a_number_is_of():
+    some = [answer([1] * runs, number=number) for number, runs in ((1, 5), (8, 10), (8, 1), (8, 5), (9, 1), (11, 5))]
+    assert page.runs_said(results.merge([], some, FACTS)) == "5 runs of each (question 8: 1, 5 or 10; 9: 1)"
+    assert page.runs_said(results.merge([], some[:1], FACTS)) == "5 runs of each"
+
+
+def test_page_says_what_is_subtracted_from_the_relays_times():
+    entries = results.merge([], [answer([1], number=1, overhead_s=0.0634, note="by itself"), answer([1], number=1)], FACTS)
+    assert page.note_of(entries[0]) == "by itself; 0.06 s of starting and ending are not in the relay's times"
+    assert page.note_of(entries[1]) == ""
 
 
 def test_plots_are_xml_whatever_the_numbers():

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.support.process import REPO, Process, free_port
+from tests.support.proxy import DOWN, Proxy
 from tests.support.relay import binary, environment
 from tests.support.servers import HANG, PgBouncer, Reply, Standby, run_command, wait_until
 
@@ -220,6 +221,19 @@ def test_a_relay_that_cannot_be_started_ends_it(empty_db):
     assert empty_db.query(SCHEMAS) == []
 
 
+def test_a_bench_that_may_take_the_locks_of_others_is_refused(empty_db):
+    """Half of the lock table is for everybody else."""
+    slots, half = 64 * int(empty_db.value("show max_connections")), 32 * int(empty_db.value("show max_connections"))
+    done = bench(empty_db, "--connections", "6", "--events", "200000", "--keys", "200000")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (78, "", 1)
+    assert f"bench: its claims may come to hold 6144 locks, and the server has about {slots} for everybody" in done.stderr
+    assert "lower --connections or --keys, or set max_locks_per_transaction = 123 and restart" in done.stderr
+    done = bench(empty_db, "--connections", "6", "--events", "200000", "--keys", str(half + 1))
+    assert done.returncode == 78 and f"may come to hold {half + 1} locks" in done.stderr
+    assert empty_db.query(SCHEMAS) == []
+    assert bench(empty_db, *FEW, "--connections", "6").returncode == 0  # 20 keys
+
+
 def test_a_load_that_the_server_cannot_take_is_said_to_be_one(empty_db):
     done = bench(empty_db, "--events", "40", "--pairs", "1", "--rate", "1000000", "--seconds", "1")
     assert done.returncode == 0, done.stderr
@@ -320,6 +334,38 @@ def test_a_database_that_is_gone_for_good_leaves_the_schema_and_a_word_about_it(
     assert re.search(rf"^pgcourier: bench: the schema {schema} could not be dropped and is left behind: .*pgcourier bench --clean$", one.log[-1])
     assert "stopped by a signal" in one.log[-2]
     pg.query(f"alter database {empty_db.name} allow_connections true")
+    assert bench(empty_db, "--clean").returncode == 0 and empty_db.query(SCHEMAS) == []
+
+
+@pytest.fixture
+def unanswered(pg, empty_db):
+    """Runs a bench that never hears of the COMMIT that makes its schema."""
+
+    def run():
+        with Proxy(pg.port) as proxy:
+            proxy.cut_before(b"COMMIT", DOWN, skip=1)  # after that of every command which connects
+            return run_command("bench", "-d", f"{empty_db.owner_dsn} host=127.0.0.1 port={proxy.port}", *FEW)
+
+    return run
+
+
+def test_a_schema_whose_making_was_not_answered_is_dropped(empty_db, unanswered):
+    done = unanswered()
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (69, "", 1), done.stderr
+    assert done.stderr.startswith("pgcourier: bench: ")
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_schema_whose_making_was_not_answered_and_that_cannot_be_dropped_is_named(empty_db, unanswered):
+    empty_db.query(f"""
+        create function let_nobody_in() returns event_trigger language plpgsql security definer as $$
+        begin execute 'alter database {empty_db.name} connection limit 0'; end $$;
+        create event trigger let_nobody_in on ddl_command_end when tag in ('CREATE SCHEMA') execute function let_nobody_in()""")
+    done = unanswered()
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (75, "", 2), done.stderr
+    ((schema,),) = empty_db.query(SCHEMAS)
+    assert re.search(rf"^pgcourier: bench: the schema {schema} could not be dropped and is left behind: .*pgcourier bench --clean$", done.stderr, re.MULTILINE)
+    empty_db.query(f"drop event trigger let_nobody_in; alter database {empty_db.name} connection limit -1")
     assert bench(empty_db, "--clean").returncode == 0 and empty_db.query(SCHEMAS) == []
 
 

@@ -125,29 +125,79 @@ def test_no_message_about_a_configuration_repeats_a_secret(tmp_path, database, s
 
 
 @pytest.fixture
-def stalled():
-    """A function: starts `migrate -d` with a canary for a password, as another user than root, and returns when it waits
-    for a server that accepts and says nothing more."""
-    processes = []
-    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryDirectory() as folder:
-        server.settimeout(60)
-        os.chmod(folder, 0o755)  # that user may not see into ours
+def folder():
+    """One that the other user may write a core into, and who is not root may not see into ours."""
+    with tempfile.TemporaryDirectory() as path:
+        shutil.chown(path, unprivileged_user() or os.geteuid())
+        os.chmod(path, 0o755)
+        yield path
 
-        def start(built):
+
+@pytest.fixture
+def start(folder):
+    """A function: starts a command as another user than root, with a canary in its environment, where it may leave a core."""
+    processes = []
+    everything = (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2
+
+    def started(command):
+        process = subprocess.Popen(as_user(command, unprivileged_user()), cwd=folder, env=environment({"PGPASSWORD": CANARY}),
+                                   stdin=subprocess.DEVNULL,
+                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, everything))
+        processes.append(process)
+        return process
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def stalled(start, folder):
+    """A function: starts `migrate -d` with a canary for a password, and returns when it waits for a server that accepts and
+    says nothing more."""
+    connections = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+
+        def connected(built):
             program = shutil.copy(built, folder)
             conninfo = f"postgresql://me:{CANARY}@127.0.0.1:{server.getsockname()[1]}/x?gssencmode=disable&connect_timeout=600"
-            command = as_user([program, "migrate", "-d", conninfo], unprivileged_user())
-            everything = (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2
-            process = subprocess.Popen(command, cwd="/", env=environment({"PGPASSWORD": CANARY}), stdin=subprocess.DEVNULL,
-                                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, everything))
-            processes.append((process, server.accept()[0]))
+            process = start([program, "migrate", "-d", conninfo])
+            connections.append(server.accept()[0])
             return process
 
-        yield start
-        for process, connection in processes:
-            process.kill()
-            process.wait()
+        yield connected
+        for connection in connections:
             connection.close()
+
+
+@pytest.fixture
+def open_to_others(start):
+    """A process like `stalled`'s, which keeps nothing to itself: what can be had of it can be had here."""
+    process = start(["sleep", "600"])
+    wait_until(lambda: command_line(process.pid).startswith("sleep"), 60, "the program to be started")
+    return process
+
+
+def peek(process):
+    """Its environment, as its user reads it: (what is shown, what is said)."""
+    done = subprocess.run(as_user(["cat", f"/proc/{process.pid}/environ"], unprivileged_user()), capture_output=True, text=True, check=False)
+    return done.stdout, done.stderr
+
+
+def owner(process):
+    """Of its files in /proc: root where the process is not dumpable (proc(5)), which is what core files depend on as well."""
+    return os.stat(f"/proc/{process.pid}/environ").st_uid
+
+
+def leaves_a_core(process):
+    """Wherever core_pattern has it go, a file or a program: the kernel says whether it was written."""
+    os.kill(process.pid, signal.SIGQUIT)
+    _, status = os.waitpid(process.pid, 0)
+    process.returncode = status
+    assert os.WTERMSIG(status) == signal.SIGQUIT
+    return os.WCOREDUMP(status)
 
 
 def test_a_password_in_an_argument_is_gone_before_it_is_used(stalled):
@@ -156,10 +206,20 @@ def test_a_password_in_an_argument_is_gone_before_it_is_used(stalled):
     assert "migrate" in shown and CANARY not in shown
 
 
-def test_other_processes_of_its_user_read_neither_its_environment_nor_a_core(stalled):
+def test_other_processes_of_its_user_do_not_read_its_environment(stalled, open_to_others):
     process = stalled(binary(["release"]))
-    peek = subprocess.run(as_user(["cat", f"/proc/{process.pid}/environ"], unprivileged_user()), capture_output=True, text=True, check=False)
-    assert peek.returncode != 0 and "Permission denied" in peek.stderr
-    os.kill(process.pid, signal.SIGQUIT)
-    _, status = os.waitpid(process.pid, 0)
-    assert os.WTERMSIG(status) == signal.SIGQUIT and not os.WCOREDUMP(status)
+    assert CANARY in peek(open_to_others)[0]
+    shown, said = peek(process)
+    assert shown == "" and "Permission denied" in said
+    assert owner(process) != owner(open_to_others)
+
+
+def test_it_leaves_no_core(stalled, open_to_others, folder):
+    process = stalled(binary(["release"]))
+    if not leaves_a_core(open_to_others):
+        pytest.skip("nobody can leave a core here: see /proc/sys/kernel/core_pattern and `ulimit -Hc`")
+    for core in os.listdir(folder):  # where core_pattern has a name without a process, the next would only replace it
+        if core.startswith("core"):
+            os.remove(os.path.join(folder, core))
+    assert not leaves_a_core(process)
+    assert not [name for name in os.listdir(folder) if name.startswith("core")]

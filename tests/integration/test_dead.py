@@ -1,6 +1,7 @@
 """pgcourier dead: what was given up comes back as it was, in order, and running relays are told."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -162,15 +163,55 @@ def test_retry_waits_for_the_delivery_of_its_key(shop, key_type, key, lock):
     assert shop.ids() == [1]
 
 
-def test_retry_gives_up_on_a_key_that_stays_busy(shop):
-    (first,) = shop.insert(7)
-    shop.kill(first)
-    relay = shop.db.connect(autocommit=False)
-    relay.cursor().execute(f"select pg_advisory_xact_lock({LOCK_CLASS}, hashint8(7))")
-    message = shop.dead("retry", "--all", code=75)
-    assert message == "pgcourier: queue orders, key 7: waiting for its lock: canceling statement due to lock timeout\n"
+def hold(db, keys):
+    """What delivers keys so long, until it is closed."""
+    other = db.connect(autocommit=False)
+    for key in keys:
+        other.cursor().execute(f"select pg_advisory_xact_lock({LOCK_CLASS}, hashint8({key}))")
+    return other
+
+
+BUSY = "pgcourier: dead {}: run it again for what is busy now (`pgcourier drain` the queue first, if it stays so): {}\n"
+
+
+@pytest.mark.parametrize("verb", ["retry", "drop"])
+def test_a_key_that_stays_busy_keeps_no_other_from_being_taken_up(shop, verb):
+    ids = shop.insert(1, 2, 3)
+    for event_id in ids:
+        shop.kill(event_id)
+    relay = hold(shop.db, [1])
+    done = run_command("dead", verb, "--all", "-c", str(shop.path))
+    assert done.returncode == 75 and "2 dead letters, opened 0" in done.stdout
+    assert done.stderr == BUSY.format(verb, "queue orders, key 1")
+    assert shop.db.query("select event_id from outbox.dead") == [(ids[0],)]
+    assert [key for key, *_ in shop.parked()] == (["2", "3"] if verb == "retry" else [])
+    assert shop.dead(verb, "--key", "1", code=75) == BUSY.format(verb, "queue orders, key 1"), "it is there"
     relay.close()
-    assert shop.db.value("select count(*) from outbox.dead") == 1
+    assert "1 dead letter," in shop.dead(verb, "--all")
+
+
+def test_busy_keys_are_waited_for_together_and_the_first_are_named(shop):
+    keys = range(1, 41)
+    for event_id in shop.insert(*keys, None):
+        shop.kill(event_id)
+    relay = hold(shop.db, keys)
+    began = time.monotonic()
+    message = shop.dead("retry", "--all", code=75)
+    assert message == BUSY.format("retry", "queue orders, key 1; queue orders, key 10; queue orders, key 11; and 37 more")
+    assert time.monotonic() - began < 20, "5 s, and not for each"
+    assert shop.parked() == [("", 41, True, 0, True)]
+    relay.close()
+
+
+def test_a_key_whose_entry_somebody_has_locked_is_busy(shop):
+    first, second = shop.insert(1, 2)
+    shop.park(first, "1")
+    shop.park(second, "2")
+    other = shop.db.connect(autocommit=False)
+    other.cursor().execute("select from outbox.parked where key = '1' for update")
+    assert shop.dead("retry", "--all", code=75) == BUSY.format("retry", "queue orders, key 1")
+    other.close()
+    assert shop.parked() == [("1", first, False, 12, False), ("2", second, False, 0, True)]
 
 
 def test_a_closed_key_is_opened_at_the_event_it_failed_on(shop):

@@ -63,6 +63,14 @@ def test_headers_that_are_none_and_a_mode_without_a_dedupe_key_are_refused(db, a
     assert refused.value.diag.message_hint and db.query("select * from outbox.events") == []
 
 
+@pytest.mark.parametrize("mode", ["replace", "again"])
+def test_a_mode_for_duplicates_wants_a_dedupe_key(db, mode):
+    with pytest.raises(psycopg2.errors.NullValueNotAllowed, match=f"on_duplicate => '{mode}' is for events with a dedupe_key") as refused:
+        publish(db, 1, mode, dedupe=None)
+    assert "dedupe_key" in refused.value.diag.message_hint and db.query("select * from outbox.events") == []
+    assert publish(db, 1, "ignore", dedupe=None)
+
+
 @pytest.mark.parametrize("mode", ["ignore", "replace", "again"])
 @pytest.mark.parametrize("keeps", ["return null", "new.dedupe_key := upper(new.dedupe_key); return new"])
 def test_a_trigger_that_keeps_an_event_out_is_told_of(db, mode, keeps):
@@ -153,9 +161,10 @@ def test_what_is_under_way_is_left_to_its_relay(db, relay, http, mode, delivered
     judge(db, http, {event_id: "k" for event_id in published if event_id})
 
 
-def test_what_is_under_way_in_a_queue_without_an_order_is_left_to_its_relay(db, relay, http):
+@pytest.mark.parametrize("settings", ["ordering: unordered, locks: advisory", "lock_class: 7"])
+def test_what_is_under_way_is_left_to_its_relay_whatever_it_locks(db, relay, http, settings):
     http.respond = lambda request: Reply(200, delay_s=1)
-    one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", "hook, ordering: unordered, locks: advisory }"))
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url).replace("hook }", f"hook, {settings} }}"))
     first = publish(db, 1, "replace")
     wait_until(lambda: http.requests, what="the first one to be sent")
     assert publish(db, 2, "replace") is None
@@ -225,6 +234,32 @@ def test_what_a_worker_has_is_left_to_it(db, mode, left):
     assert [event.payload for event in worker.take(1)] == left
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+@pytest.mark.parametrize("mode", ["replace", "again"])
+def test_a_snapshot_from_before_a_lease_is_refused(db, mode, level):
+    """It would not show that a worker has the first one by now."""
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks')")
+    worker = Worker(db, "tasks")
+    first = publish(db, 1, mode)
+    with db.connect(autocommit=False) as producer, producer.cursor() as cursor:
+        cursor.execute(f"set transaction isolation level {level}; select")
+        (event,) = worker.take(1)
+        with pytest.raises(psycopg2.Error, match=f"has to be read committed, and is {level}") as refused:
+            cursor.execute("select outbox.publish('k', 't', '2', dedupe_key => 'd', on_duplicate => %s)", (mode,))
+    assert refused.value.pgcode == "25000" and "begin isolation level read committed" in refused.value.diag.message_hint
+    assert db.query("select id, dedupe_key from outbox.events") == [(first, "d")] and worker.done(event.token)
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_what_asks_for_no_lease_goes_with_any_isolation_level(db, level):
+    with db.connect(autocommit=False) as producer, producer.cursor() as cursor:
+        cursor.execute(f"set transaction isolation level {level}; select outbox.publish('k', 't', '1', dedupe_key => 'd'),"
+                       " outbox.publish('k', 't', '2', dedupe_key => 'd'), outbox.publish('k', 't', '3')")
+        assert cursor.fetchone() == (1, None, 3)
+        producer.commit()
+    assert db.query("select payload::text from outbox.events order by id") == [("1",), ("3",)]
+
+
 JOBS = """create table public.jobs (id bigserial primary key, customer text, body jsonb); create index on public.jobs (customer, id);
 grant select, delete on public.jobs to shop_owner; insert into public.jobs (customer) values ('k')"""
 OVER_JOBS = "tbl => 'public.jobs', key_column => 'customer', payload_column => 'body'"
@@ -260,6 +295,19 @@ def test_a_lease_of_a_queue_whose_table_nothing_here_knows_counts(db):
     assert publish(db, 2, "replace") is None
     db.query("insert into outbox.served (queue, tbl) values ('elsewhere', 'outbox.parked')")
     assert publish(db, 2, "replace")
+
+
+def test_what_waits_in_a_queue_whose_table_nothing_here_knows_stays(db):
+    """Its event may have the same id in another table."""
+    first = publish(db, 1, "replace")
+    db.query("insert into outbox.parked (queue, key, event_id, keyless, attempts, next_at) values ('elsewhere', '', %s, true, 3, 'infinity'),"
+             " ('elsewhere', 'k', %s, false, 0, 'infinity')", (first, first))
+    entries = "select * from outbox.parked order by keyless"
+    before = db.query(entries)
+    second = publish(db, 2, "replace")
+    assert second and db.query(entries) == before
+    db.query("insert into outbox.served (queue, tbl) values ('elsewhere', 'outbox.events'); update outbox.parked set event_id = %s", (second,))
+    assert publish(db, 3, "replace") and db.query("select keyless, next_at < 'infinity' from outbox.parked") == [(False, True)]
 
 
 def test_one_that_failed_and_waits_may_be_replaced(db, relay, http):

@@ -155,7 +155,7 @@ def test_every_page_can_be_reached_from_the_readme():
 def test_the_log_lines_of_the_relay_are_all_documented():
     source = "".join(read(os.path.relpath(path, REPO)) for path in glob.glob(os.path.join(REPO, "relay", "*.c")))
     source = re.sub(r'FAULT_POINT\w*\("[^"]*"', "", source)
-    logged = set(re.findall(r'"((?:relay|queue|config|table|sink|delivery|key|event|database|claim|lease|settle|upkeep|schedule|archive|dead)\.[a-z_]+)"', source))
+    logged = set(re.findall(r'"((?:relay|queue|config|table|sink|delivery|key|event|database|claim|lease|settle|side|upkeep|schedule|archive|dead)\.[a-z_]+)"', source))
     table = read("docs/operations.md").split("| msg | level |")[1].split("\n\n")[0]
     assert set(re.findall(r"`([a-z]+\.[a-z_]+)`", table)) == logged
 

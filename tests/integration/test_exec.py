@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.support.proxy import Proxy
 from tests.support.relay import binary, run_command
 from tests.support.servers import wait_until
 from tests.support.shop import Shop
@@ -104,6 +105,68 @@ def test_a_command_whose_claim_is_lost_is_killed(relay, shop, tmp_path):
     assert one.stop() == 0
     assert len((tmp_path / "done").read_text().splitlines()) == 1
     assert shop.attempts() == 0
+
+
+# The same, after it has noted which commands before it are still there.
+BESIDE = f"""for one in $(cat selves children 2>/dev/null); do
+    case $(cut -d' ' -f3 /proc/$one/stat 2>/dev/null) in [A-WY]) echo $one >> beside;; esac
+done
+{LONG}"""
+
+
+def finish(shop, folder):
+    (folder / "go").touch()
+    wait_until(lambda: shop.left() == 0, 30, "the event to be settled")
+    assert len((folder / "done").read_text().splitlines()) == 1
+    assert pids_in(folder / "beside") == []
+
+
+@pytest.mark.parametrize("duration, owner", [("2s", "name"), ("3s", "backend")])
+def test_a_command_does_not_outlive_its_lease(pg, relay, shop, tmp_path, duration, owner):
+    """Its relay is cut off from the database, is told nothing, and another one takes over."""
+    shop.add(1, 1)
+    sink, lease = script(tmp_path, BESIDE), {"ordering": "lease", "lease": f"{{ duration: {duration}, owner: {owner} }}"}
+    with Proxy(pg.port) as proxy:
+        through = shop.db.dsn.replace(f"port={pg.port}", f"port={proxy.port}")
+        victim = relay(shop.config(sink, database=through, **lease))
+        commands = running(tmp_path)
+        heir = relay(shop.config(sink, **lease))
+        proxy.blackhole()
+        wait_until(lambda: len(pids_in(tmp_path / "selves")) == 2, 30, "the other relay to take over")
+        assert not any(map(lives, commands))
+        assert victim.logged("lease.over.*keys=1")
+        finish(shop, tmp_path)
+        proxy.heal()
+        wait_until(lambda: victim.logged("lease.lost"), 30, "the relay to see that it is late")
+        assert [victim.stop(), heir.stop()] == [0, 0]
+
+
+def test_a_command_ends_with_the_backend_that_owns_its_lease(relay, shop, tmp_path):
+    """Others may take over at once. Here there are none, and that it was killed is no failed attempt."""
+    shop.add(1, 1)
+    lease = {"ordering": "lease", "lease": "{ duration: 1h }", "retry": "{ attempts: 1 }"}
+    one = relay(shop.config(script(tmp_path, BESIDE), **lease))
+    commands = running(tmp_path)
+    shop.db.query("select pg_terminate_backend(pid) from pg_stat_activity where pid = (select backend_pid from outbox.parked)")
+    wait_until(lambda: len(pids_in(tmp_path / "selves")) == 2, 30, "the event to be run again")
+    assert not any(map(lives, commands))
+    finish(shop, tmp_path)
+    assert one.stop() == 0
+    assert shop.attempts() == 0
+
+
+def test_a_command_whose_lease_is_renewed_in_time_goes_on(relay, shop, tmp_path):
+    shop.add(1, 1)
+    lease = {"ordering": "lease", "lease": "{ duration: 3s, owner: name }"}
+    one = relay(shop.config(script(tmp_path, BESIDE), **lease))
+    commands = running(tmp_path)
+    shop.db.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgcourier'"
+                  " and datname = current_database()")
+    since = shop.db.value("select next_at from outbox.parked")
+    wait_until(lambda: shop.db.value("select next_at > %s + interval '2 s' from outbox.parked", [since]), 30, "it to be renewed")
+    assert all(map(lives, commands))
+    finish(shop, tmp_path)
+    assert one.stop() == 0
 
 
 def test_a_program_that_is_away_costs_no_attempts(relay, shop, tmp_path):

@@ -2,16 +2,19 @@
 
 import signal
 import time
+from collections import Counter
 
 import pytest
 
 from tests.support.http_receiver import HANG
 from tests.support.leases import LEASES, hang, lease_all, lease_lost, leased
+from tests.support.postgres import OWNER_ROLE
 from tests.support.process import wait_until
 from tests.support.relay import run_command
 from tests.support.servers import PgBouncer, Reply
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
+from tests.support.workers import Worker, owner
 
 CONNECTED = "select count(*) from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
 
@@ -53,13 +56,13 @@ def test_a_delivery_that_takes_longer_than_its_lease_is_renewed_and_holds_back_n
     assert len(http.requests) == 2
 
 
-def test_a_lease_whose_key_is_being_paused_is_renewed_behind_that(relay, shop, target, http):
+def test_a_lease_whose_key_is_being_paused_is_renewed_after_that(relay, shop, target, http):
     answer = hang(http, "a")
     one = relay(leased(shop, target, "2s", relay="a"))
     lease_all(shop, http, 3)
     operator = shop.db.connect(autocommit=False)
     operator.cursor().execute("select outbox.pause(queue, key) from outbox.parked where token is not null")
-    wait_until(lambda: shop.db.query("select pid from pg_stat_activity where wait_event_type = 'Lock'"), 30, "the renewal to wait")
+    wait_until(lambda: one.logged("lease.held.*keys=3"), 30, "the renewal to find them locked")
     operator.commit()
     over_at = shop.db.value("select max(resume_at) from outbox.parked")
     wait_until(lambda: shop.db.value("select count(*) from outbox.parked where resume_at > %s", [over_at]) == 3, 30, "the leases to be renewed")
@@ -67,6 +70,62 @@ def test_a_lease_whose_key_is_being_paused_is_renewed_behind_that(relay, shop, t
     wait_until(lambda: shop.left() == 0, 30, "the events to be settled")
     assert not one.logged("lease.lost") and one.stop() == 0
     assert len(http.requests) == 3
+
+
+def test_a_lease_whose_entry_somebody_holds_costs_no_others_their_terms(relay, shop, target, http):
+    answer = hang(http, "a")
+    one = relay(leased(shop, target, "2s", "name", relay="a"))
+    *others, held = lease_all(shop, http, 10)
+    wait_until(lambda: http.in_flight == 10, 30, "all deliveries to be under way")
+    other = relay(leased(shop, target, "2s", "name", relay="b"))
+    operator = shop.db.connect(autocommit=False)
+    operator.cursor().execute("select outbox.pause('shop', %s)", (str(held.key),))
+    others_at = shop.db.value("select max(next_at) from outbox.parked where event_id <> %s", [held.id])
+
+    def held_one_is_over():
+        """The others are held by the same relay, and their terms go on, which began with its."""
+        assert shop.db.query("select distinct over, worker like %s from outbox.status_leases where event_id <> %s",
+                             [f"%:{one.pid}", held.id]) == [(False, True)]
+        return one.logged("lease.over.*keys=1") and shop.db.value("select clock_timestamp() > %s + interval '2 s'", [others_at])
+
+    wait_until(held_one_is_over, 30, "the terms of all to have been over twice")
+    assert one.logged("lease.held.*keys=1") and not other.logged("delivery")
+    operator.close()
+    answer()
+    wait_until(lambda: shop.left() == 0, 30, "everything to be settled")
+    assert [each.stop() for each in (one, other)] == [0, 0]
+    times = Counter(int(request.headers["event-id"]) for request in http.requests)
+    assert times.pop(held.id) <= 2 and set(times) == {event.id for event in others} and set(times.values()) == {1}
+
+
+@pytest.fixture(params=["direct", "pooler"])
+def database(request, pg, db):
+    """What a relay connects to."""
+    if request.param == "direct":
+        yield db.dsn
+        return
+    with PgBouncer(pg) as pooler:
+        yield f"{pooler.dsn(db.name)} application_name=pgcourier"
+
+
+def test_leases_do_not_run_out_behind_a_settlement_that_waits_for_a_row(relay, shop, target, http, database):
+    http.rule(lambda request: True, Reply(delay_s=1.0), times=1)
+    answer = hang(http, "a")
+    relays = [relay(leased(shop, target, "3s", "name", relay="a", database=database))]
+    events = lease_all(shop, http, 10)
+    other = shop.db.connect(autocommit=False)
+    other.cursor().execute("select from public.events where id = %s for update", (http.requests[0].headers["event-id"],))
+    relays.append(relay(leased(shop, target, "3s", "name", relay="b")))
+    wait_until(lambda: shop.db.query("select pid from pg_stat_activity where wait_event_type = 'Lock'"), 30, "the settlement to wait")
+    until = time.monotonic() + 5.0
+    while time.monotonic() < until:
+        assert shop.db.query("select distinct over, worker like %s from outbox.status_leases", [f"%:{relays[0].pid}"]) == [(False, True)]
+        time.sleep(0.02)
+    other.close()
+    answer()
+    wait_until(lambda: shop.left() == 0, 30, "everything to be settled")
+    assert [one.stop() for one in relays] == [0, 0]
+    assert len(http.requests) == len(events)
 
 
 @pytest.mark.alone
@@ -90,6 +149,35 @@ def test_500_keys_of_a_killed_relay_are_taken_over(relay, shop, target, http, ow
     wait_until(lambda: shop.left() == 0, 30, "everything to be delivered")
     assert heir.stop() == 0
     shop.check(target.receipts(), [lease_lost(lost)])
+
+
+@pytest.mark.parametrize("peer", [{"ordering": "lease", "lease": "{ duration: 1h, owner: name }"}, {}], ids=["by name", "by locks"])
+def test_a_relay_that_is_gone_is_missed_by_those_whose_backends_own_no_leases(relay, shop, target, http, peer):
+    hang(http, "a")
+    victim = relay(leased(shop, target, "1h", relay="a"))
+    lost = lease_all(shop, http, 10)
+    heir = relay(shop.config(target.sink(relay="b"), **peer))
+    wait_until(lambda: shop.db.value(CONNECTED) == 6, 10, "the other relay to be there")
+    victim.kill()
+    wait_until(lambda: shop.left() == 0, 30, "what the one had leased to be taken over")
+    assert heir.logged("lease.ownerless.*keys=10") and heir.stop() == 0
+    shop.check(target.receipts(), [lease_lost(lost)])
+
+
+def test_a_relay_that_is_gone_is_missed_by_workers(relay, shop, target, http):
+    hang(http, "a")
+    victim = relay(leased(shop, target, "1h", relay="a"))
+    lost = lease_all(shop, http, 10)
+    shop.db.query(f"grant select, delete on public.events to {OWNER_ROLE}")
+    owner(shop.db, "select outbox.queue_set('shop', 'public.events', key_column => 'order_id', type_column => 'status', payload_column => 'payload')")
+    worker = Worker(shop.db, "shop")
+    assert worker.take(10) == []
+    victim.kill()
+    wait_until(lambda: [worker.done(task.token) for task in worker.take(10)] and shop.left() == 0, 30, "what it had leased to be taken over",
+               interval_s=0.1)
+    worker.close()
+    assert sorted(receipt.id for receipt in worker.receipts) == [event.id for event in lost]
+    shop.check(target.receipts() + worker.receipts, [lease_lost(lost)])
 
 
 def test_an_answer_that_comes_late_changes_nothing_and_is_counted(relay, shop, target, http):

@@ -91,7 +91,7 @@ def test_a_key_that_somebody_has_is_waited_for(db, run, worker):
     give_up(worker)
     holder = db.connect()
     holder.cursor().execute("begin; select pg_advisory_xact_lock(77, hashtext('a'))")
-    assert "queue jobs, key a: waiting for its lock" in run("dead retry --queue jobs --key a", code=75)
+    assert ": queue jobs, key a\n" in run("dead retry --queue jobs --key a", code=75)
     holder.close()
     assert run("dead retry --queue jobs --key a") == "retried 1 dead letter, opened 0 closed keys\n"
 

@@ -13,7 +13,7 @@ queues: {{ orders: {{ sink: none }} }}
 """
 JOBS = "create table public.jobs (id bigserial primary key, customer bigint, token uuid)"
 CALLS = ["pause('{}')", "pause('{}', '7')", "resume('{}')", "resume('{}', '7')", "look_again('{}')", "look_again('{}', '7')",
-         "replay('{}', ids => '{{1}}')"]
+         "archive_expire('{}', null)", "is_paused('{}')", "schedule_run('{}')", "replay('{}', ids => '{{1}}')"]
 A_REPLAY = "insert into outbox.replay (queue, source, events) values ('orders', 'archive', 1) returning replay_id"
 UUID = "406c07f3-26f0-4eea-a50c-109940064b8f"
 
@@ -26,7 +26,7 @@ def config(db, tmp_path):
 
 
 def written(db):
-    return [db.query(f"select * from outbox.{table}") for table in ("paused", "parked", "replay", "served")]
+    return [db.query(f"select * from outbox.{table}") for table in ("paused", "parked", "replay", "served", "archive_retention")]
 
 
 def refused(db, call, sqlstate):
@@ -45,7 +45,7 @@ def test_a_queue_that_nothing_knows_is_refused(db, relay, call):
     assert hint and ("replay" in call or "Those that are known: orders." in hint)
 
 
-@pytest.mark.parametrize("call", CALLS[:6])
+@pytest.mark.parametrize("call", CALLS[:-1])
 def test_a_queue_of_a_configuration_is_known_once_a_relay_has_served_it(db, relay, call):
     refused(db, call.format("orders"), "42704")
     assert relay(CONFIG.format(dsn=db.dsn), until_empty=True).wait() == 0
@@ -55,10 +55,10 @@ def test_a_queue_of_a_configuration_is_known_once_a_relay_has_served_it(db, rela
 
 
 def test_a_relay_that_may_not_note_its_queues_serves_them(db, relay):
-    db.query("revoke execute on function outbox.note_served(text, regclass) from outbox_relay; insert into outbox.events (type) values ('t')")
+    db.query("revoke execute on function outbox.note_served(text, regclass, integer, text, jsonb) from outbox_relay; insert into outbox.events (type) values ('t')")
     one = relay(CONFIG.format(dsn=db.dsn), until_empty=True)
     assert one.wait() == 0
-    assert "has no EXECUTE on function outbox.note_served(text, regclass)" in "\n".join(one.log)
+    assert "has no EXECUTE on function outbox.note_served(text, regclass, integer, text, jsonb)" in "\n".join(one.log)
     assert db.query("select * from outbox.served") == [] and db.value("select count(*) from outbox.events") == 0
 
 
@@ -74,6 +74,8 @@ def test_a_queue_is_known_by_what_is_here_of_it(db, known):
 def test_a_new_queue_may_be_paused_before_anything_has_served_it(db, config):
     assert db.value("select outbox.pause('orders', is_new => true)") is True
     assert db.value("select outbox.resume('orders')") is True, "a pause makes it known"
+    db.query("select outbox.archive_expire('later', null, is_new => true)")
+    assert db.query("select queue from outbox.archive_retention") == [("later",)]
     for verb, said in ("pause", "is paused"), ("resume", "goes on"), ("resume", "was not paused"):
         done = run_command(verb, "-c", config, "orders")
         assert (done.returncode, done.stdout) == (0, f"orders {said}\n"), done.stderr
@@ -103,7 +105,7 @@ def test_a_replay_is_no_queue(db):
     db.query("insert into outbox.served (queue) values ('orders')")
     number = db.value(A_REPLAY)
     db.query(f"insert into outbox.parked (queue, key, event_id, next_at, attempts) values ('orders (replay {number})', 'k', 1, 'infinity', 1)")
-    for call in CALLS[:6]:
+    for call in CALLS[:-1]:
         message, hint = refused(db, call.format(f"orders (replay {number})"), "22023")
         assert message.endswith(f"'orders (replay {number})' is no queue but a replay of queue 'orders'")
         assert f"--resume {number}" in hint and f"--cancel {number}" in hint

@@ -133,8 +133,8 @@ WRONG = [
     (["--queue", "orders", "--id", "1", "--resume", "7"], 64, "--resume stands alone, or with --rate"),
     (["--cancel", "7", "--rate", "5"], 64, "--cancel stands alone"),
     (["--resume", "x"], 64, "give the number of a replay"),
-    (["--resume", "7"], 78, "there is none with the number 7 that is not whole; See select * from outbox.replay where ended_at is null"),
-    (["--cancel", "7"], 78, "there is none with the number 7"),
+    (["--resume", "7"], 64, "there is none with the number 7 that is not whole; See select * from outbox.replay where ended_at is null"),
+    (["--cancel", "7"], 64, "there is none with the number 7"),
     (["--queue", "order", "--id", "1"], 64, 'pgcourier.yaml has no queue "order"; did you mean "orders"? (its queues: orders)\n'),
     (["--queue", "orders", "--id", "1", "--to", "hoook"], 78, 'has no sink "hoook"; did you mean "hook"?'),
     (["--queue", "orders", "--id", "1", "--to", "stream"], 64, "replay: give a destination: redis sinks need one, and queue orders has none"),
@@ -154,6 +154,16 @@ def test_what_is_wrong_is_said_and_changes_nothing(archived, http, shop, argumen
     done = replay(archived, *arguments)
     assert done.returncode == code and text in done.stderr and done.stdout == "", done
     assert whole(shop) == before and not replayed(http)
+
+
+def test_a_commit_that_does_not_come_through_leaves_a_word_where_to_look(archived, http, shop):
+    """It may have been made all the same, where only the answer did not come."""
+    shop.psql("create function public.late() returns trigger language plpgsql as $$ begin raise 'too late'; end $$;"
+              "create constraint trigger late after insert on outbox.replay initially deferred for each row execute function public.late()")
+    done = replay(archived, "-q", "orders", "--id", "1")
+    assert done.returncode != 0 and done.stdout == ""
+    assert re.search(r"too late.*; look in outbox\.replay whether replay \d+ was made, and --resume or --cancel it$", done.stderr.strip()), done
+    assert shop.query("select * from outbox.replay") == [] and not replayed(http)
 
 
 # ---- by SQL ----

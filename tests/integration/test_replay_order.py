@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.support.history import Event, Fault, Final, Receipt, check
+from tests.support.proxy import Proxy
 from tests.support.servers import Reply, run_command, wait_until
 from tests.support.targets import HttpTarget
 
@@ -45,8 +46,9 @@ def orders(request, db):
 def start(orders, relay, http):
     """start(...) -> a relay, or with command="replay" what sends again."""
 
-    def run(arguments=(), more="", command="run", until_empty=False):
+    def run(arguments=(), more="", command="run", until_empty=False, port=None):
         dsn = orders.replay_dsn if command == "replay" else orders.dsn
+        dsn = dsn.replace(f"port={orders.server.port}", f"port={port or orders.server.port}")
         return relay(CONFIG.format(dsn=dsn, url=http.url, more=more), command=command, arguments=arguments, until_empty=until_empty)
 
     return run
@@ -229,6 +231,46 @@ def test_a_signal_stops_it_and_it_says_how_far_it_is_and_how_to_go_on(old, start
     again = start(["--resume", "1"], command="replay")
     assert again.wait() == 0 and said(again) == [f"replay 1: all {OLD} events sent"]
     check([Event(n, str(n % KEYS)) for n in range(1, OLD + 1)], receipts(http, True)).require()  # none of them twice
+
+
+WAITS = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'pgcourier/replay' and wait_event_type = 'Lock'"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("arguments", [[*ALL], ["--resume", "1"], ["--cancel", "1"]], ids=["made", "resumed", "cancelled"])
+def test_a_signal_stops_it_while_it_waits_for_the_database(old, start, http, arguments, number):
+    http.respond = lambda request: Reply(delay_s=0.01)
+    one = start(ALL, command="replay")
+    wait_until(lambda: replayed(http), what="a replay to go on with")
+    assert one.stop() == 75
+    connection = old.connect(autocommit=False)
+    with connection.cursor() as cursor:
+        cursor.execute("lock table outbox.replay")
+        one = start(arguments, command="replay")
+        wait_until(lambda: old.value(WAITS) == 1, what="it to wait")
+        one.send(signal.SIGHUP)
+        time.sleep(0.2)
+        assert one.exit_code is None and old.value(WAITS) == 1, "it is a SIGHUP that stops nothing"
+        assert one.stop(number) == 75 and said(one)[-1] == "pgcourier: replay: stopped"
+        wait_until(lambda: old.value(WAITS) == 0, what="the server to be rid of it")
+    connection.close()
+    assert old.value("select count(*) from outbox.replay") == 1
+    assert start(["--resume", "1"], command="replay").wait() == 0
+
+
+def test_a_signal_stops_it_though_the_network_is_cut(old, start, http):
+    """And it says how to go on, though nobody tells it how much is left."""
+    hold_back(http, lambda request: MARK in request.headers)
+    with Proxy(old.server.port) as proxy:
+        one = start([*ALL, "--log-level", "info"], command="replay", port=proxy.port)
+        wait_until(lambda: replayed(http), what="the replayed event")
+        proxy.blackhole()
+        one.send(signal.SIGINT)
+        wait_until(lambda: one.logged("relay.stop"), what="it to stop")
+        one.send(signal.SIGINT)
+        assert one.wait(20) == 75
+        assert one.log[-1] == ("pgcourier: replay 1: replay: the database gave no answer within 5 s; to go on: "
+                               f"pgcourier replay -c {one.config_path} --resume 1")
 
 
 def test_one_process_at_a_time_sends_a_replay(old, start, http):

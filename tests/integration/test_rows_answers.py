@@ -1,4 +1,4 @@
-"""Rows of SEEDS.md that ask how the queues stand, each test named by its row; docs/queues.md lists them. More about the
+"""Rows of docs/queues.md that ask how the queues stand, each test named by its row. More about the
 views is in test_answers_sql.py."""
 
 from datetime import timedelta

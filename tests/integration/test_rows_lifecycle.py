@@ -1,5 +1,4 @@
-"""Rows of SEEDS.md about how long a relay stays and how long what is done with is kept, each test named by its row;
-docs/queues.md lists them."""
+"""Rows of docs/queues.md about how long a relay stays and how long what is done with is kept, each test named by its row."""
 
 import signal
 

@@ -1,5 +1,4 @@
-"""Rows R of SEEDS.md, the ordered outbox dispatcher: the article's table as it stands there, each test named by its row;
-docs/queues.md lists them."""
+"""Rows R of docs/queues.md, the ordered outbox dispatcher: the article's table as it is, each test named by its row."""
 
 import re
 import statistics

@@ -1,4 +1,4 @@
-"""Rows T11 and L7 (chains) of SEEDS.md, each test named by its row; docs/queues.md lists them."""
+"""Rows T11 and L7 (chains) of docs/queues.md, each test named by its row."""
 
 from tests.support.servers import Reply, wait_until
 

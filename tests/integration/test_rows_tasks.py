@@ -1,5 +1,4 @@
-"""Rows T13, P1, P3, L3 and L4 of SEEDS.md, which relays keep whatever the events are, each test named by its row;
-docs/queues.md lists them."""
+"""Rows T13, P1, P3, L3 and L4 of docs/queues.md, which relays keep whatever the events are, each test named by its row."""
 
 import signal
 

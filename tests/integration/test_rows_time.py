@@ -1,4 +1,4 @@
-"""Rows of SEEDS.md about time, each test named by its row; docs/queues.md lists them."""
+"""Rows of docs/queues.md about time, each test named by its row."""
 
 from tests.support.noted import Noted
 from tests.support.postgres import OWNER_ROLE

@@ -1,4 +1,4 @@
-"""Rows of SEEDS.md that workers pulling by SQL keep, each test named by its row; docs/queues.md lists them."""
+"""Rows of docs/queues.md that workers pulling by SQL keep, each test named by its row."""
 
 import pytest
 

@@ -240,6 +240,19 @@ def test_many_schedules_of_a_locked_key_are_not_all_waited_for(tasks, producer):
     assert tasks.value("select count(*) from outbox.schedule where retry_at is not null and last_error = ''") == 20
 
 
+def test_schedules_wait_no_longer_than_the_caller_would(tasks, producer):
+    """Leases of his may run out meanwhile."""
+    for n in range(20):
+        set_schedule(tasks, f"s{n}", "every => '1 hour', key => 'reports'")
+    tasks.query("update outbox.schedule set next_at = clock_timestamp() - interval '1 s'")
+    before = time.monotonic()
+    assert tasks.query("set lock_timeout = '100ms'; select inserted, failed, more from outbox.schedule_run('tasks')") == [(0, None, True)]
+    assert time.monotonic() - before < 1.0
+    assert 0 < tasks.value("select count(*) from outbox.schedule where retry_at is not null") < 10
+    tasks.query("insert into outbox.served (queue) values ('idle')")
+    assert tasks.query("set lock_timeout = '7s'; begin; select outbox.schedule_run('idle'); show lock_timeout") == [("7s",)]
+
+
 @pytest.mark.parametrize("count, more", [(20, [True, False]), (45, [True, True, False])])
 def test_schedules_beyond_those_of_one_call_are_still_due(tasks, count, more):
     for n in range(count):
@@ -360,6 +373,25 @@ def test_a_queue_claims_nothing_outside_its_window(db, relay, http):
     assert one.stop() == 0 and one.logged("queue.opened")
 
 
+@pytest.mark.parametrize("others", ["", """  others: { sink: web, where: "type <> 't'" }"""], ids=["alone", "beside_an_empty_queue"])
+def test_until_empty_looks_at_the_window_before_it_ends(db, relay, http, others):
+    db.query("select outbox.publish('a', 't', n::text::jsonb) from generate_series(1, 3) n")
+    one = relay(f"""
+database: "{db.dsn}"
+sinks: {{ web: {{ type: http, url: "{http.url}" }} }}
+queues:
+  t: {{ sink: web, where: "type = 't'", window: "{window(db, 300, 300)}" }}
+{others}
+""", until_empty=True)
+    assert one.wait() == 0 and [request.json() for request in http.requests] == [1, 2, 3]
+
+
+def test_until_empty_ends_outside_of_the_window(db, relay, http):
+    db.query("select outbox.publish('a', 't', '1')")
+    one = relay(CONFIG.format(dsn=db.dsn, url=http.url, more=f', window: "{window(db, 600, -300)}"'), until_empty=True)
+    assert one.wait() == 0 and http.requests == [] and one.logged("queue.closed")
+
+
 def test_status_says_that_a_queue_is_outside_its_window(db, tmp_path):
     def status(*options, **settings):
         more = "".join(f', {name}: "{value}"' for name, value in settings.items())
@@ -381,6 +413,28 @@ def test_a_zone_that_there_is_not_is_named(db, relay, http):
 
 
 # ---- the command ----
+
+def test_a_schedule_that_is_not_there_is_refused_with_those_that_are(tasks):
+    drop = f"set role {OWNER_ROLE}; select outbox.schedule_drop(%s)"
+    for name, hint in (("poll", "There is none."), (None, "There is none."), ("pol", "There are: poll, report.")):
+        if name == "pol":
+            for there in ("report", "poll"):
+                set_schedule(tasks, there, "every => '1 hour'")
+        with pytest.raises(psycopg2.errors.UndefinedObject, match="schedule_drop: there is no schedule") as refused:
+            tasks.query(drop, (name,))
+        assert refused.value.diag.message_hint == hint
+    tasks.query(drop, ("poll",))
+    assert tasks.query("select name from outbox.schedule") == [("report",)]
+
+
+def test_a_queue_that_is_known_no_more_keeps_its_schedules_and_says_so(tasks):
+    set_schedule(tasks, "poll", "every => '1 hour'")
+    tasks.query(f"set role {OWNER_ROLE}; select outbox.queue_drop('tasks')")
+    run = "select inserted, failed, more from outbox.schedule_run('tasks')"
+    assert tasks.query(run) == [(0, None, False)], "it is not due"
+    tasks.query("update outbox.schedule set next_at = clock_timestamp() - interval '1 s'")
+    assert tasks.query(run) == [(0, "poll: there is no queue tasks", False)]
+
 
 def schedule(db, *arguments):
     return run_command("schedule", *arguments, "-d", db.owner_dsn)

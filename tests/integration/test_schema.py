@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg2
@@ -121,13 +122,14 @@ MATRIX = [
     ("delete from outbox.archive", ""),
     ("drop table outbox.archive_default", ""),
     ("select outbox.archive_prepare()", "r"),
-    ("select outbox.archive_expire('q', null)", "r"),
+    ("select outbox.archive_expire('q', null, true)", "r"),
     ("select * from outbox.archive_retention", ""),
     ("select outbox.note_served('q')", "r"),
     ("select * from outbox.served", ""),
     ("select outbox.pause('q', 'k', 'why', is_new => true)", "r"),
     ("select outbox.resume('q', is_new => true)", "r"),
-    ("select outbox.is_paused('q')", "r"),
+    ("select outbox.is_paused('there')", "r"),
+    ("select outbox.in_flight('there')", "r"),
     ("select * from outbox.paused", "rmo"),
     ("insert into outbox.paused (queue) values ('q')", ""),
     ("select * from outbox.status_parked", "rm"),
@@ -211,8 +213,10 @@ def test_an_existing_table_is_granted_with_its_schema_and_sequence(db):
     assert db.query('set role outbox_relay; delete from "My Shop"."Events"; select last_value from "My Shop"."Events_id_seq"')
     with pytest.raises(psycopg2.errors.InsufficientPrivilege):
         db.query('set role outbox_relay; insert into "My Shop"."Events" (order_id) values (1)')
-    with pytest.raises(psycopg2.errors.UndefinedObject):
-        db.query("""select outbox.grant_relay('"My Shop"."Events"', 'nosuch')""")
+    for role, hint in (("'no such'", 'create role "no such" nologin;'), ("null", "create role outbox_relay nologin;")):
+        with pytest.raises(psycopg2.errors.UndefinedObject) as refused:
+            db.query(f"""select outbox.grant_relay('"My Shop"."Events"', {role})""")
+        assert hint in refused.value.diag.message_hint
 
 
 @pytest.mark.usefixtures("one_day")
@@ -250,6 +254,19 @@ def test_settling_goes_on_while_the_archive_is_prepared(db):
     settling.close()
 
 
+@pytest.mark.usefixtures("one_day")
+def test_the_archive_is_waited_for_no_longer_than_the_caller_would(db):
+    """Leases of his may run out meanwhile."""
+    report = db.connect(autocommit=False)
+    report.cursor().execute("select count(*) from outbox.archive")
+    before = time.monotonic()
+    with pytest.raises(psycopg2.errors.LockNotAvailable):
+        db.query("set lock_timeout = '100ms'; select outbox.archive_prepare(9)")
+    assert time.monotonic() - before < 2.0
+    report.close()
+    assert db.query("set lock_timeout = '7s'; begin; select outbox.archive_prepare(9); show lock_timeout") == [("7s",)]
+
+
 def test_archive_days_do_not_depend_on_the_time_zone(db):
     bounds = "select pg_get_expr(relpartbound, oid) from pg_class where relname ~ '^archive_2' order by relname desc limit 1"
     db.query("set timezone = 'Pacific/Auckland'; select outbox.archive_prepare(8)")
@@ -265,7 +282,7 @@ VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', 
           "created_at": '"created_at"', "not_before": '"not_before"', "state": "outbox", "written": "$1::text", "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
           "key_is": 'e."aggregateid" = $2::text',
-          "responses": "", "filter": "true", "wanted": "true", "needed": "false", "next_table_name": "'outbox.events'", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
+          "responses": "", "undone": "true", "lives": "true", "wanted": "true", "needed": "false", "next_table_name": "'outbox.events'", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
           "next_values": "g.\"aggregateid\", 'x'", "next_names": "'\"aggregateid\"', '\"type\"'"}
 
 

@@ -239,3 +239,14 @@ def test_a_claim_that_is_lost_before_any_harm_is_not_excused(tmp_path):
     run.harm()
     with pytest.raises(AssertionError, match="what harm was done"):
         run.lost_claims()
+
+
+def test_a_torn_line_is_excused_by_what_may_have_torn_it_alone(tmp_path):
+    target = FileTarget(tmp_path / "events.jsonl")
+    whole = b'{"id": %d, "key": "k", "attempt": 1, "payload": "{}"}\n'
+    (tmp_path / "events.jsonl").write_bytes(whole % 1 + b'{"id": 2, "ke\n' + whole % 2 + b'{"id": 3')
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="2 lines are torn"):
+            target.receipts()
+        target.may_tear()
+    assert [receipt.id for receipt in target.receipts()] == [1, 2]

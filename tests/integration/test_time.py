@@ -10,48 +10,18 @@ import pytest
 from tests.support.history import Fault
 from tests.support.postgres import OWNER_ROLE
 from tests.support.process import stands_still
-from tests.support.servers import Reply, run_command, wait_until
+from tests.support.servers import HANG, Reply, run_command, wait_until
 from tests.support.shop import Shop
 from tests.support.targets import FileTarget
-from tests.support.workers import Worker
-
-CONFIG = """
-database: "{dsn}"
-sinks: {{ hook: {{ type: http, url: "{url}" }} }}
-queues:
-  timers:
-    table: public.timers
-    columns: {{ key: k, not_before: at }}
-    sink: hook
-    delayed: {delayed}
-"""
-TABLE = """
-create table public.timers (id bigint primary key, k text, at timestamptz);
-create index on public.timers (k, id);
-create index on public.timers (at) where at is not null"""
-PUT = "insert into public.timers select id, k, clock_timestamp() + wait * interval '1 s' from (values %s) as t (id, k, wait)"
-WAITS = "select keys, delayed from outbox.status_parked where queue = 'timers'"
-
+from tests.support.timers import CONFIG, WAITS, over_timers, put_into, sent
 
 @pytest.fixture
 def timers(db):
-    """timers(id=(key, seconds), ...) puts events that are due so many seconds from now."""
-    db.query(TABLE)
-    db.let_relay_in("public.timers")
-
-    def put(**events):
-        rows = ", ".join(f"({name[1:]}, {'null' if key is None else repr(key)}, {wait})" for name, (key, wait) in events.items())
-        db.query(PUT % rows)
-
-    return put
+    return put_into(db)
 
 
 def start(db, relay, http, delayed="hold"):
     return relay(CONFIG.format(dsn=db.dsn, url=http.url, delayed=delayed))
-
-
-def sent(http):
-    return [request.json()["id"] for request in http.requests]
 
 
 def test_an_event_holds_its_key_back_until_it_is_due(db, relay, http, timers):
@@ -107,7 +77,7 @@ def test_what_becomes_due_in_front_of_a_key_that_waits_is_not_forgotten(db, rela
 def test_what_becomes_due_in_front_of_a_key_that_is_locked_waits_for_nobody_and_is_not_forgotten(db, relay, http, timers):
     """Whoever has the entry locked may wait for one that the look has made."""
     timers(e1=("a", 0.5), e2=("a", -1))
-    db.query("insert into outbox.parked (queue, key, event_id, next_at) values ('timers', 'a', 2, now() + interval '1 h')")
+    db.query("insert into outbox.parked (queue, key, event_id, next_at, last_error) values ('timers', 'a', 2, now() + interval '1 h', 'no')")
     other = lock_entries(db)
     start(db, relay, http, "pass")
     wait_until(lambda: db.value("select clock_timestamp() > at + interval '3 s' from public.timers where id = 1"), what="looks that begin later")
@@ -120,8 +90,8 @@ def test_what_becomes_due_in_front_of_a_key_that_is_locked_waits_for_nobody_and_
 def test_what_is_committed_after_a_look_that_was_later_than_its_time_is_not_forgotten(db, relay, http, timers):
     """The keys wait, so that their entries alone say what is next."""
     timers(e2=("a", -1), e3=("b", 1), e4=("b", -1))
-    db.query("insert into outbox.parked (queue, key, event_id, next_at)"
-             " select 'timers', k, id, now() + interval '1 h' from public.timers where id in (2, 4)")
+    db.query("insert into outbox.parked (queue, key, event_id, next_at, last_error)"
+             " select 'timers', k, id, now() + interval '1 h', 'no' from public.timers where id in (2, 4)")
     start(db, relay, http, "pass")
     head = "select event_id from outbox.parked where key = %s"
     wait_until(lambda: db.value(head, ("b",)) == 3, what="a look that is later than that")
@@ -132,7 +102,7 @@ def test_what_is_committed_after_a_look_that_was_later_than_its_time_is_not_forg
 def lock_entries(db):
     """A connection that has all entries locked until it is closed."""
     other = db.connect(autocommit=False)
-    other.cursor().execute("select from outbox.parked where queue = 'timers' for update")
+    other.cursor().execute("select event_id from outbox.parked where queue = 'timers' for update")
     return other
 
 
@@ -218,12 +188,6 @@ def test_publish_delays_an_event_of_the_outbox_without_any_setting(db, relay, ht
 
 
 # ---- workers ----
-
-def over_timers(db, delayed):
-    db.query(f"grant select, delete on public.timers to {OWNER_ROLE}; set role {OWNER_ROLE};"
-             f" select outbox.queue_set('timers', 'public.timers', key_column => 'k', not_before_column => 'at', delayed => '{delayed}')")
-    return Worker(db, "timers")
-
 
 def test_a_worker_is_given_nothing_before_its_time(db, timers):
     worker = over_timers(db, "hold")
@@ -331,47 +295,6 @@ def test_what_comes_in_front_of_a_key_that_waits_for_its_time_does_not_wait(db, 
     assert worker.take(5) == [] and db.query(WAITS) == [(1, 1)]
 
 
-def test_a_closed_key_stays_at_the_event_that_closed_it(db, timers):
-    """What becomes due in front of it, or is found there: `dead drop` would drop that."""
-    worker = over_timers(db, "pass")
-    db.query("update outbox.queue set on_exhausted = 'park'")
-    timers(e2=("a", 0.3), e3=("a", -1))
-    (event,) = worker.take(1)
-    assert event.id == 3 and worker.fail(event.token, "never", fatal=True)
-    timers(e1=("a", -1))
-    moved = "select max(moved_at) > (select at + interval '1 s' from public.timers where id = 2) from outbox.take_mark"
-    wait_until(lambda: worker.take(5) == [] and db.value(moved), what="looks that begin later", interval_s=0.05)
-    assert db.query("select event_id, attempts, last_error from outbox.parked") == [(3, 1, "never")]
-    db.query("update outbox.parked set next_at = clock_timestamp(), attempts = 0")
-    given = []
-
-    def work():
-        for event in worker.take(1):
-            given.append(event.id)
-            worker.release(event.token)
-        return given and given[-1] == 1
-
-    wait_until(work, what="the first one, now that the key is open", interval_s=0.05)
-
-
-@pytest.mark.parametrize("verb, rest", [("retry", [2, 3]), ("drop", [2])])
-def test_a_key_that_a_relay_has_closed_stays_at_the_event_that_closed_it(db, relay, http, timers, tmp_path, verb, rest):
-    """What becomes due in front of it comes first when the key is open again."""
-    http.rule(lambda request: request.json()["id"] == 3, Reply(400), times=1)
-    config = CONFIG + "    retry: {{ attempts: 1, on_exhausted: park }}\n"
-    one = relay(config.format(dsn=db.dsn, url=http.url, delayed="pass"))
-    timers(e2=("a", 1.5), e3=("a", -1), e9=("b", 1.8))
-    wait_until(lambda: sent(http) == [3, 9], what="a look that has found what became due before, too")
-    assert db.query("select event_id, attempts from outbox.parked") == [(3, 1)]
-    db.let_operator_in("public.timers")
-    path = tmp_path / "operator.yaml"
-    path.write_text(config.format(dsn=db.operator_dsn, url=http.url, delayed="pass"))
-    done = run_command("dead", verb, "--key", "a", "-c", str(path))
-    assert done.returncode == 0, done
-    wait_until(lambda: db.value("select count(*) from public.timers") == 0)
-    assert one.stop() == 0 and sent(http) == [3, 9, *rest]
-
-
 def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
     """As test_what_becomes_due_in_front_of_a_key_that_is_locked..., for take()."""
     worker = over_timers(db, "pass")
@@ -385,6 +308,33 @@ def test_a_worker_waits_for_no_key_that_is_locked_and_forgets_none(db, timers):
     other.close()
     wait_until(lambda: worker.take(5) == [] and db.query("select event_id from outbox.parked") == [(1,)], what="the entry to point at it")
     assert event.id == 2 and worker.done(event.token) and [left.id for left in worker.take(5)] == [1]
+
+
+@pytest.mark.parametrize("heir", ["relay", "worker"])
+def test_what_became_due_while_a_later_one_was_delivered_is_next_when_that_fails(db, relay, http, timers, heir):
+    """Neither the later one, again, nor its wait."""
+    http.respond = lambda request: Reply(action=HANG)
+    worker = over_timers(db, "pass")
+    assert worker.take(1) == []
+    timers(e1=("a", 2.5), e2=("a", -1))
+    one = relay((CONFIG + "    retry: {{ base: 1h, max: 1h }}\n").format(dsn=db.dsn, url=http.url, delayed="pass"))
+    wait_until(lambda: db.query("select event_id from outbox.parked") == [(1,)], what="the entry for what has become due")
+    made = db.value("select updated_at from outbox.parked")
+    assert sent(http) == [2] and http.in_flight == 1
+    http.release(Reply(500))
+    wait_until(lambda: db.query("select event_id from outbox.parked where updated_at > %s", [made]), what="the failure")
+    if heir == "relay":
+        wait_until(lambda: sent(http) == [2, 1], what="the other one")
+        http.release()
+        wait_until(lambda: sent(http) == [2, 1, 2], what="the one that failed")
+        return
+    one.kill()
+    # Another call has just looked at all that there is.
+    db.query("update outbox.parked set next_at = clock_timestamp(); update public.timers set at = at - interval '1 minute';"
+             "update outbox.take_mark set low = 3, next_low = 3, due_to = clock_timestamp(), due_at = now() + interval '1 hour'")
+    given = []
+    wait_until(lambda: given.extend(worker.take(1)) or given, what="the key to be free")
+    assert [(event.id, event.attempt) for event in given] == [(1, 1)]
 
 
 def test_a_relay_and_workers_agree_on_times(db, relay, http, timers):
@@ -404,6 +354,19 @@ def test_a_queue_is_told_what_is_wrong_with_its_times(db):
     db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'at')")
     db.query("create domain public.moment as timestamptz; create domain public.start as public.moment; alter table public.plain add begun public.start")
     db.query("select outbox.queue_set('plain', 'public.plain', created_at_column => 'begun')")
+
+
+@pytest.mark.parametrize("index, serves", [("(at)", True), ("(at, id) where at is not null", True), ("(at) where k is not null", False),
+                                           ("(at) where at is not null and k = 'a'", False), ("(k, at)", False), ("using hash (at)", False)])
+def test_an_index_that_leaves_rows_out_finds_nothing_that_becomes_due(db, timers, http, tmp_path, index, serves):
+    index = index.replace("at", "\"At\"")
+    db.query(f"drop index public.timers_at_idx; alter table public.timers rename at to \"At\"; create index on public.timers {index};"
+             f" grant select, delete on public.timers to {OWNER_ROLE}")
+    assert db.value("select outbox.has_due_index('public.timers', 'At')") == serves
+    config = tmp_path / "pgcourier.yaml"
+    config.write_text(CONFIG.format(dsn=db.dsn, url=http.url, delayed="pass").replace("not_before: at", "not_before: At"))
+    done = run_command("check-config", "--database", "-c", str(config))
+    assert ("looked for in the whole table" not in done.stdout + done.stderr) == serves
 
 
 # ---- history ----

@@ -5,6 +5,7 @@ import random
 import signal
 import time
 
+import psycopg2
 import pytest
 
 from tests.support.fault_run import FaultRun
@@ -45,6 +46,7 @@ def test_relays_that_are_killed_lose_nothing_and_repeat_what_they_had_claimed(db
         shop.produce(EVENTS // 4, producers=4, seed=rng.randint(1, 1000))
         victim = rng.choice(run.running())
         run.fault("a relay is killed", in_flight=most)
+        run.target.may_tear()
         victim.kill()
         run.start(**settings)
     run.wait_until_empty()
@@ -178,6 +180,25 @@ def test_a_relay_that_stops_gives_its_tasks_back(db, relay, http, tasks):
     assert one.stop(signal.SIGTERM) == 0
     done = {int(request.headers["event-id"]) for request in http.requests}
     assert {row[0] for row in db.query("select id from public.tasks")} == set(ids) - done
+
+
+@pytest.mark.parametrize("locks", LOCKS)
+def test_a_schedule_is_for_relays_that_do_not_lock_rows(db, relay, http, tasks, tmp_path, locks):
+    set_schedule = f"set role {OWNER_ROLE}; select outbox.schedule_set('tick', 'tasks', every => '1 s')"
+    with pytest.raises(psycopg2.errors.UndefinedObject):
+        db.query(set_schedule)
+    db.query(f"grant select, insert, delete on public.tasks to {OWNER_ROLE}; grant usage on sequence public.tasks_id_seq to {OWNER_ROLE};"
+             f" set role {OWNER_ROLE}; select outbox.queue_set('tasks', 'public.tasks', priority_column => 'priority')")
+    db.query(set_schedule)
+    config = tasks.config(web(http), locks=locks)
+    if locks == "rows":
+        (tmp_path / "pgcourier.yaml").write_text(config)
+        done = run_command("run", "-c", str(tmp_path / "pgcourier.yaml"))
+        assert done.returncode == 78 and "write locks: advisory" in done.stderr
+    else:
+        one = relay(config)
+        wait_until(lambda: http.requests, what="what the schedule has inserted")
+        assert one.stop() == 0
 
 
 @pytest.mark.parametrize("locks", LOCKS)

@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from tests.support.postgres import OWNER_ROLE
+from tests.support.workers import Worker, owner
+
 CONFIG = """
 database: "{dsn}"
 sinks: {{ none: {{ type: discard }} }}
@@ -12,8 +15,13 @@ queues:
 """
 
 
-@pytest.mark.parametrize("ids", [(1, 9223372036854775807), (-9223372036854775808, 0, 9223372036854775807), (-9223372036854775808,),
-                                 (1_700_000_000_000_000_000, 1_700_000_000_000_000_001)], ids=["top", "both", "bottom", "snowflake"])
+TOP, BOTTOM = 9223372036854775807, -9223372036854775808
+
+wide = pytest.mark.parametrize("ids", [(1, TOP), (BOTTOM, 0, TOP), (BOTTOM,), (1_700_000_000_000_000_000, 1_700_000_000_000_000_001)],
+                               ids=["top", "both", "bottom", "snowflake"])
+
+
+@wide
 def test_a_table_with_ids_far_apart_is_drained_in_few_claims(db, relay, ids):
     db.query("create table public.t (id bigint primary key, k text)")
     db.let_relay_in("public.t")
@@ -24,3 +32,47 @@ def test_a_table_with_ids_far_apart_is_drained_in_few_claims(db, relay, ids):
     assert db.value("select count(*) from public.t") == 0
     claims = int(re.search(r" claims=(\d+)", running.logged("queue.stats")[-1]).group(1))
     assert claims < 300
+
+
+def take_one(db, worker, calls=300):
+    """The id that one of so many calls takes, each of which moves the marks."""
+    for _ in range(calls):
+        db.query("update outbox.take_mark set due_at = '-infinity'")
+        taken = worker.take()
+        if taken:
+            assert worker.done(taken[0].token)
+            return taken[0].id
+    raise AssertionError(f"nothing in {calls} calls")
+
+
+def worker_of(db, priority):
+    db.query("create table public.t (id bigint primary key, k text, urgency int not null default 0); create index on public.t (k, id);"
+             f" create index on public.t (urgency desc, id); grant select, delete on public.t to {OWNER_ROLE}")
+    owner(db, f"select outbox.queue_set('orders', 'public.t', key_column => 'k', priority_column => {priority})")
+    return Worker(db, "orders")
+
+
+@pytest.mark.parametrize("priority", ["null", "'urgency'"], ids=["by id", "by priority"])
+@wide
+def test_workers_take_ids_that_lie_far_apart_in_few_calls(db, ids, priority):
+    worker = worker_of(db, priority)
+    for keys in ("a", "b"):
+        for number in ids:
+            db.query("insert into public.t values (%s, %s)", (number, "a" if keys == "a" else f"b{number}"))
+        assert sorted(take_one(db, worker) for _ in ids) == list(ids), keys
+    for number in reversed(ids):
+        db.query("insert into public.t values (%s, 'late')", (number,))
+        assert take_one(db, worker) == number
+    worker.close()
+
+
+@pytest.mark.parametrize("late", [BOTTOM, -5, 10**15, 1_600_000_000_000_000_000])
+def test_workers_find_what_is_far_below_the_others_in_few_calls(db, late):
+    worker = worker_of(db, "null")
+    for number in range(5):
+        db.query("insert into public.t values (%s, %s)", (1_700_000_000_000_000_000 + number, f"k{number}"))
+        take_one(db, worker)
+    assert db.value("select max(low) from outbox.take_mark") >= 1_700_000_000_000_000_000
+    db.query("insert into public.t values (%s, 'late')", (late,))
+    assert take_one(db, worker) == late
+    worker.close()

@@ -275,6 +275,14 @@ def test_dead_letters_that_come_back_wait_for_the_worker_of_their_key(db, worker
     assert event.id == ids[0] and worker.done(event.token) and left(db) == []
 
 
+def test_a_term_that_extend_was_given_is_that_of_the_next_ones(db, worker):
+    add(db, "a")
+    (event,) = worker.take(lease="1 minute")
+    for given in ("10 minutes", None, None):
+        assert worker.extend(event.token, given)
+        assert db.value("select expires_at between clock_timestamp() + interval '9 min' and clock_timestamp() + interval '10 min' from outbox.status_leases")
+
+
 # ---- what is refused ----
 
 REFUSED = [
@@ -329,6 +337,7 @@ UNFIT = [
     ("'q', 'public.t', condition => 'true -- all of them'", "42601"),
     ("'q', 'public.t', condition => 'true limit 1'", "42601"),
     ("'q', 'public.t', condition => 'k <> ''$$'''", "22023"),
+    ("'a$$q', 'public.t'", "22023"),
     ("'q', 'public.t', condition => 'k'", "42804"),
     *[(f"'q', 'public.t', {argument}", "22023") for argument in (
         "max_attempts => 0", "max_attempts => null", "retry_base => '0 s'", "retry_base => null", "retry_base => '2 days', retry_max => '3 days'",

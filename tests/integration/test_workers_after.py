@@ -249,7 +249,8 @@ def test_workers_and_relays_wait_for_each_others_events(db, worker, relay, http,
     third = add(db, "c")
     fourth = add(db, "d", [third])
     wait_until(lambda: db.value("select count(*) from outbox.parked where attempts = 1 and last_error <> ''") == 1)
-    assert worker.take(10) == [] and (fourth, third) in waits(db)
+    wait_until(lambda: (fourth, third) in waits(db), what="the other to wait for it")
+    assert worker.take(10) == []
     assert one.stop() == 0
     db.query("update outbox.parked set next_at = now() where attempts = 1")
     (event,) = take(worker)

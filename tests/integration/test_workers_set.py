@@ -107,3 +107,70 @@ def test_a_call_that_began_before_a_queue_is_set_goes_on_as_it_was(db, worker):
         connection.commit()
     assert worker.fail(two.token) and len(worker.take(2)) == 2
     assert db.value("select max_attempts from outbox.queue where name = 'tasks'") == 4
+
+
+def test_the_marks_of_what_a_queue_was_are_not_those_of_what_it_is(db, worker):
+    """A call that begins before the settings are committed moves them after they were set."""
+    owner(db, "select outbox.queue_set('tasks', condition => 'e.id > 3')")
+    ids = add(db, *"abcdefgh")
+    moves = "update outbox.take_mark set due_at = '-infinity'"
+    with closing(db.connect(autocommit=False)) as connection, connection.cursor() as cursor:
+        db.query(moves)
+        assert [event.id for event in worker.take()] == ids[3:4]
+        cursor.execute(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks')")
+        for n in (4, 5):
+            db.query(moves)
+            assert [event.id for event in worker.take()] == ids[n:n + 1]
+        connection.commit()
+    db.query("update outbox.take_mark set due_at = 'infinity'")
+    assert [event.id for event in worker.take(3)] == ids[:3]
+
+
+def test_the_marks_stay_where_the_rows_are_the_same(db, worker):
+    db.query(f"create table public.next (id bigserial primary key, payload jsonb); grant select, insert, delete on public.next to {OWNER_ROLE};"
+             f" grant usage on sequence public.next_id_seq to {OWNER_ROLE}")
+    owner(db, "select outbox.queue_set('next', 'public.next', payload_column => 'payload')")
+    owner(db, "select outbox.queue_set('tasks', then_queue => 'next')")
+    add(db, *"abcd")
+    for _ in range(3):
+        db.query("update outbox.take_mark set due_at = '-infinity'")
+        worker.take()
+    mark = "select low, next_low from outbox.take_mark where queue = 'tasks' order by number desc, moved_at desc limit 1"
+    was = db.query(mark)
+    assert was[0][0] > 0
+    owner(db, "select outbox.queue_set('tasks', then_queue => 'next', max_attempts => 3)")
+    owner(db, "select outbox.queue_set('next', 'public.next', payload_column => 'payload')")
+    number = "select number from outbox.queue where name = 'tasks'"
+    assert db.query(mark) == was and db.value(f"select count(*) from outbox.take_mark where number = ({number})") == 1
+    owner(db, "select outbox.queue_set('tasks', then_queue => 'next', condition => 'true')")
+    worker.take()
+    assert db.value(f"select low < 0 from outbox.take_mark where number = ({number})")
+    owner(db, "select outbox.queue_set('tasks', then_queue => 'next', condition => 'true')")
+    assert db.value("select count(distinct number) from outbox.take_mark where queue = 'tasks'") == 2, "those before the last are gone"
+
+
+TABLES = f"""
+    create table public.base (id bigint primary key, k text); create table public.other (id bigint primary key, k text);
+    create table public.child (primary key (id)) inherits (public.base); create table public.grandchild (primary key (id)) inherits (public.child, public.other);
+    create table public.parts (id bigint primary key, k text) partition by range (id);
+    create table public.low partition of public.parts for values from (0) to (1000);
+    create table public.high partition of public.parts for values from (1000) to (2000);
+    grant select, delete on public.base, public.child, public.grandchild, public.other, public.parts, public.low, public.high to {OWNER_ROLE}"""
+
+
+@pytest.mark.parametrize("one, two", [("base", "child"), ("grandchild", "base"), ("child", "other"), ("parts", "low"), ("high", "parts"), ("low", "low")])
+def test_two_queues_cannot_have_the_same_rows(db, one, two):
+    db.query(TABLES)
+    owner(db, f"select outbox.queue_set('one', 'public.{one}')")
+    with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState, match="is the table of queue one, too"):
+        owner(db, f"select outbox.queue_set('two', 'public.{two}')")
+    owner(db, f"select outbox.queue_set('one', 'public.{one}', condition => 'k = ''a''', lock_class => 5);"
+              f" select outbox.queue_set('two', 'public.{two}', condition => 'k = ''b''', lock_class => 5)")
+
+
+@pytest.mark.parametrize("one, two", [("low", "high"), ("base", "other"), ("base", "parts")])
+def test_two_queues_may_have_tables_that_share_no_row(db, one, two):
+    db.query(TABLES)
+    if two == "other":
+        db.query("drop table public.grandchild")
+    owner(db, f"select outbox.queue_set('one', 'public.{one}'); select outbox.queue_set('two', 'public.{two}')")

@@ -184,10 +184,19 @@ void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
     fate->submitted_at[process] = sim.now;
 }
 
-void judge_arrived(int process, int64_t id)
+/* Something is to be told to it, or it stands still. */
+static bool has_not_heard(int process)
+{
+    return sim.processes[process].wake_at <= sim.now || sim.processes[process].busy_until >= sim.now;
+}
+
+void judge_arrived(int process, int64_t id, bool can_end)
 {
     const struct row *row = store_find_row(&sim.store, id);
     struct fate *fate = fate_of(row);
+    if (can_end && !hold_has(process, row) && !hold_is_lost_unheard(process, row) && !has_not_heard(process))
+        judge_violation("G5", row, "event %" PRId64 " arrives from relay %d, whose lease of its key is over", id,
+                        process);
     judge_note("arrived", process, id, (int64_t)fate->arrivals);
     const struct row *before = fate->arrivals == 0 ? passed_over(row, true) : NULL;
     if (before)
@@ -203,7 +212,7 @@ static bool may_be_blamed(int process, struct fate *fate, enum verdict verdict, 
 {
     if (verdict == VERDICT_REJECTED)
         return true;
-    if (kind == ERROR_ROUTE || (kind == ERROR_UNREACHABLE && verdict == VERDICT_RETRY))
+    if (kind == ERROR_LOST_CLAIM || kind == ERROR_ROUTE || (kind == ERROR_UNREACHABLE && verdict == VERDICT_RETRY))
         return false;
     if (kind != ERROR_UNREACHABLE && kind != ERROR_OVERLOADED && kind != ERROR_TIMEOUT)
         return true;

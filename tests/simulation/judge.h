@@ -19,7 +19,8 @@ void judge_committed(const struct row *row); /* its producer's transaction */
 /* As part of a claim; `paused`: it was told besides that the queue is. */
 void judge_read(int process, const struct row *row, bool paused);
 void judge_submitted(int process, int64_t id, unsigned attempt, bool joined);
-void judge_arrived(int process, int64_t id);
+/* `can_end`: its relay could have called it back until now. */
+void judge_arrived(int process, int64_t id, bool can_end);
 void judge_verdict(int process, int64_t id, enum verdict verdict, enum error_kind kind);
 void judge_deleted(int process, const struct row *row, bool bury);
 void judge_refused(const struct row *row, bool alone); /* the table does not let it go */

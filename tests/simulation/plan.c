@@ -126,6 +126,7 @@ static void make_ordering(struct plan *plan, uint64_t seed)
         plan->queue.ordering = lease;
         plan->queue.lease_us = draw(&rng, 150, chance(&rng, 500) ? 500 : 2000) * MS_US;
         plan->queue.lease_owner = chance(&rng, 500) ? LEASE_BACKEND : LEASE_NAME;
+        plan->calls_back = chance(&rng, 500);
     }
     if (!plan->unordered)
         return;
@@ -195,17 +196,18 @@ void plan_print(const struct plan *plan)
            plan->relays, q->connections, plan->keys, plan->events, q->keys_per_claim, q->max_events_per_key,
            q->max_batch_bytes, q->oldest_share, plan->sink.max_in_flight, q->retry_attempts,
            q->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter", q->destination, q->listen ? "yes" : "no");
-    printf(
-        "delayed=%s ordering=%s lease=%d ms by %s locks=%s priority=%d turns=%d keeps_order=%d takes_runs=%d probes=%d "
-        "pooled=%d sequence=%d "
-        "lock_names=%d id_step_max=%" PRId64 " backlog=%d until_empty=%d faultless=%d slow_key=%d calm_at=%d ms\n",
-        plan->holds    ? "hold"
-        : plan->passes ? "pass"
-                       : "no",
-        q->ordering, (int)(q->lease_us / MS_US), q->lease_owner == LEASE_BACKEND ? "backend" : "name",
-        plan->lock_rows ? "rows" : "advisory", plan->priority, plan->take_turns, plan->keeps_order, plan->takes_runs,
-        plan->probes, plan->pooled, plan->sequence, plan->lock_names, plan->id_step_max, plan->backlog,
-        plan->until_empty, plan->faultless, plan->slow_key, (int)((plan->calm_at - PLAN_START) / MS_US));
+    printf("delayed=%s ordering=%s lease=%d ms by %s calls_back=%d locks=%s priority=%d turns=%d keeps_order=%d "
+           "takes_runs=%d probes=%d "
+           "pooled=%d sequence=%d "
+           "lock_names=%d id_step_max=%" PRId64 " backlog=%d until_empty=%d faultless=%d slow_key=%d calm_at=%d ms\n",
+           plan->holds    ? "hold"
+           : plan->passes ? "pass"
+                          : "no",
+           q->ordering, (int)(q->lease_us / MS_US), q->lease_owner == LEASE_BACKEND ? "backend" : "name",
+           plan->calls_back, plan->lock_rows ? "rows" : "advisory", plan->priority, plan->take_turns, plan->keeps_order,
+           plan->takes_runs, plan->probes, plan->pooled, plan->sequence, plan->lock_names, plan->id_step_max,
+           plan->backlog, plan->until_empty, plan->faultless, plan->slow_key,
+           (int)((plan->calm_at - PLAN_START) / MS_US));
     printf(
         "of 1000: keyless=%u large=%u poison=%u stuck=%u stays=%u aborts=%u long_txn=%u sql_error=%u backend_killed=%u "
         "connection_cut=%u connect_fails=%u statement_slow=%u refused=%u rejected=%u unknown=%u late=%u overloaded=%u "

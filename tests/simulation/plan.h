@@ -27,6 +27,7 @@ struct plan {
     bool pooled; /* the relays believe that a pooler shares their sessions */
     bool unordered, lock_rows, priority;
     bool leases;
+    bool calls_back;    /* what is under way can be called back, as a command can be killed */
     bool holds, passes; /* events may be delayed, and the later ones of their key wait for them, or do not */
     unsigned delayed;   /* per mille */
     bool sequence;

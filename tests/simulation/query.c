@@ -211,7 +211,8 @@ static void run_peek(struct backend *backend, const struct call *call)
     server_reply(backend, result_new(PGRES_TUPLES_OK, news, 1));
 }
 
-static void run_empty(struct backend *backend)
+/* Below $2 only what an entry points at. */
+static void run_empty(struct backend *backend, const struct call *call)
 {
     bool waiting = false;
     for (size_t i = 0; i < sim.store.row_count && !waiting; i++) {
@@ -220,7 +221,8 @@ static void run_empty(struct backend *backend)
             continue;
         const struct wait *wait = row->key == KEY_NONE_SIM ? query_find_wait(backend, QUERY_NO_ID, row->id)
                                                            : query_find_wait(backend, row->key, QUERY_NO_ID);
-        waiting = !wait || wait->next_at != AT_INFINITY;
+        if (row->id >= call->n[1] || (wait && wait->head == row->id))
+            waiting = !wait || wait->next_at != AT_INFINITY;
     }
     server_reply(backend, result_new(PGRES_TUPLES_OK, waiting, 1));
 }
@@ -230,9 +232,12 @@ static void run_paused(struct backend *backend)
 {
     bool queue = sim.now < sim.paused_until;
     bool key = sim.plan.counts.pauses > 0 && sim_fails(100);
-    PGresult *res = result_new(PGRES_TUPLES_OK, queue + key, 4);
+    bool leases = query_has_owners(backend);
+    PGresult *res = result_new(PGRES_TUPLES_OK, queue + key + leases, 4);
     if (key)
         result_key(res, queue, 0, sim_draw(0, sim.plan.keys - 1));
+    if (leases)
+        result_bigint(res, queue + key, 3, 2);
     server_reply(backend, res);
 }
 
@@ -302,7 +307,7 @@ bool query_run(struct backend *backend, const struct call *call)
         run_peek(backend, call);
         return true;
     case QUERY_EMPTY:
-        run_empty(backend);
+        run_empty(backend, call);
         return true;
     case QUERY_PAUSED:
         run_paused(backend);
@@ -311,6 +316,10 @@ bool query_run(struct backend *backend, const struct call *call)
         server_reply(backend, result_new(PGRES_TUPLES_OK, 1, 2));
         return true;
     case QUERY_NOTHING:
+        /* '20ms' or '5s' */
+        backend->patience_us = call->n[0] > 5 ? call->n[0] * MS_US : call->n[0] * SECOND_US;
+        server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
+        return true;
     case QUERY_LISTEN:
         server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
         return true;

@@ -337,7 +337,8 @@ static PGresult *summarise(void)
     if (newest_left == QUERY_NO_ID && ((int64_t)choice.newest_count >= n[5] || is_cut()))
         newest_left = choice.newest_count > 0 ? choice.newest_min - 1 : n[2];
     if (oldest_left == QUERY_NO_ID && ((int64_t)choice.oldest_count >= n[14] || is_cut()))
-        oldest_left = choice.oldest_count > 0 ? choice.oldest_max + 1 : n[3];
+        oldest_left =
+            choice.oldest_count > 0 ? choice.oldest_max + 1 : n[3] + (n[3] == QUERY_NO_ID); /* no row has it */
     for (size_t i = 0; i < choice.found_count; i++)
         widen(&seen_min, &seen_max, &choice.found[i]);
     bool cut = choice.all ? is_cut()

@@ -5,13 +5,18 @@
 
 #define OVERLAP_US (2 * SECOND_US)
 
+static bool is_closed(const struct wait *wait)
+{
+    return wait->next_at == AT_INFINITY && wait->attempts > 0;
+}
+
 static bool is_found(const struct backend *backend, const struct row *row, int64_t since)
 {
     if (row->due_at <= since || row->due_at > backend->started_at || !query_sees_row(backend, row))
         return false;
     const struct wait *wait = row->key == KEY_NONE_SIM ? query_find_wait(backend, KEY_NONE_SIM, row->id)
                                                        : query_find_wait(backend, row->key, QUERY_NO_ID);
-    return !wait || (row->key != KEY_NONE_SIM && wait->head > row->id);
+    return !wait || (row->key != KEY_NONE_SIM && wait->head > row->id && !is_closed(wait));
 }
 
 /* False: has to wait. */
@@ -23,7 +28,7 @@ static bool point_at(struct backend *backend, const struct row *row)
         return false;
     if (old && store_is_mine(&sim.store, old->version.ended_by, backend->txn)) {
         entry = *old;
-        if (entry.next_at == AT_INFINITY && entry.attempts > 0) {
+        if (is_closed(&entry)) {
             store_add_wait(&sim.store, &entry, backend->part);
             return true; /* it remains at what closed it */
         }

@@ -98,12 +98,12 @@ bool query_renew(struct backend *backend, const struct call *call)
 {
     const struct list *tokens = &call->lists[0];
     size_t *lost = arena_array(sim.arena, tokens->count, sizeof *lost), lost_count = 0;
+    bool *held = arena_array(sim.arena, tokens->count, sizeof *held);
     for (size_t i = 0; i < tokens->count; i++) {
         struct wait *wait;
-        enum ours ours = lock_leased(backend, tokens->values[i], &wait);
-        if (ours == MUST_WAIT)
-            return false;
-        if (ours == OTHERS) {
+        if (lock_leased(backend, tokens->values[i], &wait) != OURS) {
+            backend->waits_for = TXN_NONE;
+            held[lost_count] = wait && wait->next_at > sim.now;
             lost[lost_count++] = i;
             continue;
         }
@@ -112,10 +112,11 @@ bool query_renew(struct backend *backend, const struct call *call)
         renewed->owner = owner_of(call->n[3]);
         hold_renewed(renewed);
     }
-    PGresult *res = result_new(PGRES_TUPLES_OK, (int)lost_count, 1);
+    PGresult *res = result_new(PGRES_TUPLES_OK, (int)lost_count, 2);
     for (size_t i = 0; i < lost_count; i++) {
         struct span text = tokens->texts[lost[i]];
         result_text(res, (int)i, 0, text.data, text.size);
+        result_bool(res, (int)i, 1, held[i]);
     }
     server_reply(backend, res);
     return true;
@@ -153,6 +154,17 @@ bool query_give_back(struct backend *backend, const struct call *call)
     return true;
 }
 
+bool query_has_owners(const struct backend *backend)
+{
+    for (size_t i = 0; i < sim.store.wait_count; i++) {
+        const struct wait *wait = &sim.store.waits[i];
+        if (wait->token != 0 && wait->owner != 0 && query_sees(backend, &wait->version))
+            return true;
+    }
+    return false;
+}
+
+/* What somebody has locked is left for another time. */
 bool query_end_ownerless(struct backend *backend)
 {
     size_t count = sim.store.wait_count, ended = 0;
@@ -162,11 +174,9 @@ bool query_end_ownerless(struct backend *backend)
         if (!gone || !query_sees(backend, &wait->version))
             continue;
         wait = find_leased(backend, wait->token); /* as it is now */
-        if (!wait || wait->owner == 0 || server_has_backend(wait->owner))
+        if (!wait || wait->owner == 0 || server_has_backend(wait->owner) ||
+            store_contested(&sim.store, &wait->version, backend->txn) != TXN_NONE)
             continue;
-        backend->waits_for = store_contested(&sim.store, &wait->version, backend->txn);
-        if (backend->waits_for != TXN_NONE)
-            return false;
         struct wait *over = replace(backend, wait);
         over->next_at = over->next_at < sim.now ? over->next_at : sim.now;
         over->owner = 0;

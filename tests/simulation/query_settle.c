@@ -86,6 +86,15 @@ bool query_end_wait(struct backend *backend, struct wait *wait)
     return true;
 }
 
+/* The entry points to an event that comes before the one that is settled: put back, or due since. */
+static bool is_ahead(const struct backend *backend, const struct wait *old, int64_t id)
+{
+    if (!old || old->token != 0)
+        return old && old->head < old->taken_id;
+    const struct row *row = store_find_row(&sim.store, old->head);
+    return old->head < id && row && query_sees_row(backend, row);
+}
+
 static bool run_park(struct backend *backend, const struct call *call)
 {
     const struct list *ids = &call->lists[1], *keys = &call->lists[2], *attempts = &call->lists[3],
@@ -106,7 +115,7 @@ static bool run_park(struct backend *backend, const struct call *call)
                             .attempts = attempts->values[i],
                             .next_at = delay < 0 ? AT_INFINITY : sim.now + delay};
         bool closed = delay < 0 && wait.attempts > 0;
-        if (old && old->token != 0 && old->head < old->taken_id && !closed) {
+        if (is_ahead(backend, old, ids->values[i]) && !closed) {
             wait.head = old->head;
             wait.attempts = 0;
             wait.next_at = sim.now;
@@ -159,6 +168,7 @@ static bool run_unpark(struct backend *backend, const struct call *call)
 static bool run_delete(struct backend *backend, const struct call *call, const struct list *ids)
 {
     size_t gone;
+    backend->alone = ids->count == 1 ? ids->values[0] : QUERY_NO_ID;
     if (!delete_rows(backend, ids, call->query == QUERY_BURY, &gone))
         return false;
     backend->misses = backend->misses || gone < ids->count;

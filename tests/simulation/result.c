@@ -53,6 +53,14 @@ void result_bigint(PGresult *res, int row, int column, int64_t value)
     cell->size = 8;
 }
 
+void result_bool(PGresult *res, int row, int column, bool value)
+{
+    struct cell *cell = cell_at(res, row, column);
+    cell->number = value; /* as long as the machine puts the low byte first */
+    cell->data = (const char *)&cell->number;
+    cell->size = 1;
+}
+
 void result_int(PGresult *res, int row, int column, int32_t value)
 {
     struct cell *cell = cell_at(res, row, column);

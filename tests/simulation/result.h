@@ -5,6 +5,7 @@
 #define TESTS_SIMULATION_RESULT_H
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@ PGresult *result_new(ExecStatusType status, int rows, int columns);
 PGresult *result_error(const char *sqlstate);
 
 void result_bigint(PGresult *res, int row, int column, int64_t value);
+void result_bool(PGresult *res, int row, int column, bool value);
 void result_int(PGresult *res, int row, int column, int32_t value);
 void result_text(PGresult *res, int row, int column, const char *text, size_t size); /* a copy */
 void result_key(PGresult *res, int row, int column, int64_t key);                    /* its name */

@@ -1,5 +1,7 @@
 #include "tests/simulation/server.h"
 
+#include "relay/sqlstate.h"
+
 #include "tests/simulation/connection.h"
 #include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
@@ -76,6 +78,7 @@ int server_connect(struct db *client, int process)
     struct backend *backend = &server.backends[index];
     *backend = (struct backend){.alive = true,
                                 .pid = ++server.pids,
+                                .alone = QUERY_NO_ID,
                                 .client = client,
                                 .process = process,
                                 .txn = TXN_NONE,
@@ -231,8 +234,21 @@ static void finish_call(struct backend *backend)
     plan_next(backend);
 }
 
+/* What somebody holds is not settled with the others. Where they and the rows' locks are one transaction, its lock is
+ * gone with them; it may be delivered again, and that is no failure of its own. */
+static void excuse_lost_lock(struct backend *backend, const char *sqlstate)
+{
+    const struct call *call = backend->calls;
+    const struct list *ids = &call->lists[call->query == QUERY_BURY];
+    if (call->query == QUERY_DONE || call->query == QUERY_BURY || call->query == QUERY_KEPT)
+        backend->alone = ids->count == 1 ? ids->values[0] : QUERY_NO_ID;
+    if (sim.plan.lock_rows && sqlstate_rule(sqlstate)->refusal >= REFUSAL_BY_LOCK && backend->alone != QUERY_NO_ID)
+        judge_refused(store_find_row(&sim.store, backend->alone), false);
+}
+
 static void fail(struct backend *backend, const char *sqlstate)
 {
+    excuse_lost_lock(backend, sqlstate);
     TRACE("backend %d: %s fails with %s", index_of(backend), query_names[backend->calls->query], sqlstate);
     sim.totals.faults++;
     server_reply(backend, result_error(sqlstate));
@@ -256,6 +272,8 @@ static void finish_sync(struct backend *backend)
         store_unlock_transaction(&sim.store, index_of(backend));
     }
     backend->skipping = false;
+    backend->patience_us = 0;
+    backend->alone = QUERY_NO_ID;
     say(backend, MESSAGE_ROUND_END, NULL, 0);
     judge_client_told(index_of(backend), sim.now >= backend->cut_at ? backend->heard_at : backend->said_at);
     finish_call(backend);
@@ -306,7 +324,7 @@ static void finish_query(struct backend *backend)
     const struct call *call = backend->calls;
     if (sim_fails(sim.plan.rates.sql_error)) {
         size_t i = (size_t)sim_draw(0, sizeof failures / sizeof failures[0] - 1);
-        bool of_row = strcmp(failures[i].sqlstate, "42501") == 0;
+        bool of_row = strcmp(failures[i].sqlstate, "42501") == 0 || strcmp(failures[i].sqlstate, "XX000") == 0;
         fail(backend, of_row && !may_be_blamed(call) ? "40001" : failures[i].sqlstate);
         if (failures[i].fatal)
             end_backend(backend, arrival(backend));
@@ -320,7 +338,7 @@ static void finish_query(struct backend *backend)
             return;
         }
         TRACE("backend %d: %s waits", index_of(backend), query_names[call->query]);
-        backend->next_at = backend->started_at + LOCK_TIMEOUT_US;
+        backend->next_at = backend->started_at + (backend->patience_us > 0 ? backend->patience_us : LOCK_TIMEOUT_US);
         return;
     }
     if (call->query == QUERY_LISTEN)

@@ -21,9 +21,9 @@ enum query {
     QUERY_SAVEPOINT,
     QUERY_UNDO, /* back to the savepoint */
     QUERY_RELEASE,
-    QUERY_SYNC, /* the end of a round */
-    QUERY_EOF,  /* the client is gone */
-    QUERY_NOTHING,
+    QUERY_SYNC,    /* the end of a round */
+    QUERY_EOF,     /* the client is gone */
+    QUERY_NOTHING, /* or settle_patience.sql: see query_run() */
     QUERY_LISTEN,
     QUERY_LOCK,
     QUERY_LOCK_ALL,
@@ -90,11 +90,13 @@ struct backend {
     instant_us next_at, started_at, said_at;
     struct snapshot snapshot;
     int waits_for;                       /* a transaction */
+    instant_us patience_us;              /* its lock_timeout in this round; 0: that of the session */
     const char *refusal;                 /* what the query fails with */
     instant_us cut_at;                   /* nothing passes from then on; */
     instant_us heard_at;                 /* the client finds out at this time */
     struct list claim_keys, claim_solos; /* courier.claim, courier.solo */
     bool misses;                         /* its settlement has found rows missing */
+    int64_t alone;                       /* the only event that the round takes out; QUERY_NO_ID: there is none such */
     bool reads_paused;                   /* its claim is told that the queue is paused */
 };
 
@@ -138,6 +140,7 @@ bool query_leases(struct backend *backend, const struct call *call);
 bool query_move(struct backend *backend, const struct call *call);
 bool query_give_back(struct backend *backend, const struct call *call);
 bool query_end_ownerless(struct backend *backend);
+bool query_has_owners(const struct backend *backend); /* something is leased by a relay with a backend */
 bool query_due(struct backend *backend, const struct call *call);
 
 #define QUERY_NO_ID INT64_MIN

@@ -75,7 +75,7 @@ static void forget_if_over(struct flight *flight)
 void network_step(void)
 {
     struct flight *flight = next_arrival();
-    judge_arrived(flight->process, flight->id);
+    judge_arrived(flight->process, flight->id, flight->d && sim.plan.calls_back);
     flight->arrives_at = INSTANT_NEVER;
     forget_if_over(flight);
 }
@@ -269,6 +269,20 @@ static void sink_go_on(struct sink *base, const struct pollset *ps, instant_us n
     }
 }
 
+/* Nothing more of it arrives. */
+static void sink_call_back(struct sink *base, struct delivery *d)
+{
+    for (size_t i = 0; sim.plan.calls_back && i < network.count; i++) {
+        struct flight *flight = &network.flights[i];
+        if (flight->d != d || &flight->sink->sink != base)
+            continue;
+        bool arrived = flight->verdict == VERDICT_ACKED && flight->arrives_at == INSTANT_NEVER;
+        if (!arrived)
+            is_not_taken(flight, VERDICT_UNKNOWN, ERROR_LOST_CLAIM, 0);
+        flight->arrives_at = INSTANT_NEVER;
+    }
+}
+
 static void sink_end(struct sink *base)
 {
     for (size_t i = network.count; i-- > 0;) {
@@ -283,14 +297,17 @@ static void sink_end(struct sink *base)
     free(base);
 }
 
-static enum reach sink_ask(struct sink *base, struct span destination, instant_us now)
+static enum reach sink_ask(struct sink *base, struct span destination, instant_us now, struct error *err)
 {
     (void)destination;
     struct sim_sink *sink = (struct sim_sink *)base;
     sink->asked = !sink->asked;
     if (sink->asked)
         return REACH_PENDING;
-    return now < network.away_until ? REACH_NO : REACH_YES;
+    if (now >= network.away_until)
+        return REACH_YES;
+    error_set(err, ERROR_UNREACHABLE, "the network is away");
+    return REACH_NO;
 }
 
 const struct sink_type sim_sink = {.name = "sim",
@@ -299,7 +316,8 @@ const struct sink_type sim_sink = {.name = "sim",
                                    .submit = sink_take,
                                    .prepare = sink_wait_for,
                                    .progress = sink_go_on,
-                                   .close = sink_end};
+                                   .close = sink_end,
+                                   .cancel = sink_call_back};
 
 const struct sink_type sim_sink_probing = {.name = "probing",
                                            .run = {.events_min = 8, .events_max = 64, .bytes_max = (size_t)256 * 1024},
@@ -308,6 +326,7 @@ const struct sink_type sim_sink_probing = {.name = "probing",
                                            .prepare = sink_wait_for,
                                            .progress = sink_go_on,
                                            .close = sink_end,
+                                           .cancel = sink_call_back,
                                            .probe = sink_ask};
 
 const struct sink_type *const sink_types[] = {&sim_sink, &sim_sink_probing, NULL};

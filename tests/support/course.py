@@ -27,8 +27,7 @@ class Course:
     """One database, and one run after the other on it, each with events of its own. new_target: a function that gives a
     run, by number, the target that it delivers to."""
 
-    events, orders, keys, per_key = 16, 4, 2, 2
-    claims_at_once = 1  # events of how many claims may be on their way
+    events, orders, keys, per_key = 32, 4, 2, 2  # several times as many events as may come again
     ordered = True
     queue = {}  # settings of the queue
     program = None
@@ -66,9 +65,9 @@ class Course:
                         ordered=self.ordered)
 
     def uncertain(self, failed):
-        """How many events it may leave without a known outcome: those on their way."""
-        keys = 2 * self.keys  # while they have an event or two each: claim_keys_at_most()
-        return keys * self.per_key * self.claims_at_once
+        """How many events it may leave without a known outcome: those on their way. A claim may have twice `keys` keys, while
+        they have an event or two each (claim_keys_at_most()), and where that is all there are, so may all claims together."""
+        return 2 * self.keys * self.per_key
 
     def config(self, target, relay):
         return self.shop.config(target.sink(relay=relay), connections=1, keys_per_claim=self.keys,

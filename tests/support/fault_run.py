@@ -120,12 +120,12 @@ class FaultRun:
         """Nothing was counted as an event's own fault."""
         assert self.shop.attempts() == 0
 
-    def finish(self, timeout_s=180, lost_claims=False):
+    def finish(self, timeout_s=180, lost_claims=False, ordered=True):
         """Waits for the drain, stops the relays and checks the history; returns the number of duplicates."""
         self.wait_until_empty(timeout_s)
         self.stop()
         faults = self.faults + (self.lost_claims() if lost_claims else [])
-        return self.shop.check(self.target.receipts(), faults).duplicates
+        return self.shop.check(self.target.receipts(), faults, ordered=ordered).duplicates
 
     def stop(self):
         """One that is told to stop before it hears of signals would be killed by it."""

@@ -136,7 +136,7 @@ static bool answer(struct connection *c)
     if (!script_take(c->server, c->deaf, &script))
         return false;
     const char *text = script.answer ? script.answer : HTTP_SERVER_OK;
-    size_t size = strlen(text);
+    size_t size = script.size ? script.size : strlen(text);
     if (script.cut && script.cut < size)
         size = script.cut;
     if (script.silent)

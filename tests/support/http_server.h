@@ -15,6 +15,7 @@ struct http_server;
 
 struct http_script {
     const char *answer; /* all its bytes, status line to body; borrowed until stop; NULL: HTTP_SERVER_OK */
+    size_t size;        /* of the answer; 0: it ends before its first NUL */
     size_t cut;         /* write only so many of them, then close; 0 = all */
     bool silent;        /* close without a byte once the request is read */
     bool reset;         /* close with RST instead of FIN */

@@ -131,6 +131,10 @@ class Kafka(Server):
     def delete_topic(self, name):
         kafka_wire.delete_topic(self.port, name)
 
+    def count(self, topic, partitions=12):
+        """How many records have been written to it, outside of transactions."""
+        return sum(kafka_wire.end_offsets(self.port, topic, partitions))
+
     def consume(self, topic):
         """All records of a topic, in offset order within each partition."""
         exact = self._consume_exact(topic)

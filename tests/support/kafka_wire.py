@@ -6,8 +6,9 @@ import struct
 
 from tests.support.process import wait_until
 
-CREATE_TOPICS, DELETE_TOPICS, METADATA, ALTER_CONFIGS = 19, 20, 3, 33
+CREATE_TOPICS, DELETE_TOPICS, LIST_OFFSETS, METADATA, ALTER_CONFIGS = 19, 20, 2, 3, 33
 TOPIC_RESOURCE = 2
+LATEST = -1  # in place of a time
 
 
 class KafkaError(Exception):
@@ -105,6 +106,22 @@ def _metadata(port, topics):
     brokers = reader.array(lambda: (reader.number("i"), reader.text(), reader.number("i"), reader.text()))
     reader.number("i")  # controller
     return [broker[0] for broker in brokers], dict(reader.array(topic))
+
+
+def end_offsets(port, name, partitions):
+    """Of each partition, by ListOffsets version 1."""
+    wanted = b"".join(struct.pack(">iq", partition, LATEST) for partition in range(partitions))
+    reader = _call(port, LIST_OFFSETS, 1, struct.pack(">ii", -1, 1) + _text(name) + struct.pack(">i", partitions) + wanted)
+    offsets = {}
+
+    def partition():
+        number, code, _ = reader.number("i"), reader.number("h"), reader.number("q")
+        if code != 0:
+            raise KafkaError(f"cannot tell the end of {name}, partition {number}: error {code}")
+        offsets[number] = reader.number("q")
+
+    reader.array(lambda: (reader.text(), reader.array(partition)))
+    return [offsets[number] for number in range(partitions)]
 
 
 def broker_is_registered(port):

@@ -89,6 +89,7 @@ class Postgres(Server):
         self.data = os.path.join(self.folder, "data")
         self.settings = {**COMMON, **({} if durable else FAST), **(settings or {})}
         self._names = itertools.count(1)
+        self._has_roles = False
         self._kept = KeptConnections(self.connect)
         self._initdb(encoding)
 
@@ -96,6 +97,7 @@ class Postgres(Server):
         run_as(self.user, "cp", "-R", "-p", new_cluster(encoding), self.data)
 
     def _launch(self):
+        self._has_roles = False  # a crash may have lost them: nothing waits for the disk
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, **self.settings}
         # A socket path has room for 107 bytes; in a deeper folder TCP alone must do.
         settings["unix_socket_directories"] = self.folder if len(self.folder) < 90 else ""
@@ -171,11 +173,18 @@ class Postgres(Server):
         """Creates a database and returns a Database."""
         name = name or f"test_{next(self._names)}"
         self.forget(template)
-        self.query(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')  # half of wal_log's time
-        database = Database(self, name)
-        roles = "".join(CREATE_ROLE.format(role=role, options="") for role in LOGINS) + CREATE_ROLE.format(role=OWNER_ROLE, options="createrole")
-        database.query(f'{roles} grant create on database "{name}" to {OWNER_ROLE};')
-        return database
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')  # half of wal_log's time
+                if not self._has_roles:
+                    cursor.execute("".join(CREATE_ROLE.format(role=role, options="createrole" if role == OWNER_ROLE else "")
+                                           for role in (*LOGINS, OWNER_ROLE)))
+                    self._has_roles = True
+                cursor.execute(f'grant create on database "{name}" to {OWNER_ROLE}')
+        finally:
+            connection.close()
+        return Database(self, name)
 
 
 class Standby(Postgres):

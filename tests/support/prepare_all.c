@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define VARIABLES_MAX 48
+#define VARIABLES_MAX 64
 #define FILE_MAX ((size_t)1 << 20)
 
 /* What relay/dead.c puts in, for a key and for an event without one. */
@@ -75,6 +75,7 @@ static void put_variables(struct work *work, bool dead, bool keyless)
     for (const struct sql_variable *v = table_variables(table, work->queue, work->arena); v->name; v++)
         put(work, v->name, v->text);
     put(work, "wanted", "true");
+    put(work, "rows", "1000");
     if (dead)
         put_plain_names(work);
     if (!dead)

@@ -164,6 +164,7 @@ class Process:
             self.popen = _spawner.popen(as_user(command, user, death_signal), stdin=subprocess.DEVNULL, stdout=log,
                                         stderr=log, cwd=cwd or "/", env=env, start_new_session=True)
         self.pid = self.popen.pid
+        self.told_to_pause = False
 
     @property
     def returncode(self):
@@ -176,6 +177,8 @@ class Process:
     def send(self, number):
         if self.running:
             self.popen.send_signal(number)
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            self.told_to_pause = number == signal.SIGSTOP
 
     def wait(self, timeout_s=10.0):
         """Returns the moment it ends, which a bench measures: subprocess, given a limit, looks every 50 ms only."""
@@ -188,15 +191,29 @@ class Process:
         return self.popen.wait()
 
     def end(self, number=signal.SIGTERM, timeout_s=10.0):
-        """Sends the signal and waits; SIGKILL after timeout_s. A paused process is woken first."""
+        """Sends the signal and waits; SIGKILL after timeout_s. A paused process is woken by it, and does nothing before.
+
+        No other one is: SIGCONT takes back a stop that is under way, and LeakSanitizer, which stops a process that ends, would
+        wait for it for ever."""
         if self.running:
-            self.send(signal.SIGCONT)
+            paused = self.is_paused()
             self.send(number)
+            if paused:
+                self.send(signal.SIGCONT)
         try:
             return self.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             return self.popen.wait()
+
+    def is_paused(self):
+        if self.told_to_pause:
+            return True
+        try:
+            with open(f"/proc/{self.popen.pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] == "T"
+        except FileNotFoundError:
+            return False
 
     def log_tail(self, lines=30):
         with open(self.log_path, errors="replace") as log:

@@ -1,5 +1,6 @@
-/* Preloaded into a relay: the clock on the wall runs ahead by as many seconds as the file $STEP_CLOCK says (8 bytes,
- * native order); the clock that only counts is left alone, as by a real step. */
+/* Preloaded into a relay: two numbers of seconds in the file $STEP_CLOCK (8 bytes each, native order) say by how much
+ * the clock on the wall runs ahead, and for how long the machine was suspended. Only a suspension moves the clock that
+ * counts from the boot, and neither moves the one that stands still meanwhile. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -9,16 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t *step_s;
+struct steps {
+    int64_t wall_s, suspended_s;
+};
+
+static const volatile struct steps *steps;
 
 __attribute__((constructor)) static void step_open(void)
 {
     int fd = open(getenv("STEP_CLOCK"), O_RDONLY | O_CLOEXEC);
-    void *page = fd >= 0 ? mmap(NULL, sizeof *step_s, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *page = fd >= 0 ? mmap(NULL, sizeof *steps, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (page == MAP_FAILED)
         abort();
     close(fd);
-    step_s = page;
+    steps = page;
 }
 
 int clock_gettime(clockid_t id, struct timespec *now)
@@ -27,8 +32,10 @@ int clock_gettime(clockid_t id, struct timespec *now)
     if (!real)
         real = (int (*)(clockid_t, struct timespec *))(intptr_t)dlsym(RTLD_NEXT, "clock_gettime");
     int status = real(id, now);
-    if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
-        now->tv_sec += step_s ? *step_s : 0;
+    if (steps && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+        now->tv_sec += steps->wall_s + steps->suspended_s;
+    if (steps && (id == CLOCK_BOOTTIME || id == CLOCK_BOOTTIME_ALARM))
+        now->tv_sec += steps->suspended_s;
     return status;
 }
 

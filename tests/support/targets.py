@@ -4,6 +4,7 @@
     target.queue          settings that the queue needs for it
     target.receipts()     everything it got, as the history check wants it
     target.count()        how many receipts there are, cheaply; None when it cannot tell
+    target.may_tear()     to be told before each fault that may end a process in the middle of a write
 
 sink(relay=NAME) makes the receipts tell which relay they are from, where the destination can tell that (HTTP). They tell
 when they came: HTTP always, Redis and Kafka if timed=True."""
@@ -19,10 +20,21 @@ from tests.support.http_receiver import ANSWER, CLOSE, Reply
 from tests.support.journal import digest
 
 
-class FileTarget:
+class Target:
+    writers = 1  # how many writes of one relay may be under way
+
+    def __init__(self):
+        self.torn_most = 0  # lines
+
+    def may_tear(self):
+        self.torn_most += self.writers
+
+
+class FileTarget(Target):
     """One file that all relays append to. options: settings that its sink has from now on."""
 
     def __init__(self, path, **options):
+        super().__init__()
         self.path = os.fspath(path)
         self.options = options
         self.queue = {"destination": "orders"}
@@ -37,8 +49,12 @@ class FileTarget:
             return file.read()
 
     def receipts(self):
+        lines = self._read().splitlines()
+        whole = [_whole(line) for line in lines]
+        torn = [line for line, read in zip(lines, whole) if read is None]
+        assert len(torn) <= self.torn_most, f"{len(torn)} lines are torn, and {self.torn_most} may be, first: {torn[0]!r}"
         return [Receipt(line["id"], line["key"], attempt=line["attempt"], hash=digest(_payload_of(line)), at=at)
-                for line, at in zip(map(_whole, self._read().splitlines()), self.times()) if line]
+                for line, at in zip(whole, self.times()) if line]
 
     def times(self):
         """When each of the lines came: here, nobody knows."""
@@ -49,7 +65,7 @@ class FileTarget:
 
 
 def _whole(line):
-    """A line as an object, or None when a killed relay left it torn."""
+    """A line as an object, or None when it is torn."""
     try:
         return json.loads(line)
     except ValueError:
@@ -64,19 +80,22 @@ def _payload_of(line):
 
 class ExecTarget(FileTarget):
     """One file that commands append to, `batch` events each at most. A cat writes all of a batch at once, as others must
-    that share the file."""
+    that share the file. A relay that is killed takes its commands with it."""
+
+    writers = 8  # the sink's `processes`
 
     def sink(self, relay=None, **options):
         command = ["sh", "-c", 'exec cat >> "$$1"', "sh", self.path]
         return _settings({"type": "exec", "command": command, **self.options, **options})
 
 
-class RedisTarget:
+class RedisTarget(Target):
     """One stream."""
 
     stream = "orders"
 
     def __init__(self, server, timed=False):
+        super().__init__()
         self.server = server
         self.timed = timed
         self.client = server.client()
@@ -100,10 +119,11 @@ class RedisTarget:
 NOT_THE_EVENTS_FAULT = {401, 403, 404, 405, 407, 408, 410, 421, 425, 426, 429, 502, 503, 504, 507, 511, 529}
 
 
-class HttpTarget:
+class HttpTarget(Target):
     """A receiver that answers 200, but for the keys in `refused_keys`, which get `refusal`."""
 
     def __init__(self, receiver):
+        super().__init__()
         self.receiver = receiver
         receiver.keep_bodies = False
         self.queue = {}
@@ -163,11 +183,12 @@ def _answer_to(request):
     return "reject" if 400 <= reply.status < 500 and reply.status not in (409, 423) else "refuse"
 
 
-class KafkaTarget:
+class KafkaTarget(Target):
     """A topic. Order of receipt is a partition's order, so a key must stay in its partition. timed: it is the broker that
     gives its records their times, by message.timestamp.type=LogAppendTime."""
 
     def __init__(self, broker, topic, timed=False):
+        super().__init__()
         self.broker = broker
         self.topic = topic
         self.timed = timed

@@ -23,7 +23,7 @@ static int signals[2];
 static const char *unanswered; /* part of the statement that fails */
 static int rollbacks;
 
-PGresult *__wrap_query_or_cancel(PGconn *conn, int stop_fd, const char *sql, int count, const char *const *params,
+PGresult *__wrap_query_or_cancel(const struct asker *asker, const char *sql, int count, const char *const *params,
                                  struct error *e);
 bool __wrap_query_script(PGconn *conn, const char *what, const char *sql, struct error *e);
 
@@ -52,10 +52,10 @@ static PGresult *rows_of(const char *text, int count)
     return result;
 }
 
-PGresult *__wrap_query_or_cancel(PGconn *conn, int stop_fd, const char *sql, int count, const char *const *params,
+PGresult *__wrap_query_or_cancel(const struct asker *asker, const char *sql, int count, const char *const *params,
                                  struct error *e)
 {
-    (void)conn, (void)stop_fd, (void)count, (void)params;
+    (void)asker, (void)count, (void)params;
     return is_unanswered(sql, e) ? NULL : rows_of("t", 1);
 }
 
@@ -120,6 +120,21 @@ START_TEST(floor_counts_what_it_takes_out)
     ck_assert_msg(bench_floor(&bench, &per_second, &err), "%s", err.text);
     ck_assert(per_second > 0);
     ck_assert_uint_eq(script.sends, 6); /* three rounds of a statement */
+}
+END_TEST
+
+static const struct {
+    int64_t payload_bytes, rows;
+} batches[] = {{64, 1000}, {67108, 1000}, {67109, 999}, {10000000, 6}, {INT64_C(1) << 26, 1}, {INT64_C(1) << 40, 1}};
+
+START_TEST(batch_of_large_payloads_has_fewer_rows)
+{
+    ck_assert_int_eq(bench_floor_rows(batches[_i].payload_bytes), batches[_i].rows);
+    bench.options.payload_bytes = batches[_i].payload_bytes;
+    comes_up();
+    brings_rows(EVENTS);
+    brings_rows(0);
+    ck_assert_msg(bench_floor(&bench, &per_second, &err), "%s", err.text);
 }
 END_TEST
 
@@ -221,6 +236,8 @@ START_TEST(schema_is_made_only_under_its_lock)
 {
     unanswered = "advisory";
     assert_fails(bench_schema_open(&bench, &err), "no answer");
+    unanswered = "drop schema";
+    ck_assert_msg(bench_schema_close(&bench, &err), "nothing was made, and nothing is left behind");
 }
 END_TEST
 
@@ -229,6 +246,7 @@ START_TEST(schema_that_cannot_be_made_leaves_no_transaction_open)
     unanswered = "create schema";
     assert_fails(bench_schema_open(&bench, &err), "no answer");
     ck_assert_int_eq(rollbacks, 1);
+    ck_assert(bench.made);
 }
 END_TEST
 
@@ -241,6 +259,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, floor_counts_what_it_takes_out);
+    tcase_add_loop_test(tcase, batch_of_large_payloads_has_fewer_rows, 0, COUNT(batches));
     tcase_add_test(tcase, floor_that_finds_another_number_of_events_is_a_defect);
     tcase_add_test(tcase, floor_without_a_connection_is_an_error);
     tcase_add_test(tcase, floor_that_loses_its_connection_is_an_error);

@@ -1,4 +1,5 @@
 /* What becomes of a claim with a straggler: its locks are kept by the session, and the connection goes on. */
+#include "relay/blocked.h"
 #include "relay/claim_request.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
@@ -34,7 +35,7 @@ static void set_up_straggler(void)
     stage_finish(done, 1, LANE_DELIVERED);
     claim->in_transaction = true;
     claim->began_at = NOW - SECOND_US;
-    stage.queue.poll_at = INSTANT_NEVER;
+    stage.queue.pace.poll_at = INSTANT_NEVER;
 }
 
 static void settle_at(instant_us now)
@@ -77,7 +78,7 @@ static size_t keep_straggler(void)
 START_TEST(straggler_is_kept_while_others_are_settled_and_more_keys_are_claimed)
 {
     const struct event events[] = {event_of(3, "new")};
-    stage.queue.poll_at = NOW;
+    stage.queue.pace.poll_at = NOW;
     returned = events;
     returned_count = 1;
     settle_at(NOW);
@@ -140,7 +141,7 @@ START_TEST(transaction_of_a_straggler_that_is_kept_is_begun_anew_once_a_minute)
 {
     size_t from = keep_straggler();
     stage.queue.paused = true;
-    stage.queue.poll_at = NOW;
+    stage.queue.pace.poll_at = NOW;
     settle_at(NOW + 60 * SECOND_US - 1);
     ck_assert_uint_eq(script.sends, from);
     settle_at(NOW + 60 * SECOND_US);
@@ -196,7 +197,7 @@ START_TEST(what_comes_beside_a_straggler_that_is_kept_is_claimed_at_once)
     size_t from = keep_straggler();
     settle_at(NOW);
     ck_assert_uint_eq(script.sends, from);
-    stage.queue.poll_at = NOW;
+    stage.queue.pace.poll_at = NOW;
     settle_at(NOW);
     assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "claim", "end", NULL});
 }
@@ -223,7 +224,7 @@ START_TEST(claims_beside_stragglers_are_bounded)
     batch->open = limits[_i].open;
     batch->bytes += limits[_i].bytes > 0 ? limits[_i].bytes - batch->bytes : 0;
     sink.in_flight = limits[_i].full ? 100 : 99;
-    stage.queue.poll_at = NOW;
+    stage.queue.pace.poll_at = NOW;
     settle_at(NOW);
     ck_assert_uint_eq(script.sends, from + (limits[_i].claims ? 4 : 0));
 }
@@ -233,7 +234,7 @@ END_TEST
 
 START_TEST(round_that_cannot_be_sent_loses_no_ack)
 {
-    stage.queue.poll_at = NOW;
+    stage.queue.pace.poll_at = NOW;
     script.fails_at = (size_t)_i;
     settle_at(NOW);
     ck_assert_uint_eq(script.sends, script.fails_at);
@@ -271,7 +272,7 @@ END_TEST
 
 START_TEST(claim_that_fails_costs_no_lock_that_is_kept)
 {
-    stage.queue.poll_at = NOW;
+    stage.queue.pace.poll_at = NOW;
     settle_at(NOW);
     for (size_t i = 0; i < 7; i++)
         if (i == 0 || i == 6)
@@ -355,9 +356,93 @@ START_TEST(lost_connection_costs_the_locks_of_its_session)
 }
 END_TEST
 
+/* Why a claim cannot keep its locks. */
+static const struct {
+    bool locks_rows, shared;
+} unkept[] = {{true, false}, {false, true}};
+
+START_TEST(transaction_that_has_to_wait_does_not_stand_still)
+{
+    stage.noting.ordering.locks_rows = unkept[_i].locks_rows;
+    script.shared = unkept[_i].shared;
+    stage.queue.claims = claim;
+    stage.queue.claim_count = 1;
+    claim->sent_at = NOW;
+    claim_ready(&stage.queue, NULL, NOW + 60 * SECOND_US - 1);
+    ck_assert_uint_eq(script.sends, 0);
+    struct pollset *ps = pollset_new();
+    claim_prepare(&stage.queue, ps, NOW + SECOND_US);
+    ck_assert_int_eq(pollset_next_deadline(ps), NOW + 60 * SECOND_US);
+    pollset_free(ps);
+    claim_ready(&stage.queue, NULL, NOW + 60 * SECOND_US);
+    assert_sent(0, (const char *const[]){sql_claim_rest, "end", NULL});
+    bring_round(0, 0, 0);
+    ck_assert_int_eq(claim->state, CLAIM_IDLE);
+    ck_assert(claim->in_transaction);
+    ck_assert_int_eq(claim->began_at, NOW - SECOND_US);
+    ck_assert_ptr_eq(claim->batches, batch);
+    ck_assert_int_eq(slow->state, LANE_OPEN);
+    claim_ready(&stage.queue, NULL, NOW + 120 * SECOND_US - 1);
+    ck_assert_uint_eq(script.sends, 2);
+    claim_ready(&stage.queue, NULL, NOW + 120 * SECOND_US);
+    assert_sent(2, (const char *const[]){sql_claim_rest, "end", NULL});
+}
+END_TEST
+
+/* The part that commits may fail, and with it what was settled before in the same transaction. */
+START_TEST(what_was_settled_in_parts_is_kept_until_that_is_committed)
+{
+    struct lane *next = lane_of("next", 3);
+    stage_finish(next, 1, LANE_DELIVERED);
+    batch->settle_max = 1;
+    claim->began_at = NOW - 100 * MS_US;
+    settle_at(NOW);
+    bring_round(0, 0, 0);
+    ck_assert_int_eq(claim->state, CLAIM_IDLE);
+    ck_assert(claim->in_parts);
+    ck_assert_int_eq(done->state, LANE_SETTLED);
+    ck_assert_uint_eq(kept.key_count, 0);
+    batch->settle_max = 1;
+    settle_at(NOW + SECOND_US);
+    ck_assert_uint_eq(kept.key_count, 3);
+}
+END_TEST
+
+/* Its deletes would be undone with the transaction, and what others hold cannot be kept beyond it. */
+START_TEST(what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transaction)
+{
+    script.shared = true;
+    claim->in_parts = true;
+    stage.queue.claims = claim;
+    stage.queue.claim_count = 1;
+    slow->state = LANE_BLOCKED;
+    batch->open--;
+    batch->blocked++;
+    ck_assert(!claim_needs_side(claim, NOW));
+    settle_at(NOW);
+    ck_assert_uint_eq(script_index("commit"), script.sends);
+    bring_round(0, 0, 0);
+    ck_assert_int_eq(done->state, LANE_SETTLED);
+    stage_finish(lane_of("given back", 3), 0, LANE_RELEASED);
+    size_t from = script.sends;
+    stage.queue.pace.poll_at = NOW;
+    settle_at(NOW);
+    claim_ready(&stage.queue, NULL, NOW);
+    ck_assert_uint_eq(script.sends, from);
+    blocked_end(slow);
+    stage.queue.pace.poll_at = INSTANT_NEVER;
+    settle_at(NOW);
+    ck_assert_str_eq(script.sent[script.sends - 2], "commit");
+    bring_round(from, 0, 0);
+    ck_assert_ptr_null(claim->batches);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up_straggler, tear_down);
+    tcase_add_test(tcase, what_was_settled_in_parts_is_kept_until_that_is_committed);
+    tcase_add_test(tcase, what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transaction);
     tcase_add_test(tcase, straggler_is_kept_while_others_are_settled_and_more_keys_are_claimed);
     tcase_add_test(tcase, straggler_is_freed_when_it_is_settled);
     tcase_add_test(tcase, event_without_a_key_is_kept_by_its_id);
@@ -377,6 +462,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, locks_that_the_session_did_not_take_are_lost);
     tcase_add_test(tcase, locks_that_the_session_did_not_free_go_with_it);
     tcase_add_test(tcase, lost_connection_costs_the_locks_of_its_session);
+    tcase_add_loop_test(tcase, transaction_that_has_to_wait_does_not_stand_still, 0, sizeof unkept / sizeof unkept[0]);
 }
 
 int main(void)

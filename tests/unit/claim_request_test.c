@@ -53,6 +53,18 @@ START_TEST(key_whose_lock_its_session_keeps_is_not_claimed_again)
 }
 END_TEST
 
+/* Its wait could not be settled yet: the session would be given the same lock once more. */
+START_TEST(event_that_was_gone_and_whose_lock_its_session_keeps_is_left_out)
+{
+    struct batch *batch = batch_of(&claims[0]);
+    batch_add_gone(batch, (struct span){NULL, 0}, 7);
+    batch->lanes->kept = batch->kept = true;
+    const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
+    ck_assert_uint_eq(request->busy_solo_count, 1);
+    ck_assert_int_eq(request->busy_solos[0], 7);
+}
+END_TEST
+
 START_TEST(settled_key_of_a_kept_batch_is_anybodys)
 {
     struct lane *lane = lane_of(&claims[1], "a");
@@ -382,6 +394,7 @@ int main(void)
     tcase_add_test(tcase, key_whose_lock_its_session_keeps_is_not_claimed_again);
     tcase_add_test(tcase, settled_key_of_a_kept_batch_is_anybodys);
     tcase_add_test(tcase, avoided_events_without_a_key_are_left_out);
+    tcase_add_test(tcase, event_that_was_gone_and_whose_lock_its_session_keeps_is_left_out);
     tcase_add_test(tcase, event_that_was_gone_when_it_was_claimed_is_not_left_out);
     tcase_add_test(tcase, event_without_a_key_that_is_not_due_is_left_out_until_its_wait_is_written);
     tcase_add_test(tcase, key_is_not_taken_for_another_of_its_hash);

@@ -140,6 +140,37 @@ START_TEST(wait_of_a_key_is_noted_in_its_lane)
 }
 END_TEST
 
+/* Rows that come as fast as they are read. */
+START_TEST(no_more_than_a_few_batches_are_read_in_one_turn)
+{
+    static char payload[3 << 20];
+    struct event event = event_of(1, NULL);
+    event.payload = (struct span){payload, sizeof payload};
+    struct pollset *ps = pollset_new();
+    claim_keys();
+    returned = &event;
+    returned_count = 1;
+    for (size_t i = 0; i < 12; i++)
+        script_brings_result(script_index("claim"), PGRES_SINGLE_TUPLE);
+    script_brings_result(script_index("claim"), PGRES_TUPLES_OK);
+    script_brings(DB_ROUND_END);
+    size_t turns = 0;
+    for (; claim->state == CLAIM_BUSY; turns++) {
+        size_t before = script.event_next;
+        progress();
+        ck_assert_uint_le(script.event_next - before, 5);
+        pollset_clear(ps);
+        claim_prepare(&stage.queue, ps, NOW);
+        ck_assert(claim->state != CLAIM_BUSY || pollset_next_deadline(ps) == 0); /* what has come is read next */
+    }
+    ck_assert_uint_gt(turns, 2);
+    ck_assert(!claim->unread);
+    ck_assert_uint_eq(stage.queue.arrived->event_count, 1);
+    ck_assert_int_eq(claim->plan.room, 1);
+    pollset_free(ps);
+}
+END_TEST
+
 static const struct {
     const char *last_key;
     bool more;
@@ -255,7 +286,7 @@ END_TEST
 START_TEST(claim_waits_for_what_it_has_to_wait_for)
 {
     struct pollset *ps = pollset_new();
-    *(_i ? &stage.queue.vain_until : &stage.queue.pace_at) = NOW + SECOND_US;
+    *(_i ? &stage.queue.vain_until : &stage.queue.pace.earliest_at) = NOW + SECOND_US;
     ready();
     ck_assert_uint_eq(script.sends, 0);
     pollset_clear(ps);
@@ -302,7 +333,7 @@ START_TEST(claim_whose_lanes_were_settled_aside_has_only_to_commit)
     struct pollset *ps = pollset_new();
     settle_aside(held_lane("a"));
     claim->began_at = NOW;
-    stage.queue.poll_at = INSTANT_NEVER;
+    stage.queue.pace.poll_at = INSTANT_NEVER;
     pollset_clear(ps);
     claim_prepare(&stage.queue, ps, NOW);
     ck_assert_int_eq(pollset_next_deadline(ps), INSTANT_NEVER); /* no straggler is waited for */
@@ -326,7 +357,7 @@ START_TEST(key_with_more_events_that_finds_the_list_full_is_left_to_the_scan)
     lane->acked = 1;
     lane->batch->open--;
     lane->batch->finished++;
-    stage.queue.poll_at = INSTANT_NEVER;
+    stage.queue.pace.poll_at = INSTANT_NEVER;
     for (uint64_t i = 0; i < stage.queue.follow.max; i++)
         ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, &stage));
     claim_finish(claim, NOW);
@@ -346,6 +377,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, answer_to_a_rollback_makes_the_connection_idle);
     tcase_add_test(tcase, first_failure_of_a_round_is_the_one_that_counts);
     tcase_add_test(tcase, claim_out_of_order_is_given_up_whatever_follows_it);
+    tcase_add_test(tcase, no_more_than_a_few_batches_are_read_in_one_turn);
     tcase_add_test(tcase, wait_of_a_key_is_noted_in_its_lane);
     tcase_add_test(tcase, key_cut_short_behind_a_slow_sink_is_followed_only_when_a_later_event_of_it_was_found);
     tcase_add_loop_test(tcase, last_key_of_a_claim_that_returned_all_it_may_has_more, 0, 2);

@@ -17,6 +17,7 @@
 static struct stage stage;
 static struct claim *claim;
 static struct table table;
+static const struct config process = {.statement_timeout_us = 30 * SECOND_US};
 static struct sink sink;
 static struct sink_config sink_config;
 static struct outlet outlet = {.sink = &sink, .config = &sink_config}; /* takes everything */
@@ -119,13 +120,14 @@ static inline void set_up(void)
     claim = &stage.claim;
     stage.noting.ordering.type = &one;
     stage.queue.table = &table;
+    stage.queue.process = &process;
     stage.config.max_batch_bytes = 1 << 20;
     stage.config.poll_min_us = MS_US;
     stage.config.keys_per_claim = KEYS;
     stage.queue.key_limit = KEYS;
     stage.queue.outlet = &outlet;
     stage.queue.side.probed = true;
-    stage.queue.idle_us = MS_US;
+    stage.queue.pace.idle_us = MS_US;
     keyset_init(&claim->held, KEYS * (size_t)CLAIM_LOCKS_FACTOR);
     claim->state = CLAIM_IDLE;
     kept = let_go = (struct key_list){0};

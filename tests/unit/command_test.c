@@ -1,8 +1,10 @@
 /* Exit codes, and how a command connects: libpq and the answers of the database are played here. */
 #include "relay/command.h"
 
+#include "relay/base/pollset.h"
 #include "relay/query.h"
 #include "sql_text.h"
+#include "tests/support/played_resolver.h"
 #include "tests/support/run_suite.h"
 
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 static bool without_memory; /* as libpq would have it */
 static ConnStatusType status;
 static bool password_missing;
+static int version;          /* of the server */
 static const char *said;     /* libpq's message */
 static const char *encoding; /* of the server; NULL: it has not said */
 static const char *backend, *path;
@@ -28,6 +31,7 @@ int __wrap_PQconnectionNeedsPassword(const PGconn *conn);
 int __wrap_PQconnectionUsedPassword(const PGconn *conn);
 const char *__wrap_PQparameterStatus(const PGconn *conn, const char *name);
 int __wrap_PQbackendPID(const PGconn *conn);
+int __wrap_PQserverVersion(const PGconn *conn);
 bool __wrap_query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err);
 PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                                struct error *err);
@@ -84,6 +88,12 @@ int __wrap_PQbackendPID(const PGconn *conn)
     return BACKEND;
 }
 
+int __wrap_PQserverVersion(const PGconn *conn)
+{
+    (void)conn;
+    return version;
+}
+
 bool __wrap_query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
 {
     (void)conn;
@@ -123,11 +133,22 @@ static void set_up(void)
 {
     without_memory = password_missing = false;
     status = CONNECTION_OK;
+    version = 150018;
     said = "";
     encoding = "UTF8";
     backend = "7";
     path = unanswered = NULL;
     asked_encoding[0] = asked_only_look[0] = timeout[0] = '\0';
+}
+
+static bool cannot_wait;
+
+bool __real_pollset_wait(struct pollset *ps, instant_us now, struct error *err);
+bool __wrap_pollset_wait(struct pollset *ps, instant_us now, struct error *err);
+
+bool __wrap_pollset_wait(struct pollset *ps, instant_us now, struct error *err)
+{
+    return cannot_wait ? error_set(err, ERROR_RESOURCE, "poll: out of memory") : __real_pollset_wait(ps, now, err);
 }
 
 static const char *refusal(enum error_kind kind)
@@ -227,6 +248,41 @@ START_TEST(library_without_memory_is_an_error_that_passes)
 }
 END_TEST
 
+START_TEST(name_whose_lookup_cannot_be_waited_for_is_not_connected_to)
+{
+    struct error err;
+    resolver_begin();
+    cannot_wait = true;
+    ck_assert_ptr_null(command_connect("host=hang.test dbname=x sslmode=disable", "test", &err));
+    cannot_wait = false;
+    resolver_release();
+    resolver_wait_for_calls_to_end(1, 0);
+    ck_assert_int_eq(err.kind, ERROR_RESOURCE);
+    ck_assert_str_eq(err.text, "database: poll: out of memory");
+}
+END_TEST
+
+static const struct {
+    int version;
+    const char *text; /* NULL: it serves */
+} servers[] = {
+    {90624, "database: the server is PostgreSQL 9, and pgcourier needs 14 or later"},
+    {130018, "database: the server is PostgreSQL 13, and pgcourier needs 14 or later"},
+    {140000, NULL},
+    {180001, NULL},
+    {0, NULL}, /* it says none */
+};
+
+START_TEST(server_that_is_too_old_is_refused)
+{
+    version = servers[_i].version;
+    if (servers[_i].text)
+        ck_assert_str_eq(refusal(ERROR_CONFIG), servers[_i].text);
+    else
+        connects();
+}
+END_TEST
+
 static const char *const questions[] = {"begin", "commit", sql_session_encoding, sql_session_hello, sql_session_path};
 
 START_TEST(session_that_does_not_answer_is_given_up)
@@ -283,7 +339,9 @@ int main(void)
     tcase_add_loop_test(tcase, exit_code_follows_the_kind_of_error, 0, COUNT(codes));
     tcase_add_test(tcase, database_that_may_be_talked_to_in_plain_text_without_its_being_wanted_is_refused);
     tcase_add_loop_test(tcase, connection_that_cannot_be_made_is_one_line, 0, COUNT(refusals));
+    tcase_add_test(tcase, name_whose_lookup_cannot_be_waited_for_is_not_connected_to);
     tcase_add_test(tcase, library_without_memory_is_an_error_that_passes);
+    tcase_add_loop_test(tcase, server_that_is_too_old_is_refused, 0, COUNT(servers));
     tcase_add_loop_test(tcase, session_that_does_not_answer_is_given_up, 0, COUNT(questions));
     tcase_add_loop_test(tcase, bytes_of_a_database_without_an_encoding_are_taken_as_they_are, 0, COUNT(encodings));
     tcase_add_test(tcase, path_of_a_session_that_is_shared_is_only_looked_at);

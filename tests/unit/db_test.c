@@ -135,6 +135,29 @@ START_TEST(server_that_never_answers_is_given_up_after_ten_seconds)
 }
 END_TEST
 
+/* libpq goes on to the next one only when one has failed. */
+START_TEST(next_server_is_called_when_one_never_answers)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    char both[160];
+    int deaf = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert(bind(deaf, (struct sockaddr *)&address, size) == 0 && listen(deaf, 4) == 0);
+    ck_assert_int_eq(getsockname(deaf, (struct sockaddr *)&address, &size), 0);
+    snprintf(both, sizeof both, "host=127.0.0.1,%s", options.conninfo + strlen("host="));
+    snprintf(strstr(both, "port="), 80, "port=%u,%s", ntohs(address.sin_port), strstr(options.conninfo, "port=") + 5);
+    db_free(db);
+    options.conninfo = both;
+    db = db_new(&options);
+    ck_assert_int_eq(turn(), DB_NOTHING);
+    now += 10 * SECOND_US;
+    assert_down("no answer within 10 s");
+    now += 2 * SECOND_US;
+    ck_assert(is_spoken_to());
+    close(deaf);
+}
+END_TEST
+
 START_TEST(server_that_falls_silent_after_the_login_is_given_up)
 {
     ck_assert(is_spoken_to());
@@ -437,6 +460,7 @@ int main(void)
     tcase_add_loop_test(tcase, rest_of_a_round_goes_when_the_socket_takes_it, 0, COUNT(flushes));
     tcase_add_test(tcase, connection_that_is_given_up_is_down_at_the_next_turn);
     tcase_add_test(tcase, server_that_never_answers_is_given_up_after_ten_seconds);
+    tcase_add_test(tcase, next_server_is_called_when_one_never_answers);
     tcase_add_test(tcase, server_that_falls_silent_after_the_login_is_given_up);
     tcase_add_test(tcase, server_that_falls_silent_in_a_round_is_given_up_when_its_statements_must_have_ended);
     tcase_add_test(tcase, pooler_may_take_its_time);

@@ -4,8 +4,10 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/fake_sink.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 START_TEST(unreachable_destination_opens_the_circuit_and_costs_no_attempt)
 {
@@ -83,6 +85,102 @@ START_TEST(failed_probe_and_failed_trial_open_the_circuit_again)
     ck_assert_int_eq(trial->outcome, LANE_RELEASED);
     ck_assert_int_eq(waiting->state, LANE_FINISHED);
     ck_assert_int_eq(waiting->outcome, LANE_RELEASED);
+}
+END_TEST
+
+/* ---- what the log says of it ---- */
+
+static int log_ends[2];
+
+static void log_to_pipe(void)
+{
+    ck_assert_int_eq(pipe2(log_ends, O_NONBLOCK), 0);
+    stage.log = (struct log){.level = LOG_INFO, .format = LOG_LOGFMT, .fd = log_ends[1]};
+}
+
+static const char *logged_since(void)
+{
+    static char text[4096];
+    ssize_t n = read(log_ends[0], text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    return text;
+}
+
+/* What was logged since the last call is one line with both parts, */
+static void logged(const char *fact, const char *cause)
+{
+    const char *text = logged_since(), *end = strchr(text, '\n');
+    ck_assert_msg(strstr(text, fact) && strstr(text, cause) && end && end[1] == '\0', "%s", text);
+}
+
+/* or nothing. */
+static void logged_nothing(void)
+{
+    ck_assert_str_eq(logged_since(), "");
+}
+
+/* The sink is asked, and says so. */
+static void probe_finds(enum reach reach, const char *why)
+{
+    fake->reach = reach;
+    fake->unreached = why;
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_OPEN);
+    now = now > outlet->circuit.retry_at ? now : outlet->circuit.retry_at;
+    turn();
+}
+
+static void trial_fails(int64_t id, enum error_kind kind, const char *cause)
+{
+    stage_event(stage_batch(&stage), id, "b");
+    turn();
+    fake->cause = cause;
+    fails(id, VERDICT_RETRY, kind);
+    turn();
+}
+
+START_TEST(each_cause_for_which_a_sink_is_down_is_logged_once)
+{
+    log_to_pipe();
+    fake->cause = "connection refused";
+    open_circuit();
+    logged("msg=sink.down ", "cause=\"connection refused\"");
+    probe_finds(REACH_NO, "connection refused");
+    logged_nothing();
+    now += 30 * SECOND_US;
+    probe_finds(REACH_NO, "connection refused");
+    logged_nothing();
+    probe_finds(REACH_NO, "wrong password");
+    logged("level=warn msg=sink.still_down sink=fake destination=\"\" kind=unreachable", "cause=\"wrong password\"");
+    probe_finds(REACH_NO, "a cause that changes 1");
+    probe_finds(REACH_NO, "a cause that changes 2");
+    logged_nothing(); /* not at once: it may be another one each time */
+    now += 30 * SECOND_US;
+    probe_finds(REACH_YES, NULL);
+    trial_fails(5, ERROR_UNREACHABLE, "bad certificate");
+    logged("msg=sink.still_down ", "cause=\"bad certificate\"");
+    probe_finds(REACH_YES, NULL);
+    trial_fails(6, ERROR_UNREACHABLE, "bad certificate");
+    logged_nothing();
+    close(log_ends[0]);
+    close(log_ends[1]);
+}
+END_TEST
+
+START_TEST(changed_cause_of_one_destination_is_logged)
+{
+    log_to_pipe();
+    stage_event(batch, 1, "a");
+    turn();
+    fake->cause = "no such topic";
+    fails(1, VERDICT_RETRY, ERROR_ROUTE);
+    turn();
+    logged("msg=sink.down sink=fake destination=there kind=route", "cause=\"no such topic\"");
+    now += 30 * SECOND_US;
+    turn();
+    trial_fails(5, ERROR_ROUTE, "not authorized");
+    logged("msg=sink.still_down sink=fake destination=there kind=route", "cause=\"not authorized\"");
+    close(log_ends[0]);
+    close(log_ends[1]);
 }
 END_TEST
 
@@ -371,6 +469,8 @@ int main(void)
     tcase_add_test(tcase, unreachable_destination_opens_the_circuit_and_costs_no_attempt);
     tcase_add_test(tcase, open_circuit_probes_and_tries_one_event_before_all_others);
     tcase_add_test(tcase, failed_probe_and_failed_trial_open_the_circuit_again);
+    tcase_add_test(tcase, each_cause_for_which_a_sink_is_down_is_logged_once);
+    tcase_add_test(tcase, changed_cause_of_one_destination_is_logged);
     tcase_add_test(tcase, trial_does_not_wait_for_what_was_sent_before);
     tcase_add_test(tcase, no_key_is_claimed_for_a_trial_that_would_have_to_wait_for_room);
     tcase_add_test(tcase, trial_that_is_refused_for_its_own_fault_makes_way_for_another);

@@ -5,6 +5,7 @@
 #define TESTS_UNIT_FAKE_SINK_H
 
 #include "relay/deliver.h"
+#include "relay/outlet.h"
 
 #include "tests/unit/hand_made.h"
 
@@ -22,6 +23,7 @@ struct fake {
     size_t sent_count;
     size_t room; /* what one submit() may take */
     enum reach reach;
+    const char *unreached, *cause; /* of REACH_NO, of a failure */
     struct {
         struct delivery *d;
         enum verdict verdict;
@@ -38,6 +40,8 @@ static inline struct sink *fake_open(const char *name, const void *settings, str
     (void)err;
     struct fake *fake = memory_new(sizeof *fake);
     fake->room = TAKEN_MAX;
+    fake->unreached = "nobody there";
+    fake->cause = "scripted";
     return &fake->sink;
 }
 
@@ -70,7 +74,7 @@ static inline void fake_progress(struct sink *sink, const struct pollset *ps, in
         if (fake->script[i].verdict == VERDICT_ACKED)
             delivery_resolve(d, VERDICT_ACKED, NULL);
         else
-            delivery_fail(d, fake->script[i].verdict, fake->script[i].kind, "scripted");
+            delivery_fail(d, fake->script[i].verdict, fake->script[i].kind, "%s", fake->cause);
     }
     fake->script_count = 0;
 }
@@ -83,11 +87,14 @@ static inline void fake_close(struct sink *sink)
     free(fake);
 }
 
-static inline enum reach fake_probe(struct sink *sink, struct span destination, instant_us now)
+static inline enum reach fake_probe(struct sink *sink, struct span destination, instant_us now, struct error *err)
 {
     (void)destination;
     (void)now;
-    return ((struct fake *)sink)->reach;
+    const struct fake *fake = (struct fake *)sink;
+    if (fake->reach == REACH_NO)
+        error_set(err, ERROR_UNREACHABLE, "%s", fake->unreached);
+    return fake->reach;
 }
 
 static const struct sink_type fake_type = {.name = "fake",

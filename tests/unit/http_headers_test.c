@@ -111,8 +111,9 @@ END_TEST
 
 START_TEST(headers_of_the_event_are_sent_by_their_own_names)
 {
-    event.headers = span_of("{\"X-Text\": \"a b\", \"x-number\": 12, \"x-real\": 1.5, \"x-yes\": true, \"x-list\": [1, "
-                            "2], \"x-null\": null, \"x-empty\": \"\"}");
+    event.headers =
+        span_of("{\"X-Text\": \"a b\", \"x-number\": 12, \"x-real\": 1.5, \"x-yes\": true, \"x-list\": [1, "
+                "2], \"x-null\": null, \"x-empty\": \"\", \"x-large\": 12345678901234567890, \"x-as-is\": 1.10}");
     struct curl_slist *list = built();
     ck_assert_uint_eq(count(list, "X-Text: a b"), 1);
     ck_assert_uint_eq(count(list, "x-number: 12"), 1);
@@ -120,6 +121,8 @@ START_TEST(headers_of_the_event_are_sent_by_their_own_names)
     ck_assert_uint_eq(count(list, "x-yes: true"), 1);
     ck_assert_uint_eq(count(list, "x-list: [1,2]"), 1);
     ck_assert_uint_eq(count(list, "x-empty;"), 1);
+    ck_assert_uint_eq(count(list, "x-large: 12345678901234567890"), 1);
+    ck_assert_uint_eq(count(list, "x-as-is: 1.10"), 1);
     ck_assert_uint_eq(named(list, "x-null"), 0);
 }
 END_TEST
@@ -195,11 +198,11 @@ START_TEST(headers_that_cannot_be_sent_refuse_the_event)
         {"{\"a:\": \"1\"}", "the name of entry 1"},
         {"{\"ok\": 1, \"a\\r\\nb\": \"1\"}", "the name of entry 2"},
         {"{\"\xc3\xbc\": \"1\"}", "the name of entry 1"},
-        {"{\"a\": ", "not a JSON object"},
+        {"{\"a\": ", "headers: not JSON: byte 7 of 6"},
         {"[]", "not an object"},
         {"7", "not a"},
-        {"{\"a\": \"\xff\"}", "not a JSON object"},
-        {"{\"a\\u0000b\": 1}", "not a JSON object"},
+        {"{\"a\": \"\xff\"}", "headers: not JSON: not UTF-8"},
+        {"{\"a\\u0000b\": 1}", "headers: the name of entry 1 is no text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         event.headers = span_of(cases[i].json);
@@ -273,7 +276,7 @@ START_TEST(deeply_nested_headers_refuse_the_event)
     memset(json, '[', 100000);
     memset(json + 100000, ']', 100000);
     event.headers = span_of(json);
-    refuses("not a JSON object");
+    refuses("headers: not JSON: byte 1001 of 200000");
 }
 END_TEST
 

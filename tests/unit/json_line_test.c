@@ -115,6 +115,17 @@ START_TEST(headers_of_a_text_column_leave_the_line_json)
 }
 END_TEST
 
+/* What the parser of the other tests cannot hold. */
+START_TEST(headers_of_a_text_column_may_have_numbers_of_any_size)
+{
+    event = (struct event){
+        .id = 1, .headers = SPAN_LITERAL("{\"a\":12345678901234567890,\"b\":1e400}"), .headers_kind = PAYLOAD_TEXT};
+    line_is("{\"id\":1,\"key\":null,\"type\":null,\"destination\":\"orders.paid\",\"payload\":null,"
+            "\"headers\":{\"a\":12345678901234567890,\"b\":1e400},\"created_at\":\"1970-01-01T00:00:00.000000Z\","
+            "\"attempt\":0}\n");
+}
+END_TEST
+
 START_TEST(every_character_of_a_text_survives)
 {
     char text[256];
@@ -241,6 +252,7 @@ int main(void)
     tcase_add_test(tcase, json_payload_keeps_every_digit_and_space);
     tcase_add_test(tcase, json_payload_with_line_breaks_stays_one_line);
     tcase_add_test(tcase, headers_of_a_text_column_leave_the_line_json);
+    tcase_add_test(tcase, headers_of_a_text_column_may_have_numbers_of_any_size);
     tcase_add_test(tcase, every_character_of_a_text_survives);
     tcase_add_test(tcase, control_characters_have_their_short_escapes);
     tcase_add_test(tcase, bytes_are_base64);

@@ -48,7 +48,7 @@ START_TEST(record_takes_its_parts_and_what_is_around_them)
     rd_kafka_headers_destroy(headers);
     event.headers = span_of("{\"n\":1e15,\"tenant\":\"a\"}");
     headers = kafka_message_headers(&event, &err);
-    ck_assert_uint_ge(kafka_message_bytes(&event, headers), plain + strlen("n1000000000000000.0tenanta"));
+    ck_assert_uint_ge(kafka_message_bytes(&event, headers), plain + strlen("n1e15tenanta"));
     rd_kafka_headers_destroy(headers);
 }
 END_TEST

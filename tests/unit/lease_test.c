@@ -8,92 +8,7 @@
 #include "relay/upkeep.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
-#include "tests/unit/claim_stage.h"
-
-#define TERM_US (9 * SECOND_US)
-
-static struct ordering_type leasing;
-static struct lease_list granted;
-static int granted_pid;
-static size_t renewed_count;
-static struct queue *queue;
-
-int __wrap_db_backend_pid(const struct db *db);
-
-int __wrap_db_backend_pid(const struct db *db)
-{
-    (void)db;
-    return 4711;
-}
-
-static struct statement one_grant(struct ordering *o, const struct lease_list *list, int backend_pid,
-                                  struct arena *arena)
-{
-    (void)o;
-    (void)arena;
-    granted = *list;
-    granted_pid = backend_pid;
-    return statement_of("grant");
-}
-
-static struct statement one_renew(struct ordering *o, const struct span *tokens, size_t count, int backend_pid,
-                                  struct arena *arena)
-{
-    (void)o;
-    (void)tokens;
-    (void)arena;
-    granted_pid = backend_pid;
-    renewed_count = count;
-    return statement_of("renew");
-}
-
-static void set_up_leases(void)
-{
-    set_up();
-    leasing = one;
-    leasing.grant = one_grant;
-    leasing.renew = one_renew;
-    stage.noting.ordering.type = &leasing;
-    queue = &stage.queue;
-    queue->leases = true;
-    queue->poll_at = INSTANT_NEVER;
-    stage.config.lease_us = TERM_US;
-    stage.config.lease_owner = LEASE_BACKEND;
-}
-
-static void tear_down_leases(void)
-{
-    stage_free_batches(&queue->leased);
-    tear_down();
-}
-
-/* As a claim has just brought it. */
-static struct batch *brought(void)
-{
-    struct batch *batch = stage_batch(&stage);
-    queue->arrived = NULL;
-    claim->in_transaction = true;
-    return batch;
-}
-
-static void lease(int64_t count)
-{
-    claim->sent_at = NOW;
-    queue_settle_resolved(queue, NOW);
-    script_brings_count(0, count);
-    script_brings_result(1, PGRES_COMMAND_OK);
-    script_brings(DB_ROUND_END);
-    progress();
-}
-
-static struct lane *leased_lane(void)
-{
-    struct lane *lane = stage_lane_of_three(brought(), 1, "a");
-    lease(1);
-    ck_assert_ptr_eq(queue->leased, lane->batch);
-    queue->arrived = NULL;
-    return lane;
-}
+#include "tests/unit/lease_stage.h"
 
 START_TEST(what_a_claim_brings_is_leased_before_it_arrives)
 {
@@ -217,13 +132,95 @@ START_TEST(what_is_leased_while_others_are_renewed_is_not_renewed)
 }
 END_TEST
 
-static PGresult *lost_token(const char *token)
+static PGresult *unrenewed_token(const char *token, bool held)
 {
-    PGresAttDesc column = {.name = "token", .format = 1, .typid = 25};
+    PGresAttDesc columns[] = {{.name = "token", .format = 1, .typid = 25}, {.name = "held", .format = 1, .typid = 16}};
     PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(PQsetResultAttrs(res, 1, &column) && PQsetvalue(res, 0, 0, (char *)(uintptr_t)token, (int)strlen(token)));
+    ck_assert(PQsetResultAttrs(res, 2, columns) && PQsetvalue(res, 0, 0, (char *)(uintptr_t)token, (int)strlen(token)));
+    ck_assert(PQsetvalue(res, 0, 1, (char *)&held, sizeof held));
     return res;
 }
+
+static PGresult *lost_token(const char *token)
+{
+    return unrenewed_token(token, false);
+}
+
+/* Another one of its batch. */
+static struct lane *lane_beside(const struct lane *lane)
+{
+    struct lane *other = stage_event(lane->batch, 9, "b")->lane;
+    other->leased_at = lane->leased_at;
+    memset(other->token, 'x', sizeof other->token - 1);
+    return other;
+}
+
+static void renew_all_but(const struct lane *lane, instant_us at)
+{
+    lease_renewal(queue, lane->batch->arena, at);
+    PGresult *res = unrenewed_token(lane->token, true);
+    lease_take(queue, res, at);
+    PQclear(res);
+    lease_renewed(queue, false, at);
+}
+
+/* By a session that has paused its key and does not commit, say. Nobody else's lease suffers from it. */
+START_TEST(entry_that_somebody_has_locked_costs_its_own_term_alone)
+{
+    struct lane *lane = leased_lane(), *other = lane_beside(lane);
+    instant_us at = NOW + TERM_US / 3;
+    renew_all_but(lane, at);
+    ck_assert_int_eq(lane->leased_at, NOW);
+    ck_assert_int_eq(other->leased_at, at);
+    ck_assert_int_eq(lane->batch->leased_at, NOW);
+    ck_assert_int_eq(lease_due_at(queue), at + TERM_US / 12);
+    lease_hold(queue, NOW + TERM_US * 2 / 3);
+    ck_assert_int_eq(lane->state, LANE_FINISHED);
+    ck_assert_int_eq(other->state, LANE_OPEN);
+    lease_hold(queue, NOW + TERM_US - 1);
+    ck_assert(lane->called_back && !other->called_back);
+    ck_assert_int_eq(lease_over_at(queue), at + TERM_US - TERM_US / 12);
+}
+END_TEST
+
+/* What was called back may be renewed all the same: from then on it is as the others are. */
+START_TEST(entry_that_is_let_go_too_late_keeps_no_others_from_being_called_back)
+{
+    struct lane *lane = leased_lane(), *other = lane_beside(lane);
+    renew_all_but(lane, NOW + TERM_US / 3);
+    lease_hold(queue, NOW + TERM_US - 1);
+    ck_assert(lane->called_back && !other->called_back);
+    instant_us at = NOW + TERM_US - 1;
+    lease_renewal(queue, lane->batch->arena, at);
+    lease_renewed(queue, false, at);
+    ck_assert_int_eq(lease_over_at(queue), at + TERM_US - TERM_US / 12);
+}
+END_TEST
+
+/* The renewal after one that has failed begins without what that one has found. */
+START_TEST(renewal_that_fails_forgets_whose_entries_were_locked)
+{
+    struct lane *lane = leased_lane();
+    lane->unrenewed = true;
+    lease_renewed(queue, true, NOW + 1);
+    lease_renewal(queue, lane->batch->arena, NOW + 2);
+    lease_renewed(queue, false, NOW + 3);
+    ck_assert_int_eq(lane->leased_at, NOW + 2);
+}
+END_TEST
+
+START_TEST(entry_that_is_let_go_in_time_is_renewed_with_the_others)
+{
+    struct lane *lane = leased_lane(), *other = lane_beside(lane);
+    instant_us at = NOW + TERM_US / 3;
+    renew_all_but(lane, at);
+    lease_renewal(queue, lane->batch->arena, at + 1);
+    lease_renewed(queue, false, at + 2);
+    ck_assert_int_eq(lane->leased_at, at + 1);
+    ck_assert_int_eq(other->leased_at, at + 1);
+    ck_assert_int_eq(lease_due_at(queue), at + 1 + TERM_US / 3);
+}
+END_TEST
 
 START_TEST(lane_whose_lease_is_lost_sends_and_writes_nothing_more)
 {
@@ -252,17 +249,6 @@ START_TEST(lease_that_is_lost_before_anything_was_sent_is_not_counted)
     PQclear(res);
     ck_assert(lane->lost);
     ck_assert_uint_eq(queue->metrics.leases_lost, 0);
-}
-END_TEST
-
-START_TEST(nothing_is_begun_from_two_thirds_of_the_term_on)
-{
-    struct lane *lane = leased_lane();
-    lease_hold(queue, NOW + TERM_US * 2 / 3 - 1);
-    ck_assert_int_eq(lane->state, LANE_OPEN);
-    lease_hold(queue, NOW + TERM_US * 2 / 3);
-    ck_assert_int_eq(lane->state, LANE_FINISHED);
-    ck_assert_int_eq(lane->outcome, LANE_RELEASED);
 }
 END_TEST
 
@@ -305,7 +291,7 @@ END_TEST
 START_TEST(loss_of_that_backend_is_heard_of_before_anything_is_sent)
 {
     struct lane *lane = leased_lane();
-    queue->leases = _i;
+    queue->leases.used = _i;
     queue->side.state = SIDE_IDLE;
     script_brings(DB_DOWN);
     side_hear(queue, NULL, NOW);
@@ -321,9 +307,9 @@ START_TEST(nothing_is_settled_while_a_lease_is_in_doubt)
     ck_assert(lease_is_due(queue, NOW));
     lease_renewal(queue, lane->batch->arena, NOW);
     lease_renewed(queue, true, NOW);
-    ck_assert(queue->lease_doubted);
+    ck_assert(queue->leases.doubted);
     lease_renewed(queue, false, NOW);
-    ck_assert(!queue->lease_doubted);
+    ck_assert(!queue->leases.doubted);
 }
 END_TEST
 
@@ -358,6 +344,11 @@ START_TEST(as_many_lanes_are_leased_as_the_sink_has_places_for)
     ck_assert_int_eq(lease_room(queue), 0);
     sink.keys_max = 0;
     ck_assert_int_eq(lease_room(queue), 1);
+    lane->batch->blocked = 1; /* its delivery is over */
+    ck_assert_int_eq(lease_room(queue), 2);
+    stage.config.keys_per_claim = 1; /* as many as may be kept in mind */
+    ck_assert_int_eq(lease_room(queue), 0);
+    lane->batch->blocked = 0;
     lane->batch->bytes = 3 * (1 << 20) + 1; /* as much as may be held, but for one more claim */
     ck_assert_int_eq(lease_room(queue), 0);
 }
@@ -464,9 +455,12 @@ int main(void)
     tcase_add_test(tcase, claim_of_nothing_but_what_is_ours_leases_nothing);
     tcase_add_test(tcase, leases_are_renewed_at_a_third_of_their_term);
     tcase_add_test(tcase, what_is_leased_while_others_are_renewed_is_not_renewed);
+    tcase_add_test(tcase, entry_that_somebody_has_locked_costs_its_own_term_alone);
+    tcase_add_test(tcase, entry_that_is_let_go_too_late_keeps_no_others_from_being_called_back);
+    tcase_add_test(tcase, renewal_that_fails_forgets_whose_entries_were_locked);
+    tcase_add_test(tcase, entry_that_is_let_go_in_time_is_renewed_with_the_others);
     tcase_add_test(tcase, lane_whose_lease_is_lost_sends_and_writes_nothing_more);
     tcase_add_test(tcase, lease_that_is_lost_before_anything_was_sent_is_not_counted);
-    tcase_add_test(tcase, nothing_is_begun_from_two_thirds_of_the_term_on);
     tcase_add_loop_test(tcase, nothing_is_begun_when_the_backend_that_owns_the_leases_is_lost, 0, 2);
     tcase_add_loop_test(tcase, nothing_is_begun_when_that_backend_is_lost_while_they_are_granted, 0, 2);
     tcase_add_loop_test(tcase, loss_of_that_backend_is_heard_of_before_anything_is_sent, 0, 2);

@@ -26,12 +26,12 @@ static void set_up(void)
     queue = &stage.queue;
     queue->outlet = &outlet;
     sink_config.max_in_flight = KEYS;
-    queue->idle_us = 50 * MS_US;
-    queue->poll_at = INSTANT_NEVER; /* a claim is under way */
+    queue->pace.idle_us = 50 * MS_US;
+    queue->pace.poll_at = INSTANT_NEVER; /* a claim is under way */
     claim = &stage.claim;
     claim->round.keys = KEYS;
     queue->key_limit = KEYS;
-    queue->coming_at = NOW;
+    queue->pace.coming_at = NOW;
 }
 
 static void tear_down(void)
@@ -41,7 +41,7 @@ static void tear_down(void)
 
 static void expect(int64_t events)
 {
-    queue->coming_milli = events * 1000;
+    queue->pace.coming_milli = events * 1000;
 }
 
 /* Another claim, with as many events. */
@@ -63,9 +63,9 @@ START_TEST(few_events_are_claimed_again_after_the_shortest_wait)
 {
     expect(148);
     find(2);
-    ck_assert_int_eq(queue->pace_at, NOW); /* for other reasons than that it is time */
-    ck_assert_int_gt(queue->poll_at, NOW);
-    ck_assert_int_le(queue->poll_at, NOW + MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW); /* for other reasons than that it is time */
+    ck_assert_int_gt(queue->pace.poll_at, NOW);
+    ck_assert_int_le(queue->pace.poll_at, NOW + MIN_US);
 }
 END_TEST
 
@@ -73,20 +73,20 @@ START_TEST(next_claim_waits_longer_the_more_the_last_ones_have_found)
 {
     expect(150);
     find(16);
-    ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
-    ck_assert_int_eq(queue->poll_at, queue->pace_at);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 2 * MIN_US);
+    ck_assert_int_eq(queue->pace.poll_at, queue->pace.earliest_at);
 }
 END_TEST
 
 START_TEST(what_was_found_counts_less_the_longer_ago_it_was)
 {
     expect(330);
-    queue->coming_at = NOW - 100 * MS_US;
+    queue->pace.coming_at = NOW - 100 * MS_US;
     find(1);
-    ck_assert_int_eq(queue->pace_at, NOW + 2 * MIN_US);
-    queue->coming_at = NOW - SECOND_US;
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 2 * MIN_US);
+    queue->pace.coming_at = NOW - SECOND_US;
     find(1);
-    ck_assert_int_eq(queue->pace_at, NOW);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW);
 }
 END_TEST
 
@@ -94,7 +94,7 @@ START_TEST(what_follows_many_events_that_came_at_once_does_not_wait_for_as_many)
 {
     expect(50);
     find(1000);
-    ck_assert_int_eq(queue->coming_milli, INT64_C(1000) * (50 + 50 + 64));
+    ck_assert_int_eq(queue->pace.coming_milli, INT64_C(1000) * (50 + 50 + 64));
 }
 END_TEST
 
@@ -102,10 +102,10 @@ START_TEST(wait_has_its_limit)
 {
     expect(350);
     find(50);
-    ck_assert_int_eq(queue->pace_at, NOW + 25 * MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MIN_US);
     stage.config.poll_max_us = 3 * MIN_US;
     find(1);
-    ck_assert_int_eq(queue->pace_at, NOW + 3 * MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 3 * MIN_US);
 }
 END_TEST
 
@@ -113,16 +113,16 @@ START_TEST(no_claim_waits_for_more_than_it_may_take)
 {
     expect(1000);
     find(24);
-    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US); /* 256 of 1,024 in 100 ms */
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US); /* 256 of 1,024 in 100 ms */
     queue->key_limit = KEYS / 2;
     expect(1000);
     find(24);
-    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US / 2);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US / 2);
     stage.config.keys_per_claim = KEYS / 2;
     queue->lean = true;
     expect(1000);
     find(24);
-    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US); /* it may take twice as many */
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US); /* it may take twice as many */
 }
 END_TEST
 
@@ -140,14 +140,14 @@ START_TEST(steady_load_is_waited_for_as_long_as_the_documentation_says)
     int64_t wait_us = 0;
     instant_us now = NOW;
     size_t found = 0;
-    queue->leases = steady[_i].leases;
+    queue->leases.used = steady[_i].leases;
     expect(0);
     for (int i = 0; i < 600; i++) {
         now += wait_us + MS_US / 2;
         size_t come = (size_t)(now - NOW) * steady[_i].events_per_ms / MS_US;
         find_at(come - found, now);
         found = come;
-        wait_us = queue->pace_at - now;
+        wait_us = queue->pace.earliest_at - now;
     }
     ck_assert_int_ge(wait_us, (steady[_i].wait_ms - 2) * MS_US);
     ck_assert_int_le(wait_us, (steady[_i].wait_ms + 2) * MS_US);
@@ -159,13 +159,13 @@ START_TEST(what_is_claimed_as_there_is_room_waits_for_no_more_than_that)
     static struct ordering_type solo;
     solo = *queue->ordering->type;
     solo.solo = true;
-    queue->leases = _i == 1;
+    queue->leases.used = _i == 1;
     if (_i == 2)
         queue->ordering->type = &solo;
     sink_config.max_in_flight = KEYS / 2;
     expect(1000);
     find(24);
-    ck_assert_int_eq(queue->pace_at, NOW + 25 * MS_US / (_i ? 2 : 1));
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US / (_i ? 2 : 1));
 }
 END_TEST
 
@@ -173,28 +173,28 @@ START_TEST(where_nothing_has_come_nothing_is_expected)
 {
     expect(1000);
     find(0);
-    ck_assert_int_eq(queue->pace_at, NOW);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW);
 }
 END_TEST
 
 START_TEST(claim_that_found_nothing_is_waited_for_ever_longer)
 {
     find(0);
-    ck_assert_int_eq(queue->pace_at, NOW);
-    ck_assert_int_eq(queue->idle_us, 100 * MS_US);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW);
+    ck_assert_int_eq(queue->pace.idle_us, 100 * MS_US);
     find(0);
-    ck_assert_int_eq(queue->idle_us, 100 * MS_US);
+    ck_assert_int_eq(queue->pace.idle_us, 100 * MS_US);
     ck_assert_uint_eq(queue->metrics.empty_claims, 2);
     find(1);
-    ck_assert_int_eq(queue->idle_us, MIN_US);
+    ck_assert_int_eq(queue->pace.idle_us, MIN_US);
 }
 END_TEST
 
 START_TEST(what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten)
 {
-    queue->poll_at = NOW - MS_US;
+    queue->pace.poll_at = NOW - MS_US;
     find(0);
-    ck_assert_int_le(queue->poll_at, NOW);
+    ck_assert_int_le(queue->pace.poll_at, NOW);
 }
 END_TEST
 
@@ -210,20 +210,20 @@ START_TEST(claim_that_left_something_is_followed_at_once)
     for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
     pace_claimed(claim, batch, NOW);
-    ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
+    ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
     expect(174);
-    queue->pace_at = NOW;
+    queue->pace.earliest_at = NOW;
     pace_sent(claim, NOW);
-    ck_assert_int_eq(queue->pace_at, _i == LEFT ? NOW + 3 * MIN_US : NOW); /* nor is there another beside it */
+    ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + 3 * MIN_US : NOW); /* nor is there another beside it */
 }
 END_TEST
 
 START_TEST(claim_whose_session_takes_no_new_keys_says_nothing_of_the_queue)
 {
     claim->full = true;
-    queue->poll_at = NOW + SECOND_US;
+    queue->pace.poll_at = NOW + SECOND_US;
     find(4);
-    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
 }
 END_TEST
 
@@ -232,13 +232,13 @@ START_TEST(what_a_claim_brings_has_its_time_where_there_is_a_rate)
     stage.config.rate = 100;
     claim->sent_at = NOW - MS_US;
     find(5);
-    ck_assert_int_eq(queue->pace_at, NOW + 49 * MS_US); /* from when it was sent */
-    ck_assert_int_eq(queue->poll_at, queue->pace_at);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + 49 * MS_US); /* from when it was sent */
+    ck_assert_int_eq(queue->pace.poll_at, queue->pace.earliest_at);
     claim->sent_at = NOW - SECOND_US;
     find(5);
-    ck_assert_int_eq(queue->pace_at, NOW); /* it took longer than that: as without a rate */
+    ck_assert_int_eq(queue->pace.earliest_at, NOW); /* it took longer than that: as without a rate */
     find(0);
-    ck_assert_int_eq(queue->pace_at, NOW);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW);
 }
 END_TEST
 
@@ -255,7 +255,7 @@ START_TEST(stretch_of_ids_says_nothing_of_what_was_to_be_looked_at_besides)
     expect(164);
     find(10);
     bool more = _i == NEWEST || _i == OLDEST || _i == OTHERS;
-    ck_assert_int_eq(queue->pace_at, more ? NOW : NOW + 3 * MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, more ? NOW : NOW + 3 * MIN_US);
 }
 END_TEST
 

@@ -36,9 +36,9 @@ static void set_up(void)
     stage.config.poll_min_us = 2 * MS_US;
     stage.config.poll_max_us = POLL_US;
     queue = &stage.queue;
-    queue->idle_us = POLL_US;
-    queue->poll_at = NOW;
-    queue->claim_by = NOW + 1;
+    queue->pace.idle_us = POLL_US;
+    queue->pace.poll_at = NOW;
+    queue->pace.claim_by = NOW + 1;
     queue->side.state = SIDE_IDLE;
     more = unswept = false;
 }
@@ -52,12 +52,12 @@ START_TEST(idle_queue_asks_first_and_again_after_its_wait)
 {
     ck_assert(peek_first(queue, NOW));
     ck_assert(queue->side.peek);
-    ck_assert_int_gt(queue->poll_at, NOW + POLL_US / 2);
-    ck_assert_int_le(queue->poll_at, NOW + POLL_US);
-    instant_us poll_at = queue->poll_at;
+    ck_assert_int_gt(queue->pace.poll_at, NOW + POLL_US / 2);
+    ck_assert_int_le(queue->pace.poll_at, NOW + POLL_US);
+    instant_us poll_at = queue->pace.poll_at;
     peek_answered(queue, false, NOW + 1);
-    ck_assert_int_eq(queue->poll_at, poll_at);
-    ck_assert_int_eq(queue->idle_us, POLL_US);
+    ck_assert_int_eq(queue->pace.poll_at, poll_at);
+    ck_assert_int_eq(queue->pace.idle_us, POLL_US);
 }
 END_TEST
 
@@ -65,7 +65,7 @@ START_TEST(news_are_claimed_at_once)
 {
     ck_assert(peek_first(queue, NOW));
     peek_answered(queue, true, NOW + 1);
-    ck_assert_int_eq(queue->poll_at, NOW + 1);
+    ck_assert_int_eq(queue->pace.poll_at, NOW + 1);
     ck_assert(!peek_first(queue, NOW + 1));
 }
 END_TEST
@@ -86,13 +86,13 @@ static void give(enum reason reason)
 {
     switch (reason) {
     case BEFORE_ITS_TIME:
-        queue->poll_at = NOW + 1; /* a claim for another reason */
+        queue->pace.poll_at = NOW + 1; /* a claim for another reason */
         break;
     case WORK_IS_KNOWN:
-        queue->work_known = true;
+        queue->pace.work_known = true;
         break;
     case WAIT_STILL_SHORT:
-        queue->idle_us = POLL_US - 1;
+        queue->pace.idle_us = POLL_US - 1;
         break;
     case MORE_TO_LOOK_AT:
         more = true;
@@ -104,7 +104,7 @@ static void give(enum reason reason)
         unswept = true;
         break;
     case SWEEP_DUE:
-        queue->claim_by = NOW;
+        queue->pace.claim_by = NOW;
         break;
     case NOBODY_TO_ASK:
         queue->side.state = SIDE_OFF;
@@ -119,7 +119,7 @@ START_TEST(whoever_has_reason_claims_without_asking)
     give((enum reason)_i);
     ck_assert(!peek_first(queue, NOW));
     ck_assert(!queue->side.peek);
-    ck_assert_int_eq(queue->claim_by, NOW + SECOND_US); /* what a claim looks at besides has been looked at */
+    ck_assert_int_eq(queue->pace.claim_by, NOW + SECOND_US); /* what a claim looks at besides has been looked at */
 }
 END_TEST
 

@@ -25,6 +25,52 @@ START_TEST(full_answer_is_truncated_and_its_ids_asked_for_again)
 }
 END_TEST
 
+/* Each claim that asks for too many reads them all, and leaves most of them out. */
+START_TEST(rows_that_are_much_larger_than_the_last_are_asked_for_few_at_once)
+{
+    probe(100000, 0, false, 0);
+    claim();
+    int64_t limit = parameter(1, 4);
+    ck_assert(take_result(0, lock_row(90000)));
+    plan.spilled = true;
+    plan.room = 8;
+    finish_claim();
+    claim();
+    ck_assert_int_eq(parameter(1, 4), 16);
+    ck_assert_int_lt(16, limit);
+    ck_assert(take_result(0, lock_row(90000)));
+    plan.spilled = true;
+    plan.room = 1;
+    finish_claim();
+    claim();
+    ck_assert_int_eq(parameter(1, 4), 2);
+}
+END_TEST
+
+START_TEST(claim_that_fails_while_its_rows_come_asks_for_fewer)
+{
+    probe(100000, 0, false, 0);
+    claim();
+    int64_t limit = parameter(1, 4);
+    ordering_per_key.claim_failed(o, &plan); /* before the first */
+    claim();
+    ck_assert_int_eq(parameter(1, 4), limit);
+    for (int i = 0; i < 20; i++) {
+        plan.rows = 1;
+        struct claim_plan together = plan;
+        ordering_per_key.claim_failed(o, &plan);
+        ordering_per_key.claim_failed(o, &together);
+        claim();
+        ck_assert_int_eq(parameter(1, 4), limit > 1 ? limit / 2 : 1);
+        limit = parameter(1, 4);
+    }
+    plan.rows = limit;
+    finish_claim();
+    claim();
+    ck_assert_int_eq(parameter(1, 4), 2 * limit);
+}
+END_TEST
+
 START_TEST(idle_relay_asks_for_what_is_new)
 {
     struct statement peek;
@@ -383,6 +429,8 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, full_answer_is_truncated_and_its_ids_asked_for_again);
+    tcase_add_test(tcase, rows_that_are_much_larger_than_the_last_are_asked_for_few_at_once);
+    tcase_add_test(tcase, claim_that_fails_while_its_rows_come_asks_for_fewer);
     tcase_add_test(tcase, idle_relay_asks_for_what_is_new);
     tcase_add_test(tcase, truncated_sweep_is_asked_for_again);
     tcase_add_test(tcase, ids_seen_by_a_truncated_claim_are_asked_for_again);

@@ -16,6 +16,7 @@ static size_t status_count, status_next;
 static const char *error_fields[3]; /* SQLSTATE, detail, hint */
 static const char *message;
 static bool mute; /* libpq */
+static bool told; /* before anything is asked */
 
 int __wrap_PQsendQueryParams(void);
 int __wrap_PQsendQuery(void);
@@ -86,7 +87,8 @@ instant_us __wrap_clock_now(void)
 
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-    (void)timeout_ms;
+    if (timeout_ms == 0)
+        return told;
     polls -= poll_result != 0;
     for (nfds_t i = 0; i < count; i++)
         fds[i].revents = POLLIN;
@@ -102,6 +104,7 @@ static void set_up(void)
     status_count = status_next = 0;
     message = NULL;
     mute = false;
+    told = false;
     memset(error_fields, 0, sizeof error_fields);
 }
 
@@ -165,9 +168,12 @@ START_TEST(wait_that_a_signal_ends_is_begun_again)
 }
 END_TEST
 
+static const struct asker asker = {.what = "asking", .stop_fd = 3};
+
 static const struct {
     int poll_result, poll_errno, consumed;
-} ends[] = {{-1, EINVAL, 1}, {1, 0, 0}};
+    enum error_kind kind;
+} ends[] = {{-1, EINVAL, 1, ERROR_RESOURCE}, {1, 0, 0, ERROR_UNREACHABLE}};
 
 START_TEST(statement_that_cannot_be_waited_for_has_no_result)
 {
@@ -175,10 +181,78 @@ START_TEST(statement_that_cannot_be_waited_for_has_no_result)
     poll_result = ends[_i].poll_result;
     poll_errno = ends[_i].poll_errno;
     consumed = ends[_i].consumed;
-    ck_assert_ptr_null(query_or_cancel(NULL, -1, "select 1", 0, NULL, &err));
-    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+    ck_assert_ptr_null(query_or_cancel(&asker, "select 1", 0, NULL, &err));
+    ck_assert_int_eq(err.kind, ends[_i].kind);
     sent = 0;
-    ck_assert_ptr_null(query_or_cancel(NULL, -1, "select 1", 0, NULL, &err));
+    ck_assert(!query_script_or_cancel(&asker, "select 1", &err));
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
+START_TEST(who_is_told_to_stop_asks_no_more)
+{
+    struct error err;
+    told = true;
+    ck_assert_ptr_null(query_or_cancel(&asker, "select 1", 0, NULL, &err));
+    ck_assert_int_eq(err.kind, ERROR_CONFLICT);
+    ck_assert_str_eq(err.text, "asking: stopped");
+    ck_assert(!query_script_or_cancel(&asker, "select 1", &err));
+    ck_assert_str_eq(err.text, "asking: stopped");
+    ck_assert_int_eq(polls, 1);
+}
+END_TEST
+
+START_TEST(database_that_does_not_answer_is_waited_for_a_moment_after_the_stop)
+{
+    struct error err;
+    polls = 1000;
+    poll_result = 1;
+    step_us = SECOND_US / 4;
+    ck_assert_ptr_null(query_or_cancel(&asker, "select 1", 0, NULL, &err));
+    ck_assert_int_eq(err.kind, ERROR_CONFLICT);
+    ck_assert_str_eq(err.text, "asking: stopped, and the database has not answered to that");
+    ck_assert_int_le(clock_us, 2 * SECOND_US);
+}
+END_TEST
+
+START_TEST(statement_that_is_cancelled_was_stopped)
+{
+    struct error err;
+    poll_result = 1;
+    status_count = 1;
+    statuses[0] = PGRES_FATAL_ERROR;
+    error_fields[0] = "57014";
+    message = "canceling statement due to user request";
+    ck_assert(!query_script_or_cancel(&asker, "select 1", &err));
+    ck_assert_int_eq(err.kind, ERROR_CONFLICT);
+    ck_assert_str_eq(err.text, "asking: stopped");
+    error_fields[0] = "42601"; /* it has failed before */
+    message = "syntax error";
+    status_next = 0;
+    polls = 1;
+    ck_assert(!query_script_or_cancel(&asker, "select 1", &err));
+    ck_assert_str_eq(err.text, "asking: syntax error");
+}
+END_TEST
+
+START_TEST(statement_that_is_done_before_it_is_cancelled_is_done)
+{
+    struct error err;
+    poll_result = 1;
+    status_count = 1;
+    statuses[0] = PGRES_COMMAND_OK;
+    ck_assert(query_script_or_cancel(&asker, "commit", &err));
+}
+END_TEST
+
+START_TEST(limit_of_ones_own_is_kept)
+{
+    struct error err;
+    const struct asker hurried = {.what = "asking", .stop_fd = -1, .limit_us = 5 * SECOND_US};
+    step_us = 6 * SECOND_US;
+    ck_assert(!query_script_or_cancel(&hurried, "select 1", &err));
+    ck_assert_int_eq(err.kind, ERROR_TIMEOUT);
+    ck_assert_str_eq(err.text, "asking: the database gave no answer within 5 s");
 }
 END_TEST
 
@@ -256,6 +330,21 @@ START_TEST(only_what_migrations_make_is_mended_by_them)
 }
 END_TEST
 
+START_TEST(what_a_function_of_ours_does_not_find_was_named_by_the_command)
+{
+    struct error err;
+    statuses[0] = PGRES_FATAL_ERROR;
+    error_fields[0] = "42704";
+    message = "asking: there is no queue \"nowhere\"";
+    ck_assert(!query_script(NULL, "asking", "select 1", &err));
+    ck_assert_int_eq(err.kind, ERROR_USAGE);
+    ck_assert_str_eq(err.text, message);
+    message = "type \"nothing\" does not exist";
+    ck_assert(!query_script(NULL, "asking", "select 1", &err));
+    ck_assert_int_eq(err.kind, ERROR_CONFIG);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("query");
@@ -267,11 +356,17 @@ int main(void)
     tcase_add_test(tcase, wait_that_fails_is_an_error);
     tcase_add_test(tcase, wait_that_a_signal_ends_is_begun_again);
     tcase_add_loop_test(tcase, statement_that_cannot_be_waited_for_has_no_result, 0, 2);
+    tcase_add_test(tcase, who_is_told_to_stop_asks_no_more);
+    tcase_add_test(tcase, database_that_does_not_answer_is_waited_for_a_moment_after_the_stop);
+    tcase_add_test(tcase, statement_that_is_cancelled_was_stopped);
+    tcase_add_test(tcase, statement_that_is_done_before_it_is_cancelled_is_done);
+    tcase_add_test(tcase, limit_of_ones_own_is_kept);
     tcase_add_test(tcase, connection_that_breaks_is_unreachable);
     tcase_add_test(tcase, question_that_cannot_be_sent_is_unreachable);
     tcase_add_loop_test(tcase, server_that_hangs_up_behind_its_answer_has_given_none_but_an_error, 0, 2);
     tcase_add_test(tcase, error_is_told_with_its_detail_and_its_hint);
     tcase_add_test(tcase, library_without_words_is_one_line_all_the_same);
+    tcase_add_test(tcase, what_a_function_of_ours_does_not_find_was_named_by_the_command);
     tcase_add_loop_test(tcase, only_what_migrations_make_is_mended_by_them, 0,
                         (int)(sizeof missing / sizeof missing[0]));
     return run_suite(suite);

@@ -1,6 +1,7 @@
 /* When a queue has nothing under way, and when a claim that is finished has to wait all the same. */
 #include "relay/queue.h"
 
+#include "relay/settle.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"
@@ -53,7 +54,18 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     struct outlet outlet = {0};
     struct route_circuit route = {0};
     queue->outlet = &outlet;
+    queue->side.state = SIDE_IDLE;
+    queue->side.probed = queue->window_known = true;
     ck_assert(queue_is_idle(queue));
+    queue->side.state = SIDE_OFF; /* it cannot ask */
+    ck_assert(!queue_is_idle(queue));
+    queue->side.state = SIDE_PROBING;
+    queue->side.probed = false; /* it must not ask yet */
+    ck_assert(!queue_is_idle(queue));
+    queue->side.probed = true;
+    queue->window_known = false;
+    ck_assert(!queue_is_idle(queue));
+    queue->window_known = true;
     claim->state = CLAIM_BUSY; /* it asks */
     ck_assert(queue_is_idle(queue));
     claim->state = CLAIM_OFF;

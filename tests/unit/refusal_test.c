@@ -196,6 +196,20 @@ START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
 }
 END_TEST
 
+/* A cached plan may be to blame, or what somebody else does to the table just now. */
+START_TEST(only_key_of_a_claim_is_not_blamed_for_an_error_of_the_server_before_others_have_passed)
+{
+    const struct error internal = {.kind = ERROR_INTERNAL, .text = "cache lookup failed (SQLSTATE XX000)"};
+    struct lane *lane = stage_lane_of_three(batch, 1, "a");
+    stage_finish(lane, 1, LANE_RELEASED);
+    ck_assert(!refusal_take(&stage.queue, collect(false), &internal, stage_now));
+    ck_assert_ptr_null(lane->refused);
+    stage.queue.refusal.blame_until = stage_now + 1;
+    ck_assert(refusal_take(&stage.queue, collect(false), &internal, stage_now));
+    ck_assert_ptr_nonnull(lane->refused);
+}
+END_TEST
+
 START_TEST(row_that_was_blamed_is_blamed_again_when_its_wait_is_forgotten)
 {
     for (int i = 0; i < 2; i++) {
@@ -264,6 +278,7 @@ int main(void)
     tcase_add_test(tcase, what_was_sent_before_the_doubt_does_not_end_it);
     tcase_add_test(tcase, rows_that_were_gone_say_nothing_about_others);
     tcase_add_test(tcase, only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not);
+    tcase_add_test(tcase, only_key_of_a_claim_is_not_blamed_for_an_error_of_the_server_before_others_have_passed);
     tcase_add_test(tcase, row_that_was_blamed_is_blamed_again_when_its_wait_is_forgotten);
     tcase_add_test(tcase, dead_letter_that_cannot_be_made_waits);
     tcase_add_test(tcase, wait_that_cannot_be_written_is_kept_in_mind);

@@ -186,7 +186,7 @@ START_TEST(new_events_do_not_wait_long_when_more_is_given_back_than_can_be_avoid
     }
     commit(collect(false));
     ck_assert_uint_eq(stage.queue.avoid.count, stage.queue.avoid.max);
-    ck_assert_int_eq(stage.queue.poll_at, NOW + stage.config.poll_max_us);
+    ck_assert_int_eq(stage.queue.pace.poll_at, NOW + stage.config.poll_max_us);
 }
 END_TEST
 
@@ -418,15 +418,15 @@ END_TEST
 
 START_TEST(next_queue_is_woken_by_what_goes_on_to_it)
 {
-    struct queue next = {.poll_at = INSTANT_NEVER, .claim_by = INSTANT_NEVER};
+    struct queue next = {.pace = {.poll_at = INSTANT_NEVER, .claim_by = INSTANT_NEVER}};
     stage.queue.next = &next;
     stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_RELEASED);
     commit(collect(false));
-    ck_assert_int_eq(next.poll_at, INSTANT_NEVER);
+    ck_assert_int_eq(next.pace.poll_at, INSTANT_NEVER);
     stage_finish(stage_lane_of_three(stage_batch(&stage), 4, "b"), 3, LANE_DELIVERED);
     commit(collect(false));
-    ck_assert_int_lt(next.poll_at, INSTANT_NEVER);
-    ck_assert_int_lt(next.claim_by, INSTANT_NEVER);
+    ck_assert_int_lt(next.pace.poll_at, INSTANT_NEVER);
+    ck_assert_int_lt(next.pace.claim_by, INSTANT_NEVER);
 }
 END_TEST
 

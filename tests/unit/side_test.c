@@ -9,6 +9,8 @@
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"
 
+#include <unistd.h>
+
 #define NOW (10 * SECOND_US)
 
 static struct stage stage;
@@ -53,11 +55,13 @@ static struct statement one_renew(struct ordering *o, const struct span *tokens,
     return statement_of("renew");
 }
 
+static size_t probed_index;
+
 static void one_probed(struct ordering *o, size_t index, const PGresult *res)
 {
     (void)o;
-    (void)index;
     (void)res;
+    probed_index = index;
 }
 
 static bool wants_none(const struct ordering *o)
@@ -80,12 +84,19 @@ static void one_forget(struct ordering *o)
     forgotten++;
 }
 
+static int64_t one_least(const struct ordering *o)
+{
+    (void)o;
+    return 7;
+}
+
 static const struct ordering_type one = {.settle = one_settle,
                                          .probe = one_probe,
                                          .probed = one_probed,
                                          .wants_probe = wants_none,
                                          .forget = one_forget,
                                          .peek = one_peek,
+                                         .least = one_least,
                                          .renew = one_renew,
                                          .released = note_released};
 
@@ -176,6 +187,28 @@ START_TEST(probe_that_is_due_comes_after_a_settlement_that_failed)
 }
 END_TEST
 
+/* What it was is not said to be a claim. */
+START_TEST(question_that_fails_is_told_by_its_name)
+{
+    static char table[] = "public.orders";
+    char line[512] = "";
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    stage.log = (struct log){.level = LOG_WARN, .fd = fds[1]};
+    stage.config.table = table;
+    side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_PROBING);
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_gt(read(fds[0], line, sizeof line - 1), 0);
+    ck_assert_msg(strstr(line, "side.failed queue=orders table=public.orders task=probe ") != NULL, "%s", line);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
 START_TEST(question_that_cannot_be_sent_drops_the_connection)
 {
     side->probe_at = NOW;
@@ -220,16 +253,16 @@ START_TEST(probe_that_was_sent_before_a_connection_came_up_says_nothing_about_it
     ck_assert(!side->probed);
     answer_probe();
     ck_assert(!side->probed); /* and it is asked again at once */
-    stage.queue.poll_at = INSTANT_NEVER;
+    stage.queue.pace.poll_at = INSTANT_NEVER;
     answer_probe();
     ck_assert(side->probed);
-    ck_assert_int_eq(stage.queue.poll_at, NOW);
+    ck_assert_int_eq(stage.queue.pace.poll_at, NOW);
 }
 END_TEST
 
 /* While ids are being settled. */
 static const struct {
-    instant_us pace_at, next;
+    instant_us earliest_at, next;
 } probes[] = {{0, NOW + 20 * MS_US},
               {NOW + 20 * MS_US, NOW + 20 * MS_US},
               {NOW + 70 * MS_US, NOW + 70 * MS_US},
@@ -241,8 +274,8 @@ START_TEST(probe_comes_as_often_as_claims_that_can_use_it)
     settling = one;
     settling.wants_probe = wants_one;
     stage.noting.ordering.type = &settling;
-    stage.queue.work_known = true;
-    stage.queue.pace_at = probes[_i].pace_at;
+    stage.queue.pace.work_known = true;
+    stage.queue.pace.earliest_at = probes[_i].earliest_at;
     side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
     answer_probe();
@@ -277,12 +310,12 @@ START_TEST(idle_queue_is_told_whether_there_is_anything)
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PEEKING);
     ck_assert(!side->peek);
-    stage.queue.poll_at = INSTANT_NEVER;
+    stage.queue.pace.poll_at = INSTANT_NEVER;
     script_brings_result(0, PGRES_TUPLES_OK);
     script_brings(DB_ROUND_END);
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_IDLE);
-    ck_assert_int_eq(stage.queue.poll_at, INSTANT_NEVER); /* no row, no news */
+    ck_assert_int_eq(stage.queue.pace.poll_at, INSTANT_NEVER); /* no row, no news */
 }
 END_TEST
 
@@ -328,6 +361,36 @@ START_TEST(renewal_that_fails_is_made_again_soon)
 }
 END_TEST
 
+/* They run out; everything else can wait. */
+START_TEST(renewal_that_is_due_goes_before_all_else)
+{
+    stage.config.lease_us = 12 * SECOND_US;
+    batch->leased_at = NOW - 4 * SECOND_US;
+    stage.queue.leased = batch;
+    stage.queue.upkeep.due_at[UPKEEP_LOOK] = side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_RENEWING);
+    ck_assert_str_eq(script.sent[0], "renew");
+    stage.queue.leased = NULL;
+}
+END_TEST
+
+/* Behind a pooler; what a leased queue asks may be waited for by its renewals. */
+START_TEST(patience_goes_ahead_of_all_that_a_leased_queue_asks)
+{
+    script.shared = true;
+    stage.queue.leases.used = _i;
+    side->probe_at = NOW;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_str_eq(script.sent[0], _i ? sql_settle_patience : "probe");
+    script_brings_results();
+    script_brings(DB_ROUND_END);
+    probed_index = SIZE_MAX;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_uint_eq(probed_index, 0);
+}
+END_TEST
+
 START_TEST(connection_that_is_given_up_is_sent_nothing)
 {
     struct lane *lane = orphaned_ack();
@@ -363,6 +426,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again, 0,
                         (int)(sizeof settlements / sizeof settlements[0]));
     tcase_add_test(tcase, probe_that_is_due_comes_after_a_settlement_that_failed);
+    tcase_add_test(tcase, question_that_fails_is_told_by_its_name);
     tcase_add_loop_test(tcase, question_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew);
     tcase_add_test(tcase, probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server);
@@ -371,6 +435,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, idle_queue_is_told_whether_there_is_anything);
     tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, renewal_that_fails_is_made_again_soon);
+    tcase_add_test(tcase, renewal_that_is_due_goes_before_all_else);
+    tcase_add_loop_test(tcase, patience_goes_ahead_of_all_that_a_leased_queue_asks, 0, 2);
     tcase_add_test(tcase, connection_that_is_given_up_is_sent_nothing);
     tcase_add_loop_test(tcase, relay_is_woken_for_what_comes_next, 0, (int)(sizeof wakes / sizeof wakes[0]));
 }

@@ -35,15 +35,21 @@ START_TEST(every_failure_has_its_remedy)
 }
 END_TEST
 
-START_TEST(only_what_a_row_may_cause_is_looked_for_in_rows)
+START_TEST(only_what_fewer_rows_may_pass_is_looked_for_in_rows)
 {
-    static const char *const in_rows[] = {"23503", "23514", "22001", "P0001", "42501", "54000", "AB123"};
-    static const char *const others[] = {NULL,    "40001", "40P01", "55P03", "57014", "57P01", "53100",
-                                         "53200", "25P02", "08006", "26000", "0A000", "XX000", "58030"};
-    for (size_t i = 0; i < sizeof in_rows / sizeof in_rows[0]; i++)
-        ck_assert_msg(sqlstate_rule(in_rows[i])->in_rows, "%s", in_rows[i]);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        ck_assert_msg(!sqlstate_rule(others[i])->in_rows, "%s", others[i]);
+    static const struct {
+        enum db_refusal refusal;
+        const char *sqlstates[16];
+    } rows[] = {
+        {REFUSAL_OF_ROW, {"23503", "23514", "22001", "P0001", "42501", "54000", "AB123", "XX000", "XX001"}},
+        {REFUSAL_BY_LOCK, {"55P03", "40001", "40P01"}},
+        {REFUSAL_BY_TIME, {"57014"}},
+        {REFUSAL_NONE, {"57P01", "53100", "53200", "25P02", "08006", "26000", "0A000", "58030", "55006"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (size_t j = 0; rows[i].sqlstates[j]; j++)
+            ck_assert_msg(sqlstate_rule(rows[i].sqlstates[j])->refusal == rows[i].refusal, "%s", rows[i].sqlstates[j]);
+    ck_assert_int_eq(sqlstate_rule(NULL)->refusal, REFUSAL_NONE);
 }
 END_TEST
 
@@ -68,7 +74,7 @@ int main(void)
     TCase *tcase = tcase_create("sqlstate");
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, every_failure_has_its_remedy);
-    tcase_add_test(tcase, only_what_a_row_may_cause_is_looked_for_in_rows);
+    tcase_add_test(tcase, only_what_fewer_rows_may_pass_is_looked_for_in_rows);
     tcase_add_test(tcase, unknown_states_have_a_rule_too);
     tcase_add_test(tcase, constraint_is_no_fault_of_a_commands_arguments);
     return run_suite(suite);

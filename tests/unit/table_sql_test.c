@@ -149,8 +149,27 @@ START_TEST(what_comes_after_others_is_read_with_one_that_is_not_done)
     config.delayed = DELAYED_PASS;
     assert_has(value("columns"), "and (status <> 'draft')");
     assert_has(value("columns"), "elsewhere.dead");
-    ck_assert_str_eq(value("filter"), where);
+    ck_assert_str_eq(value("undone"), where);
+    ck_assert_str_eq(value("lives"), "true");
     ck_assert_str_eq(value("in_order"), "");
+}
+END_TEST
+
+START_TEST(what_comes_again_is_read_with_the_event_that_goes_first_whoever_serves_it)
+{
+    static char after[] = "\"after\"", where[] = "status <> 'draft'";
+    table.comes_again = true;
+    table.key_sql = NULL;
+    config.where = where;
+    assert_has(value("columns"), "between e.again_after and e.again_after order by");
+    assert_has_not(value("columns"), where);
+    ck_assert_str_eq(value("undone"), "true");
+    ck_assert_str_eq(value("lives"), "false");
+    table.after_sql = after;
+    assert_has(value("columns"), "coalesce(case when e.again_after");
+    assert_has(value("columns"), "unnest(array[e.\"after\"::bigint]) as a (id)");
+    ck_assert_str_eq(value("undone"), where);
+    ck_assert_str_eq(value("lives"), "true");
 }
 END_TEST
 
@@ -295,6 +314,7 @@ int main(void)
     tcase_add_test(tcase, payload_is_the_row_unless_a_column_is_mapped);
     tcase_add_test(tcase, what_is_not_due_is_read_with_its_delay_or_left_out);
     tcase_add_test(tcase, what_comes_after_others_is_read_with_one_that_is_not_done);
+    tcase_add_test(tcase, what_comes_again_is_read_with_the_event_that_goes_first_whoever_serves_it);
     tcase_add_test(tcase, oversize_payload_is_measured_and_not_read);
     tcase_add_test(tcase, text_of_json_is_made_once_to_be_measured_and_read);
     tcase_add_test(tcase, extra_columns_come_last_in_order);

@@ -107,10 +107,10 @@ START_TEST(claim_goes_on_where_the_one_before_has_stopped_until_it_is_time_for_t
     set_bigint(res, OLDEST_LEFT, 300);
     ck_assert(take_result(0, res));
     finish(2 * MS_US);
-    claim_at(SECOND_US);
+    claim_at(900 * MS_US); /* before the slow sweep has its turn */
     ck_assert(plan.from_top);
     ordering_unordered.claim_failed(o, &plan);
-    claim_at(SECOND_US);
+    claim_at(900 * MS_US);
     ck_assert(plan.from_top);
 }
 END_TEST
@@ -262,6 +262,17 @@ START_TEST(sweep_goes_over_everything_and_begins_anew_after_a_claim_that_was_cut
 }
 END_TEST
 
+START_TEST(claim_that_fails_while_its_rows_come_asks_for_fewer)
+{
+    claim_at(0);
+    int64_t limit = plan.rows_limit;
+    plan.rows = 1;
+    ordering_unordered.claim_failed(o, &plan);
+    claim_at(0);
+    ck_assert_int_eq(plan.rows_limit, limit / 2);
+}
+END_TEST
+
 START_TEST(floor_rises_and_falls_with_what_somebody_puts_in_by_hand)
 {
     settle_ids(1000);
@@ -338,6 +349,7 @@ int main(void)
     tcase_add_test(tcase, what_was_locked_and_not_returned_is_claimed_again);
     tcase_add_test(tcase, missed_ids_are_looked_at_again);
     tcase_add_test(tcase, sweep_goes_over_everything_and_begins_anew_after_a_claim_that_was_cut_short);
+    tcase_add_test(tcase, claim_that_fails_while_its_rows_come_asks_for_fewer);
     tcase_add_test(tcase, floor_rises_and_falls_with_what_somebody_puts_in_by_hand);
     tcase_add_test(tcase, peek_keep_and_settle_are_those_of_every_strategy);
     tcase_add_test(tcase, names_that_are_missing_are_an_error);

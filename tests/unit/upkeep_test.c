@@ -81,12 +81,12 @@ END_TEST
 START_TEST(queue_that_is_resumed_is_looked_at_at_once)
 {
     look((const char *const[]){NULL}, 1);
-    queue->poll_at = NOW + SECOND_US;
+    queue->pace.poll_at = NOW + SECOND_US;
     look((const char *const[]){NULL}, 1);
-    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     look(NULL, 0);
     ck_assert(!queue->paused);
-    ck_assert_int_eq(queue->poll_at, NOW);
+    ck_assert_int_eq(queue->pace.poll_at, NOW);
     upkeep_hold(queue, NOW);
     ck_assert_int_eq(first->state, LANE_OPEN);
 }
@@ -185,18 +185,25 @@ START_TEST(archive_is_gone_through_step_by_step)
 }
 END_TEST
 
-/* A look for what has become due. */
-static void due(int64_t found, int64_t looked)
+/* The task under way finds these numbers; 0: the second one is null. */
+static void answer(int64_t one, int64_t other)
 {
-    static char names[2][8] = {"found", "looked"};
+    static char names[2][8] = {"one", "other"};
     PGresAttDesc columns[2] = {{.name = names[0]}, {.name = names[1]}};
     PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
     ck_assert(PQsetResultAttrs(res, 2, columns));
-    put_bigint(res, 0, found);
-    put_bigint(res, 1, looked);
-    queue->upkeep.task = UPKEEP_DUE;
+    put_bigint(res, 0, one);
+    if (other)
+        put_bigint(res, 1, other);
     upkeep_take(queue, res, NOW);
     PQclear(res);
+}
+
+/* A look for what has become due. */
+static void due(int64_t found, int64_t looked)
+{
+    queue->upkeep.task = UPKEEP_DUE;
+    answer(found, looked);
 }
 
 START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
@@ -213,13 +220,13 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql);
     ck_assert_ptr_null(st.values[1]);
-    queue->poll_at = NOW + SECOND_US;
+    queue->pace.poll_at = NOW + SECOND_US;
     due(0, 5000);
-    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "5000");
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW + 250 * MS_US);
     due(10000, 6000); /* there is more */
-    ck_assert_int_eq(queue->poll_at, NOW);
+    ck_assert_int_eq(queue->pace.poll_at, NOW);
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW);
     ck_assert_int_eq(queue->upkeep.due_to, 5000);
 }
@@ -228,35 +235,26 @@ END_TEST
 /* A look for what others waited for; `last` 0: it has come to the end. */
 static void after(int64_t woken, int64_t last)
 {
-    static char names[2][8] = {"woken", "last"};
-    PGresAttDesc columns[2] = {{.name = names[0]}, {.name = names[1]}};
-    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(PQsetResultAttrs(res, 2, columns));
-    put_bigint(res, 0, woken);
-    if (last)
-        put_bigint(res, 1, last);
     queue->upkeep.task = UPKEEP_AFTER;
-    upkeep_take(queue, res, NOW);
-    PQclear(res);
+    answer(woken, last);
 }
 
 START_TEST(what_others_wait_for_is_asked_about_in_turns)
 {
-    static char column[] = "after_ids", sql[] = "look";
+    static char sql[] = "look";
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], INSTANT_NEVER);
-    stage.config.columns.after = column;
-    upkeep_open(queue);
     queue->after_sql = sql;
+    upkeep_open(queue);
     queue->upkeep.task = UPKEEP_AFTER;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql);
     ck_assert_str_eq(st.values[1], "-9223372036854775808");
-    queue->poll_at = NOW + SECOND_US;
+    queue->pace.poll_at = NOW + SECOND_US;
     after(0, 77);
-    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "77");
     after(2, 0);
-    ck_assert_int_eq(queue->poll_at, NOW);
+    ck_assert_int_eq(queue->pace.poll_at, NOW);
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], NOW + 200 * MS_US);
     after(5000, 77); /* there is more */
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], NOW);
@@ -265,67 +263,84 @@ START_TEST(what_others_wait_for_is_asked_about_in_turns)
 }
 END_TEST
 
+/* A look that finds that there is something to do. */
+static void look_finds(int64_t due)
+{
+    static char names[4][8] = {"key", "by", "reason", "due"};
+    PGresAttDesc columns[4] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}, {.name = names[3]}};
+    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    ck_assert(PQsetResultAttrs(res, 4, columns));
+    put_bigint(res, 3, due);
+    queue->upkeep.task = UPKEEP_LOOK;
+    upkeep_take(queue, res, NOW);
+    PQclear(res);
+    ck_assert(!queue->paused);
+    queue->upkeep.due_at[UPKEEP_LOOK] = INSTANT_NEVER;
+    queue->pace.poll_at = NOW + SECOND_US;
+}
+
 START_TEST(schedules_run_when_a_look_has_found_one_that_is_due)
 {
-    static char names[4][9] = {"inserted", "failed", "more", "due"};
-    PGresAttDesc columns[4] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}, {.name = names[3]}};
+    static char names[3][9] = {"inserted", "failed", "more"};
+    PGresAttDesc columns[3] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}};
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
     for (int64_t more = 1; more >= 0; more--) {
-        PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-        ck_assert(PQsetResultAttrs(res, 4, columns));
-        put_bigint(res, 3, 1);
-        queue->upkeep.task = UPKEEP_LOOK;
-        upkeep_take(queue, res, NOW);
-        ck_assert(!queue->paused);
-        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], NOW);
+        look_finds(1);
         ck_assert(upkeep_next(queue, false, NOW));
         ck_assert_ptr_eq(upkeep_begin(queue, arena, NOW).sql, sql_schedule_run);
+        PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+        ck_assert(PQsetResultAttrs(res, 3, columns));
         put_bigint(res, 0, 3 * more);
         add_text(res, 0, 1, more ? "a: no" : NULL);
         put_bigint(res, 2, more);
-        queue->poll_at = NOW + SECOND_US;
         upkeep_take(queue, res, NOW);
         PQclear(res);
         ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], more ? NOW : INSTANT_NEVER);
-        ck_assert_int_eq(queue->poll_at, more ? NOW : NOW + SECOND_US);
+        ck_assert_int_eq(queue->pace.poll_at, more ? NOW : NOW + SECOND_US);
     }
     ck_assert_uint_eq(queue->metrics.scheduled, 3);
 }
 END_TEST
 
-static void look_at_window(int64_t open)
+/* In a queue without leases of its own, too. */
+START_TEST(relays_are_missed_when_a_look_has_found_what_one_has_leased)
 {
-    static char name[] = "open";
-    PGresAttDesc column = {.name = name};
-    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(PQsetResultAttrs(res, 1, &column));
-    put_bigint(res, 0, open);
-    upkeep_take(queue, res, NOW);
-    PQclear(res);
+    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LEASES], INSTANT_NEVER);
+    for (int64_t gone = 0; gone <= 1; gone++) {
+        look_finds(2);
+        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
+        ck_assert(upkeep_next(queue, true, NOW));
+        ck_assert_ptr_eq(upkeep_begin(queue, arena, NOW).sql, sql_lease_end_ownerless);
+        answer(gone, 0);
+        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LEASES], INSTANT_NEVER);
+        ck_assert_int_eq(queue->pace.poll_at, gone ? NOW : NOW + SECOND_US);
+    }
 }
+END_TEST
 
 START_TEST(queue_with_a_window_is_closed_until_it_is_known_to_be_open)
 {
     static char window[] = "23:00-06:00", zone[] = "Europe/Berlin";
+    ck_assert(!queue->closed && queue->window_known); /* it has none */
     stage.config.window = window;
     stage.config.window_zone = zone;
     upkeep_open(queue);
-    ck_assert(queue->closed);
+    ck_assert(queue->closed && !queue->window_known);
     queue->upkeep.task = UPKEEP_WINDOW;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql_window_look);
     ck_assert_str_eq(st.values[0], "23:00-06:00");
     ck_assert_str_eq(st.values[1], "Europe/Berlin");
-    look_at_window(0);
-    ck_assert(queue->closed);
-    queue->poll_at = NOW + SECOND_US;
-    look_at_window(1);
+    answer(0, 0);
+    ck_assert(queue->closed && queue->window_known);
+    queue->pace.poll_at = NOW + SECOND_US;
+    answer(1, 0);
     ck_assert(!queue->closed);
-    ck_assert_int_eq(queue->poll_at, NOW);
-    queue->poll_at = NOW + SECOND_US;
-    look_at_window(0);
+    ck_assert_int_eq(queue->pace.poll_at, NOW);
+    queue->pace.poll_at = NOW + SECOND_US;
+    answer(0, 0);
     ck_assert(queue->closed);
-    ck_assert_int_eq(queue->poll_at, NOW + SECOND_US);
+    ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     upkeep_hold(queue, NOW); /* what was claimed is finished */
     ck_assert_int_eq(first->state, LANE_OPEN);
 }
@@ -333,16 +348,10 @@ END_TEST
 
 static void purge(int64_t gone)
 {
-    static char name[] = "gone";
-    PGresAttDesc column = {.name = name};
-    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(PQsetResultAttrs(res, 1, &column));
-    put_bigint(res, 0, gone);
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_int_eq(strtoll(st.values[1], NULL, 10), 60 * SECOND_US);
     ck_assert_int_eq(strtoll(st.values[2], NULL, 10), 1000);
-    upkeep_take(queue, res, NOW);
-    PQclear(res);
+    answer(gone, 0);
 }
 
 START_TEST(dead_letters_go_a_thousand_at_a_time)
@@ -476,6 +485,7 @@ int main(void)
     tcase_add_test(tcase, archive_is_gone_through_step_by_step);
     tcase_add_test(tcase, what_becomes_due_is_looked_for_from_the_end_of_the_last_look);
     tcase_add_test(tcase, what_others_wait_for_is_asked_about_in_turns);
+    tcase_add_test(tcase, relays_are_missed_when_a_look_has_found_what_one_has_leased);
     tcase_add_test(tcase, schedules_run_when_a_look_has_found_one_that_is_due);
     tcase_add_test(tcase, queue_with_a_window_is_closed_until_it_is_known_to_be_open);
     tcase_add_test(tcase, dead_letters_go_a_thousand_at_a_time);

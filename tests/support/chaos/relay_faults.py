@@ -28,6 +28,8 @@ def relay_kill(stage, step):
                 break
             place.relay.resume()
             stage.wait(0.005)
+        else:
+            stage.target.may_tear()
         place.kill()
         place.start()
     yield

@@ -1,0 +1,40 @@
+/* ordering/id_range.h -- stretches of ids, and a few of them at a time. */
+#ifndef ORDERING_ID_RANGE_H
+#define ORDERING_ID_RANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCAN_ID_MIN INT64_MIN
+#define SCAN_ID_MAX INT64_MAX
+#define ID_RANGES_MAX 32
+
+/* Inclusive; empty when lo > hi. */
+struct id_range {
+    int64_t lo, hi;
+};
+
+/* Ascending, disjoint, and none of them touches another. */
+struct id_ranges {
+    struct id_range at[ID_RANGES_MAX];
+    size_t count;
+};
+
+static inline bool id_range_is_empty(struct id_range range)
+{
+    return range.lo > range.hi;
+}
+
+/* Stops at the least and the greatest one. */
+int64_t id_add(int64_t id, int64_t by);
+
+struct id_range id_range_common(struct id_range a, struct id_range b);
+
+/* When there is no room it becomes one with a neighbour: then they have ids that nobody has added. */
+void id_ranges_add(struct id_ranges *ranges, struct id_range range);
+
+/* `range` lies at one end of the stretch it belongs to, or is the whole of it. */
+void id_ranges_take(struct id_ranges *ranges, struct id_range range);
+
+#endif

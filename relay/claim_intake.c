@@ -1,0 +1,73 @@
+#include "relay/claim_intake.h"
+
+#include "relay/keep.h"
+#include "relay/lease.h"
+#include "relay/queue.h"
+#include "relay/round.h"
+#include "relay/settle.h"
+
+static bool take_event(void *to, const struct event *event, bool waited, struct error *err)
+{
+    struct batch *batch = to;
+    const struct claim *claim = batch->owner;
+    if (!batch_add(batch, event, claim->queue->table->extra_count, err))
+        return false;
+    struct lane *lane = batch->lanes_end;
+    bool taken = batch->solo ? lane_solo_id(lane) == event->id : span_equal(lane->key, event->key);
+    lane->waited = lane->waited || (waited && taken);
+    return true;
+}
+
+static void take_gone(void *to, struct span key, int64_t id)
+{
+    batch_add_gone(to, key, id);
+}
+
+static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id)
+{
+    struct lane *lane = batch_add_delayed(to, key, id, delay_us);
+    if (lane)
+        lane->after_id = after_id;
+}
+
+static void take_paused(void *to)
+{
+    struct batch *batch = to;
+    batch->found_paused = true;
+}
+
+bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, struct error *err)
+{
+    struct round *round = &claim->round;
+    struct ordering *ordering = claim->queue->ordering;
+    size_t first = round_before_claim(round);
+    if (round->keep_count > 0 && index == 0)
+        return claim->queue->leases.used ? lease_check(claim, res, err) : keep_taken(claim, res, err);
+    if (index < round->settle_end) {
+        if (index >= round->settle_at)
+            ordering->type->settled(ordering, &round->job->settlement, index - round->settle_at, res,
+                                    &round->job->missing);
+        return true;
+    }
+    if (round->free_count > 0 && index + 1 == first)
+        return keep_freed(claim, res, err);
+    if (!round->claim || index < first)
+        return true;
+    struct claim_intake intake = {.arena = claim->arriving->arena,
+                                  .to = claim->arriving,
+                                  .event = take_event,
+                                  .gone = take_gone,
+                                  .delayed = take_delayed,
+                                  .paused = take_paused};
+    return ordering->type->claimed(ordering, &claim->plan, index - first, res, &intake, err);
+}
+
+void claim_intake_end(struct claim_plan *plan, const struct batch *batch)
+{
+    plan->events = batch->event_count;
+    plan->spilled = batch->spilled;
+    if (!batch->spilled)
+        return;
+    double part = (double)batch->bytes_max / (double)(batch->bytes + batch->spilled_bytes);
+    plan->room = part * (double)plan->rows > 1 ? (int64_t)(part * (double)plan->rows) : 1;
+}

@@ -1,0 +1,90 @@
+#include "relay/relay_end.h"
+
+#include "relay/queue.h"
+
+#define CHECK_MIN_US (4 * MS_US)
+#define CHECK_MAX_US (64 * MS_US)
+#define LOOKS_US (1 * SECOND_US) /* without a claim for so long it is asked all the same: a circuit may be open */
+
+void relay_end_begin(struct ending *ending, instant_us now)
+{
+    ending->busy_at = ending->check_at = now;
+    ending->check_interval_us = CHECK_MIN_US;
+}
+
+bool relay_end_is_quiet(const struct ending *ending)
+{
+    for (size_t i = 0; i < ending->queue_count; i++)
+        if (!queue_is_quiet(ending->queues[i]))
+            return false;
+    return true;
+}
+
+instant_us relay_end_check_at(const struct ending *ending)
+{
+    return ending->until_empty && relay_end_is_quiet(ending) ? ending->check_at : INSTANT_NEVER;
+}
+
+/* A paused queue has nothing for us, and neither has one outside of its window. */
+static bool has_nothing(const struct queue *queue)
+{
+    return queue->side.empty || queue->paused || (queue->closed && queue->window_known);
+}
+
+static bool all_have_nothing(const struct ending *ending)
+{
+    for (size_t i = 0; i < ending->queue_count; i++)
+        if (!has_nothing(ending->queues[i]))
+            return false;
+    return true;
+}
+
+static void forget_answers(struct ending *ending)
+{
+    for (size_t i = 0; i < ending->queue_count; i++) {
+        ending->queues[i]->side.empty = false;
+        ending->queues[i]->side.outdated = true;
+    }
+    ending->check_interval_us = CHECK_MIN_US;
+}
+
+/* Claims still come to what there is, or what is dead: the same is not to be walked over beside them. */
+static bool looks_on(const struct queue *queue, instant_us now)
+{
+    instant_us looked_at = 0;
+    for (size_t i = 0; i < queue->claim_count; i++)
+        if (queue->claims[i].sent_at > looked_at)
+            looked_at = queue->claims[i].sent_at;
+    return now - looked_at < LOOKS_US && queue->ordering->type->pending(queue->ordering, now);
+}
+
+bool relay_end_empty(struct ending *ending, instant_us now)
+{
+    if (!ending->until_empty)
+        return false;
+    if (!relay_end_is_quiet(ending)) {
+        forget_answers(ending);
+        return false;
+    }
+    if (all_have_nothing(ending))
+        return true;
+    if (now < ending->check_at)
+        return false;
+    for (size_t i = 0; i < ending->queue_count; i++)
+        ending->queues[i]->side.check_empty |= !looks_on(ending->queues[i], now);
+    ending->check_at = now + ending->check_interval_us;
+    if (ending->check_interval_us < CHECK_MAX_US)
+        ending->check_interval_us *= 2;
+    return false;
+}
+
+bool relay_end_idle(struct ending *ending, instant_us now, int64_t *ret_us)
+{
+    for (size_t i = 0; i < ending->queue_count; i++)
+        if (!queue_is_idle(ending->queues[i]))
+            ending->busy_at = now;
+    if (ending->idle_max_us == 0 || now - ending->busy_at < ending->idle_max_us)
+        return false;
+    *ret_us = now - ending->busy_at;
+    return true;
+}
