@@ -23,6 +23,7 @@ class Answer:
     more: bool = True  # more is better; False: less is
     note: str = ""
     events: int = None  # of one run
+    overhead_s: float = None  # of starting and ending, subtracted from the time of each of the relay's runs: a median
     number: int = None  # the question's; run.py takes it from the file's name
 
     def __post_init__(self):
@@ -64,7 +65,7 @@ class Answer:
                 "ratio": rounded(self.ratio), "must": self.must, "aim": self.aim, "more": self.more, "reached": self.reached,
                 "unit": self.unit, "floors": [rounded(one) for one in self.floors],
                 "rates": [rounded(one) for one in self.rates], "ratios": [rounded(one) for one in self.ratios],
-                "events": self.events, "note": self.note}
+                "events": self.events, "overhead_s": rounded(self.overhead_s), "note": self.note}
 
 
 def rounded(value):

@@ -8,6 +8,7 @@ from bench import beside
 from tests.support import servers
 
 TOPIC = "bench"
+PARTITIONS = 12
 DESTINATION = f'destination: "{TOPIC}"'
 
 
@@ -38,9 +39,16 @@ def kafka(bench):
     """One broker, one topic of 12 partitions."""
     del bench
     with servers.Kafka() as server:
-        server.create_topic(TOPIC, 12)
+        server.create_topic(TOPIC, PARTITIONS)
+        seen = 0
+
+        def received():
+            nonlocal seen
+            before, seen = seen, server.count(TOPIC, PARTITIONS)
+            return seen - before
+
         yield {"sink": f'{{ type: kafka, properties: {{ bootstrap.servers: "{server.bootstrap}" }} }}', "queue": DESTINATION,
-               "floor": beside.kafka(server, TOPIC)}
+               "floor": beside.kafka(server, TOPIC), "received": received}
 
 
 @contextlib.contextmanager

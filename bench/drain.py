@@ -8,7 +8,6 @@ from bench.answer import Answer, BenchFailed
 from bench.harness import CONNECTIONS, read_sql, run_floor
 
 WARM_UP = 10  # a share of the events
-SHORTEST_S = 0.05  # below, starting and ending are most of what is measured
 
 
 @dataclass
@@ -67,6 +66,10 @@ def smaller(drain):
     return replace(drain, events=max(drain.events // WARM_UP, min(drain.events, 1000)), by_relay=drain.by_relay and smaller(drain.by_relay))
 
 
+def expect_long(bench, drain, rate):
+    bench.expect_long(f"{drain.question}, {drain.events:,} events", drain.events / rate, bench.relay_overhead_s(drain.sink, drain.queue))
+
+
 def compare(bench, drain, must=None, aim=None, note=""):
     """Floor and relay in turn, after a tenth of it to warm up. Returns the Answer."""
     for run in drain_floor, drain_relay:
@@ -75,7 +78,11 @@ def compare(bench, drain, must=None, aim=None, note=""):
     for number in range(1, bench.run.pairs + 1):
         floors.append(drain_floor(bench, drain))
         rates.append(drain_relay(bench, drain))
-        if min((drain.by_relay or drain).events / floors[-1], drain.events / rates[-1]) < SHORTEST_S:
-            raise BenchFailed(f"{drain.question}: {drain.events:,} events take less than {SHORTEST_S} s: too short to be measured")
+        expect_long(bench, drain, rates[-1])
+        if drain.by_relay:
+            expect_long(bench, drain.by_relay, floors[-1])
+        else:
+            bench.expect_long(f"{drain.question}, floor", drain.events / floors[-1], 0)
         bench.say(f"{drain.question}, pair {number} of {bench.run.pairs}: floor {floors[-1]:,.0f}/s, relay {rates[-1]:,.0f}/s")
-    return Answer(drain.question, "events/s", rates, floors, must, aim, note=note, events=drain.events)
+    return Answer(drain.question, "events/s", rates, floors, must, aim, note=note, events=drain.events,
+                  overhead_s=bench.relay_overhead_s(drain.sink, drain.queue))

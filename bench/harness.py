@@ -15,6 +15,8 @@ from tests.support.process import REPO
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(REPO, "build", "release")
 CONNECTIONS = 2  # the relay's default, and the floor's
+SHORTEST_S = 0.05  # below, starting and ending are most of what is measured
+OVERHEADS = 3  # and a run takes so many times what is subtracted for them
 TEMPLATE_ROWS = 100_000  # of table `filled`; refill() copies them as often as it has to
 RUN_TIMEOUT_S = 600
 
@@ -124,6 +126,12 @@ class Bench:
             known = statistics.median(self._time_one_event(sink, queue) for _ in range(self.run.size(5, 3)))
             self.overheads_s[sink, queue] = known
         return known
+
+    def expect_long(self, what, seconds, overhead_s):
+        """A run that took so many seconds, and overhead_s of starting and ending besides, has measured something."""
+        least_s = max(SHORTEST_S, (OVERHEADS - 1) * overhead_s)
+        if seconds < least_s:
+            raise BenchFailed(f"{what}: {seconds:.3f} s, and {overhead_s:.3f} s of starting and ending: too short to be measured")
 
     def _time_one_event(self, sink, queue):
         self.refill(1, 1)

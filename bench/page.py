@@ -39,16 +39,32 @@ def numbers_of(entries):
     return ", ".join(str(each) for each in sorted({entry["number"] for entry in entries}))
 
 
+def runs_said(entries):
+    """How many runs a number is of: as many as --pairs says, but for some questions."""
+    usual, others = False, []
+    for question in sorted({entry["number"] for entry in entries}):
+        *less, most = sorted({len(entry["rates"]) for entry in entries if entry["number"] == question})
+        if not less and most == entries[0]["pairs"]:
+            usual = True
+        else:
+            counts = " or ".join(filter(None, [", ".join(map(str, less)), str(most)]))
+            others.append(f"{'' if others else 'question '}{question}: {counts}")
+    if not usual:
+        return f"runs ({'; '.join(others)})"
+    return f"{entries[0]['pairs']} runs of each" + (f" ({'; '.join(others)})" if others else "")
+
+
 def origin(entries):
     """When and on what: a line for each run that is among them."""
     runs = {}
     for entry in entries:
-        how = ", ".join(filter(None, [
-            f"commit {entry['commit']}" if entry["commit"] else "", f"{entry['pairs']} pairs of runs", "`--quick`" if entry["quick"] else "",
-            f"{entry['cpus']} CPUs ({entry['cpu']})", f"PostgreSQL {entry['postgres']}"]))
-        runs.setdefault((entry["made"][:10], how), []).append(entry)
+        same = ("commit", "pairs", "quick", "cpus", "cpu", "postgres")
+        runs.setdefault((entry["made"][:10], *(str(entry[name]) for name in same)), []).append(entry)
     lines = []
-    for (day, how), some in sorted(runs.items()):
+    for (day, *_), some in sorted(runs.items()):
+        one = some[0]
+        how = ", ".join(filter(None, [f"commit {one['commit']}" if one["commit"] else "", runs_said(some), "`--quick`" if one["quick"] else "",
+                                      f"{one['cpus']} CPUs ({one['cpu']})", f"PostgreSQL {one['postgres']}"]))
         load = sorted({entry["load_before"] for entry in some})
         which = f" (questions {numbers_of(some)})" if len(runs) > 1 else ""
         lines.append(f"Measured {day}{which}: {how}; load of the machine before each question {spread(load) or load[0]}.\n")
@@ -64,11 +80,17 @@ def block_all(entries):
     return f"{words}\n![each number beside its aim]({PLOTS}/all.svg)\n\n{origin(entries)}"
 
 
+def note_of(entry):
+    overhead_s = entry.get("overhead_s")
+    subtracted = f"{overhead_s:.2f} s of starting and ending are not in the relay's times" if overhead_s else ""
+    return "; ".join(filter(None, [entry["note"], subtracted]))
+
+
 def block_question(entries, asked):
     some = [entry for entry in entries if entry["number"] == asked]
     if not some:
         return "Not measured yet.\n"
-    notes = "".join(f"\n{entry['question']}: {entry['note']}.\n" for entry in some if entry["note"])
+    notes = "".join(f"\n{entry['question']}: {note_of(entry)}.\n" for entry in some if note_of(entry))
     return f"{table(some)}{notes}\n![runs of question {asked}]({PLOTS}/{asked:02}.svg)\n"
 
 

@@ -157,8 +157,9 @@ static void open_session(struct relay *relay, const struct config *config)
     struct error err;
     relay->conn = command_connect(config->database, "floor", &err);
     take("connect", relay->conn != NULL, &err);
-    const char *values[] = {"UTF8", "30000"};
-    PGresult *res = PQexecParams(relay->conn, sql_session_settings, 2, NULL, values, NULL, NULL, 0);
+    const char *values[] = {"UTF8", "30000", "5000"};
+    PGresult *res =
+        PQexecParams(relay->conn, sql_session_settings, sizeof values / sizeof values[0], NULL, values, NULL, NULL, 0);
     if (PQresultStatus(res) != PGRES_TUPLES_OK)
         session_fail("settings", PQresultErrorMessage(res));
     PQclear(res);

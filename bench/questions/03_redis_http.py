@@ -5,7 +5,7 @@ from bench.drain import Drain, compare
 
 
 def ask(bench):
-    size = bench.run.size((200_000, 20_000), (50_000, 5_000))
+    size = bench.run.size((200_000, 20_000), (100_000, 10_000))
     answers = []
     for name, destination in (("Redis", destinations.redis), ("HTTP", destinations.http)):
         with destination(bench) as to:

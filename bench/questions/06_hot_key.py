@@ -37,7 +37,7 @@ def affordable(bench, hot, events, seconds):
 
 
 def ask(bench):
-    events, seconds = bench.run.size((100_000, 6), (50_000, 1))
+    events, seconds = 100_000, bench.run.size(6, 2)
     answers = []
     for name, destination, must, aim in SINKS:
         with destination(bench) as to:

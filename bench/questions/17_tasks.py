@@ -54,31 +54,52 @@ def other_work(bench, seconds):
         work.close()
 
 
-def beside(bench, queue, seconds):
-    """The same beside tasks that come and are done."""
+def empty_table(bench):
     bench.db.query("truncate public.tasks restart identity")
+
+
+def producers(bench, seconds):
     script = os.path.join(bench.folder, "tasks_insert.sql")
     with open(script, "w", encoding="ascii") as file:
         file.write(read_sql("tasks_insert.sql").replace("PAYLOAD", PAYLOAD))
+    return Pgbench(bench, seconds, "-c", str(PRODUCERS), "-R", str(TASKS // A_TRANSACTION), "-f", script)
+
+
+def beside_producers(bench, seconds):
+    """other_work beside tasks that come, and its rate."""
+    making = producers(bench, seconds + 1)
+    try:
+        rate = other_work(bench, seconds)
+        made = making.rate() * A_TRANSACTION
+    finally:
+        making.close()
+    if made < 0.9 * TASKS:
+        raise BenchFailed(f"{made:,.0f} tasks/s came")
+    return rate
+
+
+def beside_tasks_left(bench, seconds):
+    """Beside tasks that nobody does: what their arrival takes by itself."""
+    empty_table(bench)
+    return beside_producers(bench, seconds)
+
+
+def beside_tasks_done(bench, queue, seconds):
+    empty_table(bench)
     relay = bench.relay("{ type: discard }", queue)
-    producers = None
     try:
         relay.start()
         wait_until(lambda: relay.logged("relay.start"), what="the relay to start")
-        producers = Pgbench(bench, seconds + 1, "-c", str(PRODUCERS), "-R", str(TASKS // A_TRANSACTION), "-f", script)
-        rate = other_work(bench, seconds)
-        made = producers.rate() * A_TRANSACTION
+        rate = beside_producers(bench, seconds)
         wait_until(lambda: not bench.db.query("select 1 from public.tasks limit 1"), 10, "the relay to do the last tasks")
-        if relay.stop() != 0 or made < 0.9 * TASKS:
-            raise BenchFailed(f"{made:,.0f} tasks/s; the relay ended with {relay.exit_code}\n{relay.process.log_tail()}")
+        if relay.stop() != 0:
+            raise BenchFailed(f"the relay ended with {relay.exit_code}\n{relay.process.log_tail()}")
         done, ids = int(last_stats(relay)["delivered"]), bench.db.value("select last_value from public.tasks_id_seq")
         if done != ids:
             raise BenchFailed(f"{ids:,} tasks came and {done:,} were done")
         return rate
     finally:
         relay.close()
-        if producers:
-            producers.close()
 
 
 def ask(bench):
@@ -93,7 +114,7 @@ def ask(bench):
     bench.db.query("alter system set autovacuum_naptime = '3s'")
     bench.db.query("select pg_reload_conf()")
     try:
-        return measure(bench, bench.run.size(10, 5))
+        return measure(bench, seconds=5)
     finally:
         bench.db.query("alter system reset autovacuum_naptime")
         bench.db.query("select pg_reload_conf()")
@@ -101,16 +122,19 @@ def ask(bench):
 
 def measure(bench, seconds):
     """The machine's speed changes within minutes: so many short rounds, and each run has each place in turn."""
-    runs = {"alone": lambda: other_work(bench, seconds), **{name: functools.partial(beside, bench, queue, seconds) for name, queue in QUEUES.items()}}
+    runs = {"alone": lambda: other_work(bench, seconds), "left": lambda: beside_tasks_left(bench, seconds),
+            **{name: functools.partial(beside_tasks_done, bench, queue, seconds) for name, queue in QUEUES.items()}}
     rates = {name: [] for name in runs}
-    rounds = bench.run.size(12, 3)
+    rounds = bench.run.size(24, 4)
     for number in range(rounds):
         order = list(runs)[number % len(runs):] + list(runs)[:number % len(runs)]
         for name in order:
             rates[name].append(runs[name]())
         bench.say(f"round {number + 1} of {rounds}: pgbench " + ", ".join(f"{name} {rates[name][-1]:,.0f}" for name in runs)
                   + " transactions/s")
-    alone = rates["alone"]
-    return [Answer(f"pgbench beside {TASKS:,} tasks/s, {name}", "transactions/s", rates[name], alone, must=0.90, aim=0.95,
-                   note=f"floor: pgbench alone, {CLIENTS} clients, scale 10; autovacuum each 3 s; {len(alone)} rounds; {PRODUCERS} producers, {A_TRANSACTION} tasks a transaction")
-            for name in QUEUES]
+    note = (f"floor: pgbench alone, {CLIENTS} clients, scale 10; autovacuum each 3 s; {rounds} rounds of {seconds} s; {PRODUCERS} producers, "
+            f"{A_TRANSACTION} tasks a transaction")
+    work = f"pgbench beside {TASKS:,} tasks/s"
+    answers = [Answer(f"{work}, {name}", "transactions/s", rates[name], rates["alone"], must=0.90, aim=0.95, note=note) for name in QUEUES]
+    return [*answers, Answer(f"{work} that come and are left", "transactions/s", rates["left"], rates["alone"],
+                             note=f"{note}; no relay: what the tasks' arrival takes by itself")]

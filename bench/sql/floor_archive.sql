@@ -2,7 +2,7 @@
 with gone as (
     delete from outbox.events e
     where id = any (array(select id from outbox.events order by id limit 1000 for update skip locked))
-    returning id, aggregateid as key, row_to_json(e.*) as original
+    returning id, aggregateid as key, created_at, row_to_json(e.*) as original
 )
-insert into outbox.archive (queue, event_id, key, original)
-select 'bench', id, key, original from gone
+insert into outbox.archive (queue, event_id, key, created_at, original)
+select 'bench', id, key, created_at, original from gone
