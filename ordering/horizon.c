@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 #define FLOOR_STRETCH 200000
+#define FLOOR_ROWS 5000 /* that are covered: some milliseconds */
 
-enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_FLOOR };
+enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_MORE };
 
 bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor, struct error *err)
 {
@@ -15,9 +16,11 @@ bool horizon_init(struct horizon *horizon, const struct ordering_options *option
     *horizon = (struct horizon){.sequence = options->sequence,
                                 .with_floor = floor && options->sequence,
                                 .sees_all = !options->filter && !options->passes,
+                                .queue = options->queue,
                                 .floor = SCAN_ID_MIN};
     return (horizon->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
            (horizon->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
+           (horizon->movers_sql = sql_render(sql_horizon_movers, v, err)) &&
            (horizon->floor_sql = sql_render(sql_horizon_floor, v, err));
 }
 
@@ -25,14 +28,36 @@ void horizon_done(struct horizon *horizon)
 {
     free(horizon->drawn_sql);
     free(horizon->holders_sql);
+    free(horizon->movers_sql);
     free(horizon->floor_sql);
 }
 
 void horizon_forget(struct horizon *horizon, struct scan *scan)
 {
     horizon->floor = SCAN_ID_MIN;
+    horizon->covered = false;
     horizon->epoch++;
     scan_init(scan);
+}
+
+/* The next stretch of what lies between the floor and what is settled. */
+static size_t probe_floor(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret)
+{
+    int64_t from = horizon->floor < scan->first ? SCAN_ID_MIN : horizon->floor;
+    horizon->floor_to = id_add(horizon->floor < scan->first ? scan->first : horizon->floor, FLOOR_STRETCH);
+    if (horizon->floor_to > scan->settled)
+        horizon->floor_to = scan->settled;
+    size_t count = 0;
+    horizon->floor_from = horizon->floor;
+    if (horizon->covered && horizon->sees_all) /* what a filter hides is not seen by those who move entries */
+        ret[count++] = statement_of(horizon->movers_sql);
+    struct statement *floor = &ret[count++];
+    *floor = statement_of(horizon->floor_sql);
+    statement_add_int(floor, arena, from);
+    statement_add_int(floor, arena, horizon->floor_to);
+    statement_add_text(floor, horizon->queue);
+    statement_add_int(floor, arena, FLOOR_ROWS);
+    return count;
 }
 
 size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret)
@@ -42,18 +67,11 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct ar
     ret[PROBE_DRAWN] = statement_of(horizon->drawn_sql);
     ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
     statement_add_int(&ret[PROBE_HOLDERS], arena, scan_unsettled(scan) ? SCAN_ID_MIN : scan->settled);
-    if (!horizon->with_floor || scan->settled == SCAN_ID_MIN || horizon->floor > scan->settled)
-        return PROBE_FLOOR;
-    int64_t from = horizon->floor < scan->first ? SCAN_ID_MIN : horizon->floor;
-    int64_t start = horizon->floor < scan->first ? scan->first : horizon->floor;
-    horizon->floor_to = start > SCAN_ID_MAX - FLOOR_STRETCH ? SCAN_ID_MAX : start + FLOOR_STRETCH;
-    if (horizon->floor_to > scan->settled)
-        horizon->floor_to = scan->settled;
-    struct statement *floor = &ret[PROBE_FLOOR];
-    *floor = statement_of(horizon->floor_sql);
-    statement_add_int(floor, arena, from);
-    statement_add_int(floor, arena, horizon->floor_to);
-    return PROBE_FLOOR + 1;
+    size_t count = PROBE_MORE;
+    if (horizon->with_floor && scan->settled != SCAN_ID_MIN && horizon->floor <= scan->settled)
+        count += probe_floor(horizon, scan, arena, ret + count);
+    horizon->floor_at = count - 1;
+    return count;
 }
 
 /* A sequence that was set back, and a server that has lost its last values. What has been drawn shows it only while it
@@ -77,6 +95,19 @@ static void read_drawn(struct horizon *horizon, const struct scan *scan, const P
         read->drawn = scan->top; /* the greatest visible id falls when it is delivered */
 }
 
+static void read_floor(struct horizon *horizon, const PGresult *res)
+{
+    int64_t id, covered = 0;
+    bool found = result_bigint(res, 0, 0, &id);
+    result_bigint(res, 0, 1, &covered);
+    if (!found)
+        id = id_add(result_bigint(res, 0, 2, &id) ? id : horizon->floor_to, 1);
+    if (horizon->floor < horizon->floor_from || id < horizon->floor)
+        return; /* a claim has found more out meanwhile */
+    horizon->floor = id;
+    horizon->covered = covered != 0;
+}
+
 void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res)
 {
     struct scan_horizon *read = &horizon->read;
@@ -92,9 +123,8 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
             horizon_forget(horizon, scan);
         else
             scan_horizon(scan, read);
-    } else if (index == PROBE_FLOOR && PQntuples(res) == 1 && !horizon->reset) {
-        int64_t id;
-        horizon->floor = result_bigint(res, 0, 0, &id) ? id : horizon->floor_to + 1;
+    } else if (index == horizon->floor_at && PQntuples(res) == 1 && !horizon->reset) {
+        read_floor(horizon, res);
     }
 }
 

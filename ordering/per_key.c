@@ -5,7 +5,7 @@
  *
  * The horizon's floor keeps the reads off dead index entries at the front of a key's range. It is not a hint: an event
  * below it would be passed over and break the order of its key. A key that waits is read from its own head on, wherever
- * that is. */
+ * that is, and holds no floor down. */
 #include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
 #include "ordering/held_locks.h"
@@ -21,7 +21,7 @@
 #define FEW_ROWS 4
 #define WARY_CLAIMS 32
 #define FAIR_CLAIMS 4
-#define LOCK_COLUMNS 13
+#define LOCK_COLUMNS 14
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 
@@ -137,6 +137,7 @@ static struct statement lock_some(const struct per_key *pk, const struct claim_r
         statement_add_int(&lock, arena, pk->horizon.floor);
     else
         statement_add_text(&lock, NULL);
+    statement_add_int(&lock, arena, pk->horizon.floor);
     return lock;
 }
 
@@ -158,6 +159,7 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
     statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
     statement_add_text(&lock, pk->options.queue);
     statement_add_int(&lock, arena, pk->options.lock_class);
+    statement_add_int(&lock, arena, pk->horizon.floor);
     return lock;
 }
 
@@ -229,8 +231,8 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, 6));
     if (!result_bigint(res, 0, 9, &id) || id >= looked_to)
         id = looked_to;
-    horizon_looked(&pk->horizon, plan, id);
-    if (result_bigint(res, 0, 9, &id) && id < pk->horizon.floor) {
+    horizon_looked(&pk->horizon, plan, id); /* what an entry covers is passed by probes only */
+    if (result_bigint(res, 0, 13, &id) && id < pk->horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
         pk->horizon.floor = id;
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};

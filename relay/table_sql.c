@@ -289,6 +289,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     const char *key = column(arena, table->key_sql, "null::text");
     const char *range = NULL, *order = NULL;
     key_range(table, arena, key, id, &range, &order);
+    const char *state = queue->state ? queue->state : "outbox";
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
     struct error err;
     const struct sql_variable variables[] = {
@@ -300,7 +301,8 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"undone", table->after_sql && queue->where ? queue->where : "true"},
         {"lives", table->after_sql ? "true" : "false"},
         {"queue_name", literal(arena, queue->name)},
-        {"state", queue->state ? queue->state : "outbox"},
+        {"state", state},
+        {"parked_name", literal(arena, arena_printf(arena, "%s.parked", state))},
         {"id", id},
         {"key", key},
         {"type", column(arena, table->type_sql, "null")},

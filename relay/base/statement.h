@@ -19,7 +19,7 @@ struct sql_variable {
  * the list. free() the result. */
 char *sql_render(const char *template, const struct sql_variable *variables, struct error *err) MUST_CHECK;
 
-#define STATEMENT_PARAMS_MAX 16
+#define STATEMENT_PARAMS_MAX 20
 
 /* One execution. Parameters live in the arena they were made in. */
 struct statement {

@@ -32,7 +32,8 @@
 -- $14 bigint    1: waits that are over come last, after the two ends
 -- $15 bigint    rows to look at in oldest
 -- $16 bigint    null, or: of fresh and newest, events that are not the first of their key come last; none has a smaller id
---               than this
+--               than this, but of keys that wait
+-- $17 bigint    no event has a smaller id, but those that their key's entry covers: see horizon_floor.sql
 --
 -- One row, or one for each missed key:
 -- newest_left bigint   ids from here down were not looked at (of newest); null: all were
@@ -46,6 +47,7 @@
 -- seen_min bigint      smallest id seen; null: none
 -- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
 -- missed_low, missed_high bigint   smallest and greatest id found of the missed key; null: it was not found by an id
+-- bare_min bigint      smallest id seen below $17 that no entry covers; null: none
 with fresh as materialized (
     select id, key, first, pg_catalog.count(*) filter (where first) over (order by id desc rows unbounded preceding) as n
     from (select seen.id, seen.key,
@@ -152,6 +154,16 @@ with fresh as materialized (
                     (select pg_catalog.max(id) + 1 from oldest having pg_catalog.count(*) >= $15::bigint)) as oldest_left,
            (select pg_catalog.max(high) from found) as seen_max,
            (select pg_catalog.min(low) from found) as seen_min,
+           (select pg_catalog.min(f.low) from found f
+            where f.low < $17::bigint and case when f.solo is null then not exists (
+                select from :state.parked p
+                where p.queue = $12::text and not p.keyless and p.event_id <= f.low
+                  and p.key between (f.key::text collate "default") and (f.key::text collate "default")
+                order by p.key offset 0)
+            else not exists (
+                select from :state.parked p
+                where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
+                order by p.event_id offset 0) end) as bare_min,
            t.missed_min, t.missed_max, t.locked,
            (t.tried < $7::bigint
             and ((select pg_catalog.count(*) from fresh) >= $6::bigint
@@ -162,7 +174,7 @@ with fresh as materialized (
     from total t
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high
+       m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high, s.bare_min
 from summary s
 left join (
     select l.key::text, l.low, l.high from locked l where not l.ok or (l.ok and l.high > l.low and $16::bigint is not null)

@@ -15,6 +15,7 @@
 -- $9 text[]     keys to take first, wherever their events are; no more of them than $7
 -- $10 text      queue
 -- $11 integer   the first half of the advisory lock
+-- $12 bigint    no event has a smaller id, but those that their key's entry covers: see horizon_floor.sql
 --
 -- One row, or one for each missed key, with the columns of per_key_lock.sql.
 with due as materialized (
@@ -37,20 +38,22 @@ with due as materialized (
            pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo,
            pg_catalog.array_agg(key::text) filter (where not ok and solo is null) as missed,
            pg_catalog.array_agg(low) filter (where not ok and solo is null) as missed_low,
-           pg_catalog.array_agg(high) filter (where not ok and solo is null) as missed_high
+           pg_catalog.array_agg(high) filter (where not ok and solo is null) as missed_high,
+           pg_catalog.min(low) filter (where bare) as bare_min
     from (
         -- ok is null: it waits, or is followed anyway.
         select k.*, case when free then pg_catalog.pg_try_advisory_xact_lock($11::integer, :lock_hash) end as ok
         from (
             select key, solo, null::bigint as low, null::bigint as high, null::bigint as newest_id,
-                   null::bigint as oldest_id, 0 as newest_rows, 0 as oldest_rows, 0 as rows, true as free
+                   null::bigint as oldest_id, 0 as newest_rows, 0 as oldest_rows, 0 as rows, true as free, false as bare
             from due
             union all
             select f.key:::key_type, null, null, null, null, null, 0, 0, 0,
                    not exists (
                        select from :state.parked p
                        where p.queue = $10::text and not p.keyless and p.key between f.key and f.key
-                       order by p.key offset 0)
+                       order by p.key offset 0),
+                   false
             from pg_catalog.unnest($9::text[]) as f (key)
             union all
             select f.*,
@@ -60,6 +63,16 @@ with due as materialized (
                    when f.solo is null then not exists (
                        select from :state.parked p
                        where p.queue = $10::text and not p.keyless
+                         and p.key between (f.key::text collate "default") and (f.key::text collate "default")
+                       order by p.key offset 0)
+                   else not exists (
+                       select from :state.parked p
+                       where p.queue = $10::text and p.keyless and p.event_id between f.solo and f.solo
+                       order by p.event_id offset 0) end,
+                   case when f.low >= $12::bigint then false
+                   when f.solo is null then not exists (
+                       select from :state.parked p
+                       where p.queue = $10::text and not p.keyless and p.event_id <= f.low
                          and p.key between (f.key::text collate "default") and (f.key::text collate "default")
                        order by p.key offset 0)
                    else not exists (
@@ -93,14 +106,14 @@ with due as materialized (
                as newest_left,
            case when t.oldest_rows >= $8::bigint or t.rows >= r.rows then coalesce(t.oldest_max + 1, $4::bigint) end
                as oldest_left,
-           t.seen_max, t.missed_min, t.missed_max, t.locked, t.seen_min, t.missed, t.missed_low, t.missed_high,
+           t.seen_max, t.missed_min, t.missed_max, t.locked, t.seen_min, t.missed, t.missed_low, t.missed_high, t.bare_min,
            (t.rows >= r.rows and t.tried < $7::bigint - $7::bigint / 8)::integer::bigint as thin,
            pg_catalog.set_config('courier.claim', coalesce(t.claim, '{}'), true) as claim,
            pg_catalog.set_config('courier.solo', coalesce(t.solo, '{}'), true) as solo
     from total t cross join room r
 )
 select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
-       m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high
+       m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high, s.bare_min
 from summary s
 left join lateral rows from (
     pg_catalog.unnest(s.missed), pg_catalog.unnest(s.missed_low), pg_catalog.unnest(s.missed_high)) as m (key, low, high) on true

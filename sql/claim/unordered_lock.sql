@@ -21,11 +21,12 @@
 -- $8 text       queue
 -- $9 bigint     1: waits that are over come last
 -- $10 $11 bigint  top: by priority from this one on, and of this one ids from $11 on
--- $12 bigint    no event has a smaller id, but those that were put in by hand: nothing to look at in top
+-- $12 bigint    no event has a smaller id, but those that wait: nothing to look at in top
 --
 -- One row:
 -- oldest_left bigint   ids from here up were not looked at (of oldest); null: all were
--- seen_max, seen_min bigint       greatest and smallest id seen in fresh and oldest; null: none
+-- seen_max bigint      greatest id seen in fresh and oldest; null: none
+-- bare_min bigint      smallest id seen there below $12 that does not wait: put in by hand; null: none
 -- missed_min, missed_max bigint   ids seen there and locked by somebody else; null: none
 -- locked bigint        events locked
 -- thin bigint          1: there were fewer to lock than $5, and there are more rows
@@ -126,7 +127,11 @@ with waits as materialized (
 select coalesce((select pg_catalog.min(o.oldest_id) from left_over o),
                 (select pg_catalog.max(id) + 1 from oldest having pg_catalog.count(*) >= $4::bigint)) as oldest_left,
        (select pg_catalog.max(id) from (select id from fresh union all select id from oldest) as seen) as seen_max,
-       (select pg_catalog.min(id) from (select id from fresh union all select id from oldest) as seen) as seen_min,
+       (select pg_catalog.min(seen.id) from (select id from fresh union all select id from oldest) as seen
+        where seen.id < $12::bigint and not exists (
+            select from :state.parked p
+            where p.queue = $8::text and p.keyless and p.event_id between seen.id and seen.id
+            order by p.event_id offset 0)) as bare_min,
        m.low as missed_min, m.high as missed_max,
        (select pg_catalog.count(*) from locked) as locked,
        (t.taken < $5::bigint

@@ -1,10 +1,10 @@
 -- Is there anything left to deliver? Events of closed keys do not count: somebody has to open them first.
 --
--- :table :where :state :key :id   as in per_key_lock.sql, and parked is asked as there
+-- :table :where :state :key :parked_key :id   as in per_key_lock.sql, and parked is asked as there
 -- :in_order   without a filter: in the order of ids, which is that of the rows. With one there may be an index that finds what
 --             it lets through, and what it does not may be most of the table.
 -- $1 text   queue
--- $2 bigint no event has a smaller id, but one that was put back, at which an entry points: what is dead there is not walked over
+-- $2 bigint no event has a smaller id, but those that their key's entry covers (horizon_floor.sql): what is dead there is not walked over
 -- :from_least ids from $2 on; with a filter true, so that its index can serve
 -- No row when nothing is left, else one.
 (select 1 as waiting
@@ -25,6 +25,7 @@ union all
 (select 1
  from :state.parked p
  where p.queue = $1::text and p.event_id < $2::bigint and p.next_at < 'infinity'
-   and exists (select from :table e where :id between p.event_id and p.event_id and (:where) order by :id offset 0)
+   and case when p.keyless then exists (select from :table e where :id between p.event_id and p.event_id and (:where) order by :id offset 0)
+       else exists (select from :table e where :key = :parked_key and :id >= p.event_id and (:where) order by :key, :id offset 0) end
  limit 1)
 limit 1

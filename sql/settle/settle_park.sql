@@ -10,12 +10,13 @@
 --
 -- An event that was put back while its key was leased, to which the entry points, waits for none that comes after it: it is next,
 -- at once, and has no failures; unless the key is closed. So is one that has become due meanwhile (delayed_due.sql), whether the
--- key was leased or locked. If it was locked, the entry may also point at what was delivered before this event: that is gone.
+-- key was leased or locked. If it was locked, the entry may also point at what was delivered before this event: that is gone. And
+-- what lies between the two and shows only now is not passed: see horizon_floor.sql.
 --
 -- A key with many events keeps its entry. So first_failed_at is set with an event's first failure, and where it comes to wait for
 -- another one: by a lease of ours, when that was granted (lease_grant.sql).
 --
--- :table :where :id :state   as in per_key_lock.sql
+-- :table :where :id :key :key_type :state   as in per_key_lock.sql
 -- $1 text      queue
 -- $2 bigint[]  the heads' ids
 -- $3 text[]    their keys; null: an event without a key, which waits alone
@@ -53,8 +54,10 @@ with head as (
                                               else p.event_id <> excluded.event_id or (p.after_id is null and not o.ours) end as begins
                   from (select l.ours, case when l.ours then p.event_id < p.taken_id
                                             else p.event_id < excluded.event_id and exists (
-                                                select from :table e where :id between p.event_id and p.event_id and (:where)
-                                                order by :id offset 0) end
+                                                select from :table e
+                                                where :key = excluded.key:::key_type and :id >= p.event_id and :id < excluded.event_id
+                                                  and (:where)
+                                                order by :key, :id offset 0) end
                                        and (excluded.attempts = 0 or excluded.next_at < 'infinity') as ahead
                         from (select coalesce(p.token = any (select pg_catalog.unnest($8::text[]::uuid[])), false) as ours) as l) as o) as w),
         updated_at = excluded.updated_at, token = null

@@ -1,10 +1,16 @@
-"""What a relay believes about ids that it has not seen yet."""
+"""What a relay believes about ids that it has not seen yet, and about those below which there is nothing to read."""
+
+import json
+import re
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from tests.support.servers import wait_until
 from tests.support.statement_log import StatementLog
 
+SETTLE_PARK = Path(__file__).parents[2] / "sql" / "settle" / "settle_park.sql"
 TABLES = ["create table events (id bigserial primary key, order_id bigint)",
           "create table events (id bigint primary key, order_id bigint); create sequence s start 500 owned by events.id; "
           "alter table events alter id set default nextval('s')"]
@@ -27,3 +33,126 @@ def test_first_event_of_a_table_that_was_new_when_the_relay_started_is_delivered
     wait_until(lambda: looked_for_the_floor(statements), what="the relay to look for the smallest id")
     db.query("insert into events (order_id) values (1)")
     wait_until(lambda: path.exists() and path.read_text().count("\n") == 1, what="the first event to arrive")
+
+
+# ---- what waits keeps no read among what is dead ----
+
+CONFIG = """
+database: "{dsn}"
+sinks: {{ log: {{ type: file, path: "{path}" }} }}
+queues:
+  orders: {{ sink: log }}
+"""
+PUT = "insert into outbox.events (aggregateid, type) values (%s, 't') returning id"
+READ = re.compile(r"current_setting\('courier\.claim'\).*?parameters: \$1 = '\w+', \$2 = '(-?\d+)'", re.DOTALL)
+KEYED = "insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'a', %s, 1, {})"
+SOLO = "insert into outbox.parked (queue, key, keyless, event_id, attempts, next_at) values ('orders', '', true, %s, 1, {})"
+CLOSED, LATER = "'infinity'", "now() + interval '1 day'"
+
+
+class Floor:
+    """Of the reads of relays that connect from now on; 10 events that wait lie at the lower end of the table."""
+
+    def __init__(self, db, key):
+        self.db, self.log = db, StatementLog(db)
+        self.waiting = [db.value(PUT, [key]) for _ in range(10)]
+
+    def value(self):
+        read = READ.findall(self.log.text())
+        return int(read[-1]) if read else 0
+
+    def wait_until_passed(self):
+        self.db.query(PUT, ["b"])  # somebody looks again
+        wait_until(lambda: self.value() > self.waiting[-1], what="the floor to pass what waits")
+
+    def wait_for_looks(self, count):
+        """So many times it was asked who moves entries, and answered."""
+        self.db.query(PUT, ["b"])
+        wait_until(lambda: self.log.text().count("as movers") > count, what="another look")
+
+
+def delivered(path):
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("until", [CLOSED, LATER], ids=["closed", "a retry"])
+@pytest.mark.parametrize("key, entry, entries", [("a", KEYED, 1), (None, SOLO, 10)], ids=["key", "events without one"])
+def test_what_waits_holds_no_floor_down_and_is_delivered_in_order(db, relay, tmp_path, key, entry, entries, until):
+    floor, path = Floor(db, key), tmp_path / "events.jsonl"
+    for event in floor.waiting[:entries]:
+        db.query(entry.format(until), [event])
+    relay(CONFIG.format(dsn=db.dsn, path=path))
+    floor.wait_until_passed()
+    last = db.value(PUT, [key])
+    wait_until(lambda: key or last in delivered(path), what="what does not wait to be delivered")
+    db.query("update outbox.parked set next_at = now(), attempts = 0")
+    wait_until(lambda: db.value("select count(*) from outbox.events") == 0, what="everything to be delivered")
+    got = [event for event in delivered(path) if event in {*floor.waiting, last}]
+    assert got == [*floor.waiting, last] if key else sorted(got) == [*floor.waiting, last]
+
+
+def test_what_waits_below_the_floor_keeps_a_relay_from_being_done(db, relay, tmp_path):
+    """Also when its head is gone."""
+    floor, path = Floor(db, "a"), tmp_path / "events.jsonl"
+    db.query(KEYED.format(LATER), [floor.waiting[0]])
+    db.query("delete from outbox.events where id = %s", [floor.waiting[0]])
+    one = relay(CONFIG.format(dsn=db.dsn, path=path), until_empty=True)
+    floor.wait_until_passed()
+    floor.log.forget()
+    wait_until(lambda: "as waiting" in floor.log.text(), what="it to ask whether anything is left")
+    db.query("update outbox.parked set next_at = now()")
+    assert one.wait() == 0 and delivered(path)[-9:] == floor.waiting[1:]
+
+
+def hold_lock(session):
+    session.cursor().execute("select pg_advisory_xact_lock(outbox.lock_class_of('outbox.events'), outbox.lock_hash('text', 'a', 0))")
+
+
+def write_entries(session):
+    session.cursor().execute("update outbox.parked set updated_at = now() where key = 'somebody else'")
+
+
+def lease(session):
+    """It is not known what has it when it ends."""
+    session.cursor().execute("update outbox.parked set token = gen_random_uuid(), worker = 'w', taken_id = event_id, taken_at = now(), lease = '1 day'")
+    session.commit()
+
+
+@pytest.mark.parametrize("hold", [hold_lock, write_entries, lease])
+def test_what_somebody_may_be_about_to_move_is_not_passed(db, relay, tmp_path, hold):
+    floor = Floor(db, "a")
+    db.query(KEYED.format(LATER), [floor.waiting[0]])
+    with closing(db.connect(autocommit=False)) as session:
+        hold(session)
+        relay(CONFIG.format(dsn=db.dsn, path=tmp_path / "events.jsonl"))
+        if hold is lease:
+            db.query(PUT, ["b"])
+            floor.log.wait_for_probes(5)
+        else:
+            for count in range(3):
+                floor.wait_for_looks(count)
+        assert floor.value() <= floor.waiting[0]
+    db.query("update outbox.parked set token = null, worker = null, taken_id = null, taken_at = null, lease = null")
+    floor.wait_until_passed()
+
+
+def test_a_failure_does_not_pass_what_has_shown_late(db):
+    """A settlement by a connection that has not the key's lock: the entry stays at or below what nobody has delivered."""
+    first, late, failed = (db.value(PUT, ["a"]) for _ in range(3))
+    db.query(KEYED.format(LATER), [first])
+    db.query("delete from outbox.events where id = %s", [first])
+    park(db, failed)
+    assert db.query("select event_id, next_at <= clock_timestamp() from outbox.parked") == [(first, True)]
+    db.query("delete from outbox.events where id = %s", [late])
+    park(db, failed)
+    assert db.query("select event_id, next_at > clock_timestamp() from outbox.parked") == [(failed, True)]
+
+
+def park(db, event):
+    values = {"table": "outbox.events", "where": "true", "state": "outbox", "id": "e.id", "key": "e.aggregateid", "key_type": "text"}
+    text = re.sub(r"(?<!:)(::)?:(%s)\b" % "|".join(values), lambda name: (name[1] or "") + values[name[2]], SETTLE_PARK.read_text())
+    arguments = ["orders", [event], ["a"], [1], [60_000_000], ["it failed"], [-2**63], []]
+    types = ["text", "bigint[]", "text[]", "bigint[]", "bigint[]", "text[]", "bigint[]", "text[]"]
+    with closing(db.connect()) as session, session.cursor() as cursor:
+        cursor.execute(f"prepare park ({', '.join(types)}) as {text}")
+        cursor.execute("execute park (%s)" % ", ".join(["%s"] * len(arguments)), arguments)

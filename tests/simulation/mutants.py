@@ -103,6 +103,8 @@ MUTANTS = [
            "scan->holders[i].above < to ? scan->holders[i].above : to", "scan->holders[i].above > to ? scan->holders[i].above : to"),
     Mutant("floor_rises_over_unsettled_ids", ["G2"], "ordering/horizon.c",
            "    if (horizon->floor_to > scan->settled)\n        horizon->floor_to = scan->settled;\n", "", soon=True),
+    Mutant("floor_rises_over_covered_events_by_a_claim", ["G2"], "ordering/per_key.c",
+           "if (!result_bigint(res, 0, 9, &id) || id >= looked_to)", "if (!result_bigint(res, 0, 13, &id) || id >= looked_to)", soon=True),
     Mutant("claims_again_the_events_that_it_is_busy_with", ["G3", "G5"], "ordering/unordered.c",
            "request->busy_solos, request->busy_solo_count);", "request->busy_solos, 0);", soon=True),
     Mutant("takes_rows_for_locks_that_can_be_kept", ["G3", "G5"], "ordering/unordered.c",

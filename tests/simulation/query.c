@@ -188,13 +188,60 @@ static void run_holders(struct backend *backend, const struct call *call)
     server_reply(backend, res);
 }
 
+static bool has_lock(int backend)
+{
+    for (size_t i = 0; i < sim.store.lock_count; i++)
+        if (sim.store.locks[i].backend == backend)
+            return true;
+    return false;
+}
+
+/* Nothing is known while somebody without the lock of any key may be about to write an entry. */
+static void run_movers(struct backend *backend)
+{
+    backend->movers = (struct list){.values = arena_array(sim.arena, sim.store.lock_count, sizeof(int64_t))};
+    backend->movers_known = true;
+    for (int i = 0; i < BACKENDS_MAX; i++)
+        if (server_backend(i)->writes_parked && !has_lock(i))
+            backend->movers_known = false;
+    for (size_t i = 0; i < sim.store.lock_count; i++)
+        backend->movers.values[backend->movers.count++] = sim.store.locks[i].name;
+    server_reply(backend, result_new(PGRES_TUPLES_OK, 1, 1));
+}
+
+static bool is_moved(const struct backend *backend, int64_t name)
+{
+    bool moved = !backend->movers_known;
+    for (size_t i = 0; i < backend->movers.count && !moved; i++)
+        moved = backend->movers.values[i] == name;
+    return moved;
+}
+
+/* Whether its entry covers it: what is known of this key's reads, then, is where they begin. */
+static bool is_covered(const struct backend *backend, const struct row *row)
+{
+    if (row->key == KEY_NONE_SIM)
+        return query_find_wait(backend, QUERY_NO_ID, row->id) != NULL;
+    const struct wait *wait = query_find_wait(backend, row->key, QUERY_NO_ID);
+    return wait && wait->head <= row->id && wait->token == 0;
+}
+
 static void run_floor(struct backend *backend, const struct call *call)
 {
-    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 1);
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 3);
+    int64_t looked_at = 0;
     for (size_t i = 0; i < sim.store.row_count; i++) {
         const struct row *row = &sim.store.rows[i];
-        if (row->id >= call->n[0] && row->id <= call->n[1] && query_sees(backend, &row->version)) {
+        if (row->id < call->n[0] || row->id > call->n[1] || !query_sees(backend, &row->version))
+            continue;
+        bool covered = is_covered(backend, row);
+        if (!covered || (row->key != KEY_NONE_SIM && is_moved(backend, query_lock_name(row->key, 0)))) {
             result_bigint(res, 0, 0, row->id);
+            result_bigint(res, 0, 1, covered);
+            break;
+        }
+        if (++looked_at >= call->n[3]) {
+            result_bigint(res, 0, 2, row->id);
             break;
         }
     }
@@ -211,7 +258,7 @@ static void run_peek(struct backend *backend, const struct call *call)
     server_reply(backend, result_new(PGRES_TUPLES_OK, news, 1));
 }
 
-/* Below $2 only what an entry points at. */
+/* Below $2 only what has an entry that points at it, or before it. */
 static void run_empty(struct backend *backend, const struct call *call)
 {
     bool waiting = false;
@@ -221,7 +268,7 @@ static void run_empty(struct backend *backend, const struct call *call)
             continue;
         const struct wait *wait = row->key == KEY_NONE_SIM ? query_find_wait(backend, QUERY_NO_ID, row->id)
                                                            : query_find_wait(backend, row->key, QUERY_NO_ID);
-        if (row->id >= call->n[1] || (wait && wait->head == row->id))
+        if (row->id >= call->n[1] || (wait && wait->head <= row->id))
             waiting = !wait || wait->next_at != AT_INFINITY;
     }
     server_reply(backend, result_new(PGRES_TUPLES_OK, waiting, 1));
@@ -299,6 +346,9 @@ bool query_run(struct backend *backend, const struct call *call)
         return true;
     case QUERY_HOLDERS:
         run_holders(backend, call);
+        return true;
+    case QUERY_MOVERS:
+        run_movers(backend);
         return true;
     case QUERY_FLOOR:
         run_floor(backend, call);

@@ -315,13 +315,20 @@ static const char *claim_text(const struct backend *backend)
     return out;
 }
 
+/* No entry covers what was seen of it. */
+static bool is_bare(const struct candidate *c)
+{
+    const struct wait *wait = query_find_wait(choice.backend, c->key, c->solo);
+    return !wait || wait->head > c->low;
+}
+
 static PGresult *summarise(void)
 {
     static const struct candidate *missed[2 * CANDIDATES_MAX];
     size_t missed_count = list_missed(missed);
     const int64_t *n = choice.call->n;
     int64_t newest_left = QUERY_NO_ID, oldest_left = QUERY_NO_ID, missed_min = QUERY_NO_ID, missed_max = QUERY_NO_ID,
-            seen_min = QUERY_NO_ID, seen_max = QUERY_NO_ID, locked = 0;
+            seen_min = QUERY_NO_ID, seen_max = QUERY_NO_ID, bare_min = QUERY_NO_ID, bare_max = QUERY_NO_ID, locked = 0;
     for (size_t i = 0; i < choice.ordered_count; i++) {
         const struct candidate *c = &choice.ordered[i];
         if ((int64_t)i < n[6]) {
@@ -339,15 +346,18 @@ static PGresult *summarise(void)
     if (oldest_left == QUERY_NO_ID && ((int64_t)choice.oldest_count >= n[14] || is_cut()))
         oldest_left =
             choice.oldest_count > 0 ? choice.oldest_max + 1 : n[3] + (n[3] == QUERY_NO_ID); /* no row has it */
-    for (size_t i = 0; i < choice.found_count; i++)
+    for (size_t i = 0; i < choice.found_count; i++) {
         widen(&seen_min, &seen_max, &choice.found[i]);
+        if (choice.found[i].low < n[16] && is_bare(&choice.found[i]))
+            widen(&bare_min, &bare_max, &choice.found[i]);
+    }
     bool cut = choice.all ? is_cut()
                           : (int64_t)choice.fresh_count >= n[5] || (int64_t)choice.newest_count >= n[5] ||
                                 (int64_t)choice.oldest_count >= n[14];
     int64_t enough = choice.all ? n[6] - n[6] / 8 : n[6];
     const char *claimed = claim_text(choice.backend);
     int rows = missed_count > 0 ? (int)missed_count : 1;
-    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 13);
+    PGresult *res = result_new(PGRES_TUPLES_OK, rows, 14);
     for (int row = 0; row < rows; row++) {
         put_id(res, row, 0, newest_left);
         put_id(res, row, 1, oldest_left);
@@ -360,6 +370,7 @@ static PGresult *summarise(void)
             put_missed(res, row, missed[row]);
         put_id(res, row, 9, seen_min);
         result_bigint(res, row, 10, cut && (int64_t)choice.ordered_count < enough);
+        put_id(res, row, 13, bare_min);
     }
     return res;
 }
@@ -395,6 +406,7 @@ void query_lock_all(struct backend *backend, const struct call *call)
 {
     struct call same = *call;
     same.n[14] = call->n[7];
+    same.n[16] = call->n[11];
     same.lists[10] = call->lists[8];
     same.n[7] = same.n[13] = same.n[15] = 0;
     same.lists[8] = same.lists[9] = (struct list){0};

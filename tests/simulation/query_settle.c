@@ -86,13 +86,19 @@ bool query_end_wait(struct backend *backend, struct wait *wait)
     return true;
 }
 
-/* The entry points to an event that comes before the one that is settled: put back, or due since. */
+/* The entry points to an event that comes before the one that is settled: put back, or due since; or one has shown
+ * late. */
 static bool is_ahead(const struct backend *backend, const struct wait *old, int64_t id)
 {
     if (!old || old->token != 0)
         return old && old->head < old->taken_id;
-    const struct row *row = store_find_row(&sim.store, old->head);
-    return old->head < id && row && query_sees_row(backend, row);
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        bool same = old->key == KEY_NONE_SIM ? row->id == old->head : row->key == old->key;
+        if (same && row->id >= old->head && row->id < id && query_sees_row(backend, row))
+            return true;
+    }
+    return false;
 }
 
 static bool run_park(struct backend *backend, const struct call *call)

@@ -26,7 +26,7 @@ static struct {
     size_t count;
     const struct row *top[ROWS_MAX];
     size_t top_count, fresh_count, oldest_count;
-    int64_t oldest_max, seen_min, seen_max;
+    int64_t oldest_max, bare_min, seen_max;
 } choice;
 
 static bool sees(const struct row *row)
@@ -62,7 +62,9 @@ static struct candidate *note_seen(const struct row *row)
 {
     struct candidate *c = add(row, row->id);
     c->by_id = true;
-    choice.seen_min = choice.seen_min == QUERY_NO_ID || row->id < choice.seen_min ? row->id : choice.seen_min;
+    bool bare = row->id < choice.call->n[11] && !query_find_wait(choice.backend, QUERY_NO_ID, row->id);
+    if (bare && (choice.bare_min == QUERY_NO_ID || row->id < choice.bare_min))
+        choice.bare_min = row->id;
     choice.seen_max = row->id > choice.seen_max ? row->id : choice.seen_max;
     return c;
 }
@@ -293,7 +295,7 @@ static PGresult *summarise(int64_t taken, size_t stop)
     PGresult *res = result_new(PGRES_TUPLES_OK, 1, 11);
     put_id(res, 0, oldest_left);
     put_id(res, 1, choice.seen_max);
-    put_id(res, 2, choice.seen_min);
+    put_id(res, 2, choice.bare_min);
     put_id(res, 3, missed_min);
     put_id(res, 4, missed_max);
     result_bigint(res, 0, 5, (int64_t)leave_for_the_second_half());
@@ -307,7 +309,7 @@ void query_lock_events(struct backend *backend, const struct call *call)
     choice.backend = backend;
     choice.call = call;
     choice.count = choice.top_count = choice.fresh_count = choice.oldest_count = 0;
-    choice.seen_min = choice.seen_max = QUERY_NO_ID;
+    choice.bare_min = choice.seen_max = QUERY_NO_ID;
     look_by_id();
     look_at_the_top();
     give_places();

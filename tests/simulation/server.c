@@ -20,10 +20,11 @@ static struct {
 } server;
 
 static const char *const query_names[] = {
-    "begin", "commit",   "rollback",    "savepoint", "undo",      "release",     "sync",  "eof",   "nothing", "listen",
-    "lock",  "lock_all", "lock_events", "read",      "read_few",  "read_events", "keep",  "free",  "done",    "bury",
-    "kept",  "park",     "unpark",      "drawn",     "seen",      "holders",     "floor", "peek",  "empty",   "paused",
-    "grant", "renew",    "leases",      "move",      "give_back", "ownerless",   "due",   "upkeep"};
+    "begin",   "commit",  "rollback", "savepoint", "undo",        "release", "sync",     "eof",
+    "nothing", "listen",  "lock",     "lock_all",  "lock_events", "read",    "read_few", "read_events",
+    "keep",    "free",    "done",     "bury",      "kept",        "park",    "unpark",   "drawn",
+    "seen",    "holders", "movers",   "floor",     "peek",        "empty",   "paused",   "grant",
+    "renew",   "leases",  "move",     "give_back", "ownerless",   "due",     "upkeep"};
 _Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "each has a name");
 
 /* What a statement may fail with; FATAL ones end the session as well. */
@@ -137,7 +138,7 @@ static void abort_txn(struct backend *backend)
         judge_rows_lost(index_of(backend), backend->process, backend->txn);
         store_abort(&sim.store, backend->txn);
     }
-    backend->releasing = false;
+    backend->releasing = backend->writes_parked = backend->movers_known = false;
     backend->txn = TXN_NONE;
     forget_locks(backend, false);
 }
@@ -271,6 +272,7 @@ static void finish_sync(struct backend *backend)
         backend->txn = TXN_NONE;
         store_unlock_transaction(&sim.store, index_of(backend));
     }
+    backend->writes_parked = backend->movers_known = false;
     backend->skipping = false;
     backend->patience_us = 0;
     backend->alone = QUERY_NO_ID;
@@ -294,6 +296,7 @@ static void finish_commit(struct backend *backend)
     }
     store_unlock_transaction(&sim.store, index_of(backend));
     backend->releasing = backend->explicit = backend->savepoint = backend->failed = false;
+    backend->writes_parked = backend->movers_known = false;
     backend->txn = TXN_NONE;
     server_reply(backend, result_new(PGRES_COMMAND_OK, 0, 0));
     finish_call(backend);
@@ -357,6 +360,11 @@ static void vacuum(void)
     store_vacuum_waits(&sim.store, oldest);
 }
 
+static bool writes_parked(enum query query)
+{
+    return query == QUERY_PARK || query == QUERY_UNPARK || (query >= QUERY_GRANT && query <= QUERY_DUE);
+}
+
 static void start_call(struct backend *backend)
 {
     if (sim.store.wait_count > VACUUM_WAITS)
@@ -368,6 +376,7 @@ static void start_call(struct backend *backend)
     bool needs_txn = call->query > QUERY_EOF && call->query != QUERY_LISTEN && call->query != QUERY_NOTHING;
     if (needs_txn && backend->txn == TXN_NONE && !backend->failed)
         backend->txn = backend->part = store_begin(&sim.store);
+    backend->writes_parked |= backend->txn != TXN_NONE && writes_parked(call->query); /* locked before it looks */
     backend->snapshot = (struct snapshot){sim.store.commits, backend->txn};
     bool slow = call->query != QUERY_EOF && sim_fails(sim.plan.rates.statement_slow);
     backend->next_at = sim.now + (slow ? sim_draw(1000, 300 * MS_US) : needs_txn ? sim_draw(20, 300) : 5);

@@ -12,7 +12,7 @@
 #include <libpq-fe.h>
 
 #define BACKENDS_MAX 64
-#define CALL_PARAMS_MAX 16
+#define CALL_PARAMS_MAX 20
 
 enum query {
     QUERY_BEGIN,
@@ -41,6 +41,7 @@ enum query {
     QUERY_DRAWN,
     QUERY_SEEN,
     QUERY_HOLDERS,
+    QUERY_MOVERS,
     QUERY_FLOOR,
     QUERY_PEEK,
     QUERY_EMPTY,
@@ -95,6 +96,9 @@ struct backend {
     instant_us cut_at;                   /* nothing passes from then on; */
     instant_us heard_at;                 /* the client finds out at this time */
     struct list claim_keys, claim_solos; /* courier.claim, courier.solo */
+    struct list movers;                  /* courier.movers: names of locks */
+    bool movers_known;                   /* in the transaction under way */
+    bool writes_parked;                  /* its transaction has the lock on the table */
     bool misses;                         /* its settlement has found rows missing */
     int64_t alone;                       /* the only event that the round takes out; QUERY_NO_ID: there is none such */
     bool reads_paused;                   /* its claim is told that the queue is paused */

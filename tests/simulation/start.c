@@ -198,6 +198,7 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_horizon_seen, QUERY_SEEN},
         {sql_settle_kept, QUERY_KEPT},
         {sql_horizon_holders, QUERY_HOLDERS},
+        {sql_horizon_movers, QUERY_MOVERS},
         {sql_horizon_floor, QUERY_FLOOR},
         {sql_queue_empty, QUERY_EMPTY},
         {sql_claim_peek, QUERY_PEEK},

@@ -318,17 +318,18 @@ START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
     probe(1000, 0, true, 0);
     claim();
     PGresult *res = lock_row(1000);
-    set_bigint(res, 0, SEEN_MIN, 1001); /* nothing wrong with this one */
+    set_bigint(res, 0, SEEN_MIN, 100);  /* an entry covers this one */
+    set_bigint(res, 0, BARE_MIN, 1001); /* nothing wrong with this one */
     ck_assert(take_result(0, res));
     res = lock_row(1000);
-    set_bigint(res, 0, SEEN_MIN, 500);
+    set_bigint(res, 0, BARE_MIN, 500);
     ck_assert(take_result(0, res));
     ck_assert_int_eq(plan.report.missed.lo, 500);
     ck_assert_int_eq(plan.report.missed.hi, 500);
     claim();
     ck_assert_int_eq(parameter(1, 2), 500);
     res = lock_row(1000);
-    set_bigint(res, 0, SEEN_MIN, 400);
+    set_bigint(res, 0, BARE_MIN, 400);
     set_bigint(res, 0, MISSED_MIN, 450);
     set_bigint(res, 0, MISSED_MAX, 600);
     ck_assert(take_result(0, res));

@@ -35,6 +35,8 @@ static const struct sql_variable variables[] = {
     {"drawn_further", "true"},
     {"parked_key", "p.key"},
     {"state", "outbox"},
+    {"parked_name", "'outbox.parked'"},
+    {"lock_class", "7"},
     {NULL, NULL},
 };
 
@@ -87,20 +89,25 @@ static inline void take_paused(void *to)
     paused = true;
 }
 
+static inline struct ordering_options options_with(bool sequence, bool archive)
+{
+    return (struct ordering_options){.queue = "orders",
+                                     .variables = variables,
+                                     .lock_class = 7,
+                                     .payload_kind = PAYLOAD_TEXT,
+                                     .extra_columns = 2,
+                                     .keys_per_claim = 16,
+                                     .oldest_share = 20,
+                                     .archive = archive,
+                                     .delays = archive,
+                                     .after = archive,
+                                     .sequence = sequence,
+                                     .key_index = true};
+}
+
 static inline void open_with(bool sequence, bool archive)
 {
-    struct ordering_options options = {.queue = "orders",
-                                       .variables = variables,
-                                       .lock_class = 7,
-                                       .payload_kind = PAYLOAD_TEXT,
-                                       .extra_columns = 2,
-                                       .keys_per_claim = 16,
-                                       .oldest_share = 20,
-                                       .archive = archive,
-                                       .delays = archive,
-                                       .after = archive,
-                                       .sequence = sequence,
-                                       .key_index = true};
+    struct ordering_options options = options_with(sequence, archive);
     o = ordering_per_key.open(&options, &err);
     ck_assert_msg(o != NULL, "%s", err.text);
 }
@@ -207,6 +214,7 @@ enum {
     THIN,
     MISSED_LOW,
     MISSED_HIGH,
+    BARE_MIN,
     LOCK_ALL
 };
 
@@ -239,6 +247,22 @@ static inline int64_t oldest_rows(void)
     return parameter(0, plan.all ? 8 : 15);
 }
 
+/* The last statement of a probe; 0: null. */
+static inline void floor_probed(size_t index, int64_t floor, bool covered, int64_t passed)
+{
+    PGresult *res = result_of(3);
+    for (int column = 0; column < 3; column++)
+        set_text(res, 0, column, NULL);
+    if (floor) {
+        set_bigint(res, 0, 0, floor);
+        set_bigint(res, 0, 1, covered);
+    }
+    if (passed)
+        set_bigint(res, 0, 2, passed);
+    ordering_per_key.probed(o, index, res);
+    PQclear(res);
+}
+
 static inline void probe(int64_t drawn, size_t holder_count, bool with_floor, int64_t floor)
 {
     size_t n = ordering_per_key.probe(o, arena, statements);
@@ -253,14 +277,8 @@ static inline void probe(int64_t drawn, size_t holder_count, bool with_floor, in
         set_text(res, (int)i, 0, (char[]){'3', '/', (char)('1' + i), 0});
     ordering_per_key.probed(o, 1, res);
     PQclear(res);
-    if (!with_floor)
-        return;
-    res = result_of(1);
-    set_text(res, 0, 0, NULL);
-    if (floor)
-        set_bigint(res, 0, 0, floor);
-    ordering_per_key.probed(o, 2, res);
-    PQclear(res);
+    if (with_floor)
+        floor_probed(2, floor, false, 0);
 }
 
 static inline void finish_claim(void)

@@ -15,7 +15,7 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
-    ck_assert_int_eq(statements[0].count, 16);
+    ck_assert_int_eq(statements[0].count, 17);
     ck_assert(!statements[0].by_row);
     ck_assert_int_ge(parameter(0, 6), 10);
     ck_assert_int_ge(parameter(0, 15), 10);

@@ -29,6 +29,7 @@ static const struct sql_variable variables[] = {
     {"holders_of", "'s'"},
     {"drawn_further", "true"},
     {"state", "outbox"},
+    {"parked_name", "'outbox.parked'"},
     {"parked_key", "p.key"},
     {"priority", "e.p"},
     {"urgent", "true"},

@@ -278,7 +278,7 @@ START_TEST(floor_rises_and_falls_with_what_somebody_puts_in_by_hand)
     settle_ids(1000);
     ck_assert(ordering_unordered.wants_probe(o));
     ck_assert_uint_eq(ordering_unordered.probe(o, arena, statements), 3);
-    PGresult *res = row_of(1);
+    PGresult *res = row_of(3);
     set_bigint(res, 0, 600);
     ordering_unordered.probed(o, 2, res);
     PQclear(res);
