@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #define FLOOR_STRETCH 200000
-#define FLOOR_ROWS 5000 /* that are covered: some milliseconds */
+#define FLOOR_ROWS 5000                 /* that are covered: some milliseconds */
+#define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */
 
 enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_MORE };
 
@@ -41,7 +42,8 @@ void horizon_forget(struct horizon *horizon, struct scan *scan)
 }
 
 /* The next stretch of what lies between the floor and what is settled. */
-static size_t probe_floor(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret)
+static size_t probe_floor(struct horizon *horizon, const struct scan *scan, instant_us now, struct arena *arena,
+                          struct statement *ret)
 {
     int64_t from = horizon->floor < scan->first ? SCAN_ID_MIN : horizon->floor;
     horizon->floor_to = id_add(horizon->floor < scan->first ? scan->first : horizon->floor, FLOOR_STRETCH);
@@ -49,8 +51,11 @@ static size_t probe_floor(struct horizon *horizon, const struct scan *scan, stru
         horizon->floor_to = scan->settled;
     size_t count = 0;
     horizon->floor_from = horizon->floor;
-    if (horizon->covered && horizon->sees_all) /* what a filter hides is not seen by those who move entries */
+    /* What a filter hides is not seen by those who move entries. */
+    if (horizon->covered && horizon->sees_all && now >= horizon->movers_at) {
         ret[count++] = statement_of(horizon->movers_sql);
+        horizon->movers_at = now + MOVERS_PAUSE_US;
+    }
     struct statement *floor = &ret[count++];
     *floor = statement_of(horizon->floor_sql);
     statement_add_int(floor, arena, from);
@@ -60,7 +65,8 @@ static size_t probe_floor(struct horizon *horizon, const struct scan *scan, stru
     return count;
 }
 
-size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret)
+size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_us now, struct arena *arena,
+                     struct statement *ret)
 {
     horizon->reset = false;
     horizon->read = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = horizon->holders};
@@ -69,7 +75,7 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct ar
     statement_add_int(&ret[PROBE_HOLDERS], arena, scan_unsettled(scan) ? SCAN_ID_MIN : scan->settled);
     size_t count = PROBE_MORE;
     if (horizon->with_floor && scan->settled != SCAN_ID_MIN && horizon->floor <= scan->settled)
-        count += probe_floor(horizon, scan, arena, ret + count);
+        count += probe_floor(horizon, scan, now, arena, ret + count);
     horizon->floor_at = count - 1;
     return count;
 }

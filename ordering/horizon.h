@@ -17,13 +17,14 @@ struct horizon {
     char *drawn_sql, *holders_sql, *movers_sql, *floor_sql;
     const char *queue; /* borrowed */
     int64_t floor;
-    bool covered;       /* its event is: it may be passed */
-    size_t floor_at;    /* index of its statement in the probe under way */
-    int64_t floor_from; /* what it was when the probe under way was sent */
-    int64_t floor_to;   /* end of the stretch that the probe under way looks at */
-    uint64_t source;    /* what told it, as a hash; 0: nobody has */
-    uint64_t epoch;     /* how often all of it was forgotten */
-    bool reset;         /* the probe under way has found that nothing known holds any more */
+    bool covered;         /* its event is: it may be passed, */
+    instant_us movers_at; /* but nobody is asked sooner */
+    size_t floor_at;      /* index of its statement in the probe under way */
+    int64_t floor_from;   /* what it was when the probe under way was sent */
+    int64_t floor_to;     /* end of the stretch that the probe under way looks at */
+    uint64_t source;      /* what told it, as a hash; 0: nobody has */
+    uint64_t epoch;       /* how often all of it was forgotten */
+    bool reset;           /* the probe under way has found that nothing known holds any more */
     struct scan_horizon read;
     uint64_t holders[SCAN_HOLDERS_MAX + 1];
 };
@@ -37,7 +38,8 @@ void horizon_done(struct horizon *horizon);
 void horizon_forget(struct horizon *horizon, struct scan *scan);
 
 /* As in struct ordering_type. */
-size_t horizon_probe(struct horizon *horizon, const struct scan *scan, struct arena *arena, struct statement *ret);
+size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_us now, struct arena *arena,
+                     struct statement *ret);
 void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res);
 /* A claim of this plan has looked at all ids of plan->scan.oldest below `end` and seen none. */
 void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, int64_t end);

@@ -193,7 +193,7 @@ struct ordering_type {
     void (*released)(struct ordering *o, int64_t lo, int64_t hi, instant_us at);
 
     /* Statements that tell how far ids are settled; run outside of claims. */
-    size_t (*probe)(struct ordering *o, struct arena *arena, struct statement *ret);
+    size_t (*probe)(struct ordering *o, instant_us now, struct arena *arena, struct statement *ret);
     void (*probed)(struct ordering *o, size_t index, const PGresult *res);
     bool (*wants_probe)(const struct ordering *o);
     /* It may be another server that is asked from now on, or one that has lost its last transactions: what probes have

@@ -322,10 +322,10 @@ static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant
     scan_again(scan, (struct id_range){lo, hi < scan->top ? hi : scan->top}, at);
 }
 
-static size_t per_key_probe(struct ordering *o, struct arena *arena, struct statement *ret)
+static size_t per_key_probe(struct ordering *o, instant_us now, struct arena *arena, struct statement *ret)
 {
     struct per_key *pk = (struct per_key *)o;
-    return horizon_probe(&pk->horizon, &pk->scan, arena, ret);
+    return horizon_probe(&pk->horizon, &pk->scan, now, arena, ret);
 }
 
 static void per_key_probed(struct ordering *o, size_t index, const PGresult *res)

@@ -234,10 +234,10 @@ static void unordered_released(struct ordering *o, int64_t lo, int64_t hi, insta
     un->top_at = instant_min(un->top_at, at);
 }
 
-static size_t unordered_probe(struct ordering *o, struct arena *arena, struct statement *ret)
+static size_t unordered_probe(struct ordering *o, instant_us now, struct arena *arena, struct statement *ret)
 {
     struct unordered *un = (struct unordered *)o;
-    return horizon_probe(&un->horizon, &un->scan, arena, ret);
+    return horizon_probe(&un->horizon, &un->scan, now, arena, ret);
 }
 
 static void unordered_probed(struct ordering *o, size_t index, const PGresult *res)

@@ -109,7 +109,7 @@ static void start_probe(struct queue *queue, instant_us now)
     struct error err;
     bool ok = begin(queue, &err);
     struct statement statements[ORDERING_STATEMENTS_MAX];
-    size_t n = queue->ordering->type->probe(queue->ordering, side->round.arena, statements);
+    size_t n = queue->ordering->type->probe(queue->ordering, now, side->round.arena, statements);
     for (size_t i = 0; ok && i < n; i++)
         ok = db_send(side->db, &statements[i], &err);
     side->probe_at = now + side->probe_interval_us;

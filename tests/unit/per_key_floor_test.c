@@ -70,7 +70,7 @@ END_TEST
 static void find_covered(int64_t id)
 {
     probe(1000000, 0, false, 0);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     floor_probed(2, id, true, 0);
     ck_assert_int_eq(ordering_per_key.least(o), id);
 }
@@ -78,23 +78,33 @@ static void find_covered(int64_t id)
 START_TEST(who_moves_entries_is_asked_before_a_covered_event_is_passed)
 {
     find_covered(77);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 4);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 4);
     ck_assert_ptr_nonnull(strstr(statements[2].sql, "courier.movers"));
     ck_assert_int_eq(parameter(3, 1), 77);
     floor_probed(3, 500, false, 0);
     ck_assert_int_eq(ordering_per_key.least(o), 500);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3); /* as before */
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3); /* as before */
 }
 END_TEST
 
 START_TEST(covered_events_are_passed_some_at_a_time)
 {
     find_covered(77);
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     floor_probed(3, 0, false, 5077);
     ck_assert_int_eq(ordering_per_key.least(o), 5078);
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     ck_assert_int_eq(parameter(2, 1), 5078);
+}
+END_TEST
+
+START_TEST(who_moves_entries_is_asked_once_a_second)
+{
+    find_covered(77);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 5, arena, statements), 4);
+    floor_probed(3, 78, true, 0);
+    ck_assert_uint_eq(ordering_per_key.probe(o, SECOND_US, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, SECOND_US + 5, arena, statements), 4);
 }
 END_TEST
 
@@ -105,7 +115,7 @@ START_TEST(covered_events_are_not_passed_where_a_filter_hides_some)
     options.filter = true;
     o = ordering_per_key.open(&options, &err);
     find_covered(77);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
 }
 END_TEST
 
@@ -113,7 +123,7 @@ START_TEST(answer_to_a_probe_does_not_undo_what_a_claim_has_found_meanwhile)
 {
     probe(1000, 0, false, 0);
     probe(1000, 0, true, 600);
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     claim();
     PGresult *res = lock_row(1000);
     set_bigint(res, 0, BARE_MIN, 20);
@@ -136,6 +146,7 @@ int main(void)
     tcase_add_test(tcase, floor_does_not_rise_over_ids_that_a_claim_has_passed_and_that_are_not_settled);
     tcase_add_test(tcase, who_moves_entries_is_asked_before_a_covered_event_is_passed);
     tcase_add_test(tcase, covered_events_are_passed_some_at_a_time);
+    tcase_add_test(tcase, who_moves_entries_is_asked_once_a_second);
     tcase_add_test(tcase, covered_events_are_not_passed_where_a_filter_hides_some);
     tcase_add_test(tcase, answer_to_a_probe_does_not_undo_what_a_claim_has_found_meanwhile);
     return run_suite(suite);

@@ -197,7 +197,7 @@ START_TEST(floor_never_passes_an_id_that_may_still_appear)
     claim();
     ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
     probe(3000, 0, false, 0);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     ck_assert_int_le(parameter(2, 2), 3000);
     probe(1000000, 2, true, 0);
     claim();
@@ -209,7 +209,7 @@ START_TEST(floor_falls_when_the_sequence_is_set_back)
 {
     probe(1000, 0, false, 0);
     probe(1000, 0, true, 0);
-    size_t n = ordering_per_key.probe(o, arena, statements);
+    size_t n = ordering_per_key.probe(o, 0, arena, statements);
     probe(5, 0, n == 3, 0);
     claim();
     ck_assert_int_le(parameter(1, 2), 6);
@@ -220,7 +220,7 @@ END_TEST
 /* One that finds nothing up to the end of its stretch, by this server and this file of the sequence. */
 static void probe_of(const char *source, int64_t drawn)
 {
-    size_t n = ordering_per_key.probe(o, arena, statements);
+    size_t n = ordering_per_key.probe(o, 0, arena, statements);
     PGresult *res = result_of(3);
     set_bigint(res, 0, 0, 1);
     set_bigint(res, 0, 1, drawn);
@@ -268,7 +268,7 @@ START_TEST(sequence_that_has_caught_up_to_the_same_id_settles_nothing_at_once)
     assert_nothing_is_passed_over();
     ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
     ck_assert(ordering_per_key.wants_probe(o));
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 2);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 2);
     ck_assert_int_eq(parameter(1, 1), SCAN_ID_MIN);
 }
 END_TEST
@@ -276,14 +276,14 @@ END_TEST
 START_TEST(who_holds_ids_is_asked_from_what_has_settled_on)
 {
     probe(1000, 0, false, 0);
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     ck_assert_int_eq(parameter(1, 1), 1000);
     answer_probe(0, 1, 1001);
     PGresult *holder = result_of(1);
     set_text(holder, 0, 0, "3/7");
     ordering_per_key.probed(o, 1, holder);
     PQclear(holder);
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     ck_assert_int_eq(parameter(1, 1), SCAN_ID_MIN); /* that holder is to be heard of, whatever is drawn */
 }
 END_TEST
@@ -343,14 +343,14 @@ END_TEST
 START_TEST(floor_is_looked_for_a_stretch_at_a_time)
 {
     probe(INT64_C(1000000), 0, false, 0);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     ck_assert_int_eq(parameter(2, 1), SCAN_ID_MIN);
     ck_assert_int_lt(parameter(2, 2), 1000000);
     /* Ids that begin near the greatest there is: a stretch ends there. */
     answer_probe(0, SCAN_ID_MAX - 5, SCAN_ID_MAX);
     PGresult *res = result_of(1);
     ordering_per_key.probed(o, 1, res);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     ck_assert_int_eq(parameter(2, 2), SCAN_ID_MAX);
     PQclear(res);
 }
@@ -358,7 +358,7 @@ END_TEST
 
 START_TEST(smallest_id_of_all_is_an_id)
 {
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     answer_probe(0, SCAN_ID_MIN, SCAN_ID_MIN);
     PGresult *res = result_of(1);
     ordering_per_key.probed(o, 1, res);
@@ -371,7 +371,7 @@ END_TEST
 
 START_TEST(empty_answer_to_a_probe_settles_nothing)
 {
-    ordering_per_key.probe(o, arena, statements);
+    ordering_per_key.probe(o, 0, arena, statements);
     PGresult *res = result_of(2);
     ordering_per_key.probed(o, 0, res);
     ordering_per_key.probed(o, 1, res);
@@ -379,7 +379,7 @@ START_TEST(empty_answer_to_a_probe_settles_nothing)
     claim();
     ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
     probe(1000, 0, false, 0);
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     ordering_per_key.probed(o, 2, res);
     PQclear(res);
     claim();
@@ -396,14 +396,14 @@ START_TEST(too_many_holders_to_remember_settle_nothing)
         set_text(many, i, 0, name);
     }
     for (int i = 0; i < 2; i++) {
-        ordering_per_key.probe(o, arena, statements);
+        ordering_per_key.probe(o, 0, arena, statements);
         answer_probe(0, 1, 1000);
         ordering_per_key.probed(o, 1, many);
     }
     PQclear(many);
     ck_assert(ordering_per_key.wants_probe(o));
     /* No floor is looked for either: nothing lies below it. */
-    ck_assert_uint_eq(ordering_per_key.probe(o, arena, statements), 2);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 2);
 }
 END_TEST
 

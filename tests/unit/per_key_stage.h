@@ -265,7 +265,7 @@ static inline void floor_probed(size_t index, int64_t floor, bool covered, int64
 
 static inline void probe(int64_t drawn, size_t holder_count, bool with_floor, int64_t floor)
 {
-    size_t n = ordering_per_key.probe(o, arena, statements);
+    size_t n = ordering_per_key.probe(o, 0, arena, statements);
     ck_assert_uint_eq(n, with_floor ? 3 : 2);
     PGresult *res = result_of(2);
     set_bigint(res, 0, 0, 1);

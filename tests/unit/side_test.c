@@ -29,9 +29,10 @@ static size_t one_settle(struct ordering *o, const struct settlement *s, struct 
     return 1;
 }
 
-static size_t one_probe(struct ordering *o, struct arena *arena, struct statement *ret)
+static size_t one_probe(struct ordering *o, instant_us now, struct arena *arena, struct statement *ret)
 {
     (void)o;
+    (void)now;
     (void)arena;
     ret[0] = statement_of("probe");
     return 1;

@@ -193,7 +193,7 @@ static inline int64_t parameter(int number)
 
 static inline void settle_ids(int64_t drawn)
 {
-    ck_assert_uint_ge(ordering_unordered.probe(o, arena, statements), 2);
+    ck_assert_uint_ge(ordering_unordered.probe(o, 0, arena, statements), 2);
     PGresult *res = row_of(2);
     set_bigint(res, 0, 1);
     set_bigint(res, 1, drawn);

@@ -32,7 +32,7 @@ START_TEST(without_a_priority_the_oldest_have_every_place_and_nothing_is_urgent)
     claim_at(0);
     ck_assert_int_eq(parameter(TOP_PRIORITY), INT64_MIN);
     ck_assert(!plan.from_top);
-    ck_assert_uint_eq(ordering_unordered.probe(o, arena, statements), 2); /* and nobody needs to know the first id */
+    ck_assert_uint_eq(ordering_unordered.probe(o, 0, arena, statements), 2); /* and nobody needs to know the first id */
 }
 END_TEST
 
@@ -277,7 +277,7 @@ START_TEST(floor_rises_and_falls_with_what_somebody_puts_in_by_hand)
 {
     settle_ids(1000);
     ck_assert(ordering_unordered.wants_probe(o));
-    ck_assert_uint_eq(ordering_unordered.probe(o, arena, statements), 3);
+    ck_assert_uint_eq(ordering_unordered.probe(o, 0, arena, statements), 3);
     PGresult *res = row_of(3);
     set_bigint(res, 0, 600);
     ordering_unordered.probed(o, 2, res);
