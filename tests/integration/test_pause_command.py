@@ -117,11 +117,22 @@ def test_drain_waits_for_what_is_on_its_way(db, relay, http, shop):
     check([Event(n, str(n % 2)) for n in range(1, 11)], http_receipts(http), final=Final()).require()
 
 
+def stands_still(db, one):
+    """A claim that is on its way when it is stopped has events: they are on their way, too."""
+    states = "select state from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
+    one.send(signal.SIGSTOP)
+    wait_until(lambda: ("active",) not in db.query(states), what="its statements to end")
+    still = all(state == "idle" for state, in db.query(states))
+    if not still:
+        one.send(signal.SIGCONT)
+    return still
+
+
 def test_a_relay_that_stood_still_sends_nothing_after_a_drain(db, relay, http, shop):
     """It finds the pause in the snapshot that it reads its claims in, however late it looks for it otherwise."""
     one = relay(shop.path.read_text().replace("sink: web }", "sink: web, poll: { min: 1ms, max: 2ms } }"))
     for turn in range(1, 11):
-        one.send(signal.SIGSTOP)
+        wait_until(lambda: stands_still(db, one), what="it to stand still outside of a transaction")
         db.query("insert into public.events (order_id) select n from generate_series(1, 10) n")
         assert shop("drain", "orders") == "orders is paused and nothing of it is on its way\n"
         one.send(signal.SIGCONT)
