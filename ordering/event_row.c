@@ -2,6 +2,8 @@
 
 #include "ordering/result.h"
 
+#include <endian.h>
+
 #define EPOCH_2000_US (INT64_C(946684800) * SECOND_US)
 
 enum event_column {

@@ -13,18 +13,25 @@
 #include "ordering/ordering.h"
 
 struct horizon {
-    bool sequence, with_floor, sees_all;
+    bool sequence, with_floor, sees_all, key_index;
     char *drawn_sql, *holders_sql, *movers_sql, *floor_sql;
     const char *queue; /* borrowed */
     int64_t floor;
-    bool covered;         /* its event is: it may be passed, */
-    instant_us movers_at; /* but nobody is asked sooner */
-    size_t floor_at;      /* index of its statement in the probe under way */
-    int64_t floor_from;   /* what it was when the probe under way was sent */
-    int64_t floor_to;     /* end of the stretch that the probe under way looks at */
-    uint64_t source;      /* what told it, as a hash; 0: nobody has */
-    uint64_t epoch;       /* how often all of it was forgotten */
-    bool reset;           /* the probe under way has found that nothing known holds any more */
+    bool covered; /* its event is, or what lies there is passed: horizon_movers.sql is worth asking */
+    bool passing; /* all that was looked at last was */
+    /* The probe under way: what the floor was, the end of its stretch, the index of its statement, and whether movers
+     * are asked for before it. */
+    int64_t floor_from, floor_to;
+    size_t floor_at;
+    bool asks;
+    /* Looks at movers: not before, what the last one has found or NULL, what had settled when it was sent, and when the
+     * one under way was. */
+    instant_us movers_at;
+    char *writers;
+    int64_t looked_settled, look_settled;
+    uint64_t source; /* what told it, as a hash; 0: nobody has */
+    uint64_t epoch;  /* how often all of it was forgotten */
+    bool reset;      /* the probe under way has found that nothing known holds any more */
     struct scan_horizon read;
     uint64_t holders[SCAN_HOLDERS_MAX + 1];
 };

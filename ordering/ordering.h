@@ -200,7 +200,7 @@ struct ordering_type {
      * told does not hold any more. Nothing may be claimed before the next one is answered. */
     void (*forget)(struct ordering *o);
 
-    /* Nothing that waits has a smaller id, but what was put in by hand. */
+    /* No event has a smaller id, but what its key's entry covers (horizon.h), and what was put in by hand. */
     int64_t (*least)(const struct ordering *o);
 
     /* One statement that has a row when something new waits to be claimed, or something whose wait is over. */

@@ -4,18 +4,20 @@
 
 #include "relay/base/span.h"
 
-#include <endian.h>
 #include <libpq-fe.h>
 #include <string.h>
 
-/* False, and *ret as it was, when it is null or no bigint. */
+/* False, and *ret as it was, when it is null or no integer. An id has the type that its column has. */
 static inline bool result_bigint(const PGresult *res, int row, int column, int64_t *ret)
 {
-    if (PQgetisnull(res, row, column) || PQgetlength(res, row, column) != 8)
+    int length = PQgetisnull(res, row, column) ? 0 : PQgetlength(res, row, column);
+    if (length != 8 && length != 4 && length != 2)
         return false;
-    uint64_t big;
-    memcpy(&big, PQgetvalue(res, row, column), sizeof big);
-    *ret = (int64_t)be64toh(big);
+    const unsigned char *value = (const unsigned char *)PQgetvalue(res, row, column);
+    int64_t id = value[0] < 128 ? 0 : -1;
+    for (int i = 0; i < length; i++)
+        id = (int64_t)((uint64_t)id << 8 | value[i]);
+    *ret = id;
     return true;
 }
 

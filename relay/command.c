@@ -144,14 +144,22 @@ static bool check_server(const PGconn *conn, struct error *err)
                      version / 10000, SERVER_MIN);
 }
 
-/* A pooler's clients get a made-up number for their backend's. */
+/* A pooler's clients get a made-up number for their backend's. What each session is told else the role has to say
+ * there: see session_settings.sql. */
 static bool is_shared(PGconn *conn, bool *ret, struct error *err)
 {
     PGresult *hello = query_in_time(conn, "database", sql_session_hello, 0, NULL, err);
-    if (hello)
-        *ret = query_int(hello, 0, 0) != PQbackendPID(conn);
+    if (!hello)
+        return false;
+    *ret = query_int(hello, 0, 0) != PQbackendPID(conn);
+    bool ok = !*ret || strcmp(query_text(hello, 0, 3), "read committed") == 0;
+    if (!ok)
+        error_set(err, ERROR_CONFIG,
+                  "database: the default isolation level is %s, and behind a pooler it cannot be set for one session; "
+                  "alter role \"%s\" in database \"%s\" set default_transaction_isolation = 'read committed'",
+                  query_text(hello, 0, 3), PQuser(conn), PQdb(conn));
     PQclear(hello);
-    return hello != NULL;
+    return ok;
 }
 
 /* A session that a pooler shares goes on to others, who must not find a search_path of ours in it. */

@@ -327,7 +327,7 @@ static enum db_event progress_setup(struct db *db, instant_us now, struct error 
             continue; /* the hello's; the session's settings follow */
         if (event == DB_ROUND_END)
             break;
-        bool hello = PQntuples(result.res) == 1 && PQnfields(result.res) == 3;
+        bool hello = PQntuples(result.res) == 1 && PQnfields(result.res) == 4;
         if (PQresultStatus(result.res) != PGRES_TUPLES_OK) {
             db_result_rule(result.res, err);
             snprintf(db->trouble, sizeof db->trouble, "%s", err->text);

@@ -209,6 +209,16 @@ static const char *parked_key(const struct table *table, struct arena *arena, st
     return out;
 }
 
+/* What a key's entry p covers: the events that it points at, and those of the key that come after it. Without an index
+ * to find them by, only the one that it points at. */
+static const char *behind_entry(const struct table *table, struct arena *arena, const char *key, const char *id,
+                                const char *parked_key)
+{
+    if (!table->index_key_id)
+        return arena_printf(arena, "%s between p.event_id and p.event_id", id);
+    return arena_printf(arena, "%s = %s and %s >= p.event_id", key, parked_key, id);
+}
+
 #define NEXT_VARIABLES 7
 
 /* What goes on to the next queue: one column of its table, and what stands in it, over `e`, or over the answer `r`. */
@@ -296,6 +306,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"table", table->name_sql},
         {"table_name", literal(arena, table->plain_name)},
         {"where", condition(table, queue, arena)},
+        {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena, &err))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
         {"from_least", arena_printf(arena, queue->where ? "%s >= $2::bigint or true" : "%s >= $2::bigint", id)},
         {"undone", table->after_sql && queue->where ? queue->where : "true"},

@@ -1,6 +1,7 @@
 -- Is there anything left to deliver? Events of closed keys do not count: somebody has to open them first.
 --
--- :table :where :state :key :parked_key :id   as in per_key_lock.sql, and parked is asked as there
+-- :table :where :state :key :id   as in per_key_lock.sql, and parked is asked as there
+-- :behind_entry   as in settle_park.sql
 -- :in_order   without a filter: in the order of ids, which is that of the rows. With one there may be an index that finds what
 --             it lets through, and what it does not may be most of the table.
 -- $1 text   queue
@@ -26,6 +27,6 @@ union all
  from :state.parked p
  where p.queue = $1::text and p.event_id < $2::bigint and p.next_at < 'infinity'
    and case when p.keyless then exists (select from :table e where :id between p.event_id and p.event_id and (:where) order by :id offset 0)
-       else exists (select from :table e where :key = :parked_key and :id >= p.event_id and (:where) order by :key, :id offset 0) end
+       else exists (select from :table e where :behind_entry and (:where) order by :key, :id offset 0) end
  limit 1)
 limit 1

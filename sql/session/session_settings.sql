@@ -8,6 +8,9 @@
 -- anew: that took a seventh of a claim's time and chose the same plan. What is wanted in an order comes from an index
 -- that has it: next to a table that the planner believes to be empty, reading a whole index and sorting looks cheaper.
 --
+-- Several statements of a round have a snapshot each, and some have to see what others have committed since the one before:
+-- see horizon_movers.sql.
+--
 -- What goes into the archive is kept until the statement ends: with the usual work_mem of 4MB in a temporary file from
 -- some 4,000 events of 300 bytes on.
 --
@@ -19,6 +22,7 @@
 select pg_catalog.set_config('client_encoding', $1, false),
        pg_catalog.set_config('statement_timeout', $2, false),
        pg_catalog.set_config('lock_timeout', $3, false),
+       pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
        pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),
        pg_catalog.set_config('tcp_keepalives_idle', '30', false),
        pg_catalog.set_config('tcp_keepalives_interval', '10', false),

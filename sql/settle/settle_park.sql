@@ -11,12 +11,15 @@
 -- An event that was put back while its key was leased, to which the entry points, waits for none that comes after it: it is next,
 -- at once, and has no failures; unless the key is closed. So is one that has become due meanwhile (delayed_due.sql), whether the
 -- key was leased or locked. If it was locked, the entry may also point at what was delivered before this event: that is gone. And
--- what lies between the two and shows only now is not passed: see horizon_floor.sql.
+-- what lies between the two and shows only now is not passed: see horizon_floor.sql. A key that
+-- is closed has to point at what closed it: what has shown late is found by the sweep then.
 --
 -- A key with many events keeps its entry. So first_failed_at is set with an event's first failure, and where it comes to wait for
 -- another one: by a lease of ours, when that was granted (lease_grant.sql).
 --
--- :table :where :id :key :key_type :state   as in per_key_lock.sql
+-- :table :where :id :key :state   as in per_key_lock.sql
+-- :behind_entry                   the condition that picks the events of an entry p's key from the one on that it points at; without
+--                                 an index, this one only
 -- $1 text      queue
 -- $2 bigint[]  the heads' ids
 -- $3 text[]    their keys; null: an event without a key, which waits alone
@@ -55,8 +58,7 @@ with head as (
                   from (select l.ours, case when l.ours then p.event_id < p.taken_id
                                             else p.event_id < excluded.event_id and exists (
                                                 select from :table e
-                                                where :key = excluded.key:::key_type and :id >= p.event_id and :id < excluded.event_id
-                                                  and (:where)
+                                                where :behind_entry and :id < excluded.event_id and (:where)
                                                 order by :key, :id offset 0) end
                                        and (excluded.attempts = 0 or excluded.next_at < 'infinity') as ahead
                         from (select coalesce(p.token = any (select pg_catalog.unnest($8::text[]::uuid[])), false) as ours) as l) as o) as w),

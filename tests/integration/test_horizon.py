@@ -10,7 +10,8 @@ import pytest
 from tests.support.servers import wait_until
 from tests.support.statement_log import StatementLog
 
-SETTLE_PARK = Path(__file__).parents[2] / "sql" / "settle" / "settle_park.sql"
+SQL = Path(__file__).parents[2] / "sql"
+SETTLE_PARK, MOVERS = SQL / "settle" / "settle_park.sql", SQL / "horizon" / "horizon_movers.sql"
 TABLES = ["create table events (id bigserial primary key, order_id bigint)",
           "create table events (id bigint primary key, order_id bigint); create sequence s start 500 owned by events.id; "
           "alter table events alter id set default nextval('s')"]
@@ -41,7 +42,7 @@ CONFIG = """
 database: "{dsn}"
 sinks: {{ log: {{ type: file, path: "{path}" }} }}
 queues:
-  orders: {{ sink: log }}
+  orders: {{ sink: log {more} }}
 """
 PUT = "insert into outbox.events (aggregateid, type) values (%s, 't') returning id"
 READ = re.compile(r"current_setting\('courier\.claim'\).*?parameters: \$1 = '\w+', \$2 = '(-?\d+)'", re.DOTALL)
@@ -68,7 +69,10 @@ class Floor:
     def wait_for_looks(self, count):
         """So many times it was asked who moves entries, and answered."""
         self.db.query(PUT, ["b"])
-        wait_until(lambda: self.log.text().count("as movers") > count, what="another look")
+        wait_until(lambda: self.looks() > count, what="another look")
+
+    def looks(self):
+        return self.log.text().count("as movers")
 
 
 def delivered(path):
@@ -81,7 +85,7 @@ def test_what_waits_holds_no_floor_down_and_is_delivered_in_order(db, relay, tmp
     floor, path = Floor(db, key), tmp_path / "events.jsonl"
     for event in floor.waiting[:entries]:
         db.query(entry.format(until), [event])
-    relay(CONFIG.format(dsn=db.dsn, path=path))
+    relay(CONFIG.format(dsn=db.dsn, path=path, more=""))
     floor.wait_until_passed()
     last = db.value(PUT, [key])
     wait_until(lambda: key or last in delivered(path), what="what does not wait to be delivered")
@@ -96,7 +100,7 @@ def test_what_waits_below_the_floor_keeps_a_relay_from_being_done(db, relay, tmp
     floor, path = Floor(db, "a"), tmp_path / "events.jsonl"
     db.query(KEYED.format(LATER), [floor.waiting[0]])
     db.query("delete from outbox.events where id = %s", [floor.waiting[0]])
-    one = relay(CONFIG.format(dsn=db.dsn, path=path), until_empty=True)
+    one = relay(CONFIG.format(dsn=db.dsn, path=path, more=""), until_empty=True)
     floor.wait_until_passed()
     floor.log.forget()
     wait_until(lambda: "as waiting" in floor.log.text(), what="it to ask whether anything is left")
@@ -124,16 +128,70 @@ def test_what_somebody_may_be_about_to_move_is_not_passed(db, relay, tmp_path, h
     db.query(KEYED.format(LATER), [floor.waiting[0]])
     with closing(db.connect(autocommit=False)) as session:
         hold(session)
-        relay(CONFIG.format(dsn=db.dsn, path=tmp_path / "events.jsonl"))
+        relay(CONFIG.format(dsn=db.dsn, path=tmp_path / "events.jsonl", more=""))
         if hold is lease:
             db.query(PUT, ["b"])
             floor.log.wait_for_probes(5)
         else:
-            for count in range(3):
-                floor.wait_for_looks(count)
+            floor.wait_for_looks(3)
         assert floor.value() <= floor.waiting[0]
     db.query("update outbox.parked set token = null, worker = null, taken_id = null, taken_at = null, lease = null")
     floor.wait_until_passed()
+
+
+def test_writers_who_come_and_go_keep_nothing_down(db, relay, tmp_path):
+    """There is one at each look."""
+    floor = Floor(db, "a")
+    db.query(KEYED.format(LATER), [floor.waiting[0]])
+    with closing(db.connect(autocommit=False)) as one, closing(db.connect(autocommit=False)) as other:
+        sessions = [one, other]
+        write_entries(one)
+        relay(CONFIG.format(dsn=db.dsn, path=tmp_path / "events.jsonl", more=""))
+        for looks in range(20):
+            db.query(PUT, ["b"])
+            wait_until(lambda: floor.value() > floor.waiting[-1] or floor.looks() > looks, what="another look")
+            write_entries(sessions[(looks + 1) % 2])
+            sessions[looks % 2].rollback()
+        assert floor.value() > floor.waiting[-1]
+
+
+def test_an_isolation_level_that_sees_nothing_new_passes_nothing(db):
+    """A probe of another level would not see who has moved an entry before it looked at the locks."""
+    values = {"lock_class": "7", "parked_name": "'outbox.parked'"}
+    text = re.sub(r"(?<!:):(%s)\b" % "|".join(values), lambda name: values[name[1]], MOVERS.read_text()).replace("$1", "'{}'")
+    for level, known in [("read committed", "{}"), ("repeatable read", ""), ("serializable", "")]:
+        with closing(db.connect(autocommit=False)) as session, session.cursor() as cursor:
+            cursor.execute(f"set transaction isolation level {level}")
+            cursor.execute(text)
+            assert cursor.fetchone() == ("{}", known)
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_the_sessions_of_a_relay_are_read_committed(db, relay, tmp_path, isolation):
+    db.query(f"alter database {db.name} set default_transaction_isolation = '{isolation}'")
+    floor = Floor(db, "a")
+    db.query(KEYED.format(LATER), [floor.waiting[0]])
+    relay(CONFIG.format(dsn=db.dsn, path=tmp_path / "events.jsonl", more=""))
+    floor.wait_until_passed()
+
+
+@pytest.mark.parametrize("type", ["smallint", "integer", "bigint"])
+def test_ids_of_every_type_hold_the_floor_down(db, relay, tmp_path, type):
+    """An event that somebody else has at the moment is not passed, and comes before what is put behind it."""
+    db.psql(f"create table public.events (id {type} generated always as identity primary key, k text); create index on public.events (k, id)")
+    db.let_relay_in("public.events")
+    put, path = "insert into public.events (k) values (%s) returning id", tmp_path / "events.jsonl"
+    with closing(db.connect(autocommit=False)) as session:
+        session.cursor().execute("select pg_advisory_xact_lock(outbox.lock_class_of('public.events'), outbox.lock_hash('text', 'b', 0))")
+        first = db.value(put, ["b"])
+        log = StatementLog(db)
+        relay(CONFIG.format(dsn=db.dsn, path=path, more=", table: public.events, columns: { key: k }, keys_per_claim: 1"))
+        log.wait_for_probes(5)
+        more = [db.value(put, [key]) for key in "abcab"]
+        wait_until(lambda: len(delivered(path)) == 3, what="those of other keys")
+        assert max(int(floor) for floor in READ.findall(log.text())) <= first
+    wait_until(lambda: db.value("select count(*) from public.events") == 0, what="everything to be delivered")
+    assert [event for event in delivered(path) if event in (first, more[1], more[4])] == [first, more[1], more[4]]
 
 
 def test_a_failure_does_not_pass_what_has_shown_late(db):
@@ -149,7 +207,8 @@ def test_a_failure_does_not_pass_what_has_shown_late(db):
 
 
 def park(db, event):
-    values = {"table": "outbox.events", "where": "true", "state": "outbox", "id": "e.id", "key": "e.aggregateid", "key_type": "text"}
+    values = {"table": "outbox.events", "where": "true", "state": "outbox", "id": "e.id", "key": "e.aggregateid",
+              "behind_entry": "e.aggregateid = p.key and e.id >= p.event_id"}
     text = re.sub(r"(?<!:)(::)?:(%s)\b" % "|".join(values), lambda name: (name[1] or "") + values[name[2]], SETTLE_PARK.read_text())
     arguments = ["orders", [event], ["a"], [1], [60_000_000], ["it failed"], [-2**63], []]
     types = ["text", "bigint[]", "text[]", "bigint[]", "bigint[]", "text[]", "bigint[]", "text[]"]

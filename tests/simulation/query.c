@@ -5,6 +5,8 @@
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 bool query_sees(const struct backend *backend, const struct version *version)
@@ -188,25 +190,35 @@ static void run_holders(struct backend *backend, const struct call *call)
     server_reply(backend, res);
 }
 
-static bool has_lock(int backend)
+static bool goes_on(const struct list *writers, int txn)
 {
-    for (size_t i = 0; i < sim.store.lock_count; i++)
-        if (sim.store.locks[i].backend == backend)
+    for (size_t i = 0; i < writers->count; i++)
+        if (writers->values[i] == txn)
             return true;
     return false;
 }
 
-/* Nothing is known while somebody without the lock of any key may be about to write an entry. */
-static void run_movers(struct backend *backend)
+/* Nothing is known at the first look, and while somebody goes on who wrote to parked at the last one. The relay sends
+ * back the writers that it was told as it was: here, where they are. */
+static void run_movers(struct backend *backend, const struct call *call)
 {
+    const struct list *before = (const struct list *)(uintptr_t)call->n[0];
+    struct list *writers = arena_alloc(sim.arena, sizeof *writers);
+    *writers = (struct list){.values = arena_array(sim.arena, BACKENDS_MAX, sizeof(int64_t))};
     backend->movers = (struct list){.values = arena_array(sim.arena, sim.store.lock_count, sizeof(int64_t))};
-    backend->movers_known = true;
+    backend->movers_known = before != NULL;
     for (int i = 0; i < BACKENDS_MAX; i++)
-        if (server_backend(i)->writes_parked && !has_lock(i))
-            backend->movers_known = false;
+        if (server_backend(i)->writes_parked) {
+            writers->values[writers->count++] = server_backend(i)->txn;
+            backend->movers_known = backend->movers_known && !goes_on(before, server_backend(i)->txn);
+        }
     for (size_t i = 0; i < sim.store.lock_count; i++)
         backend->movers.values[backend->movers.count++] = sim.store.locks[i].name;
-    server_reply(backend, result_new(PGRES_TUPLES_OK, 1, 1));
+    char text[24];
+    int size = snprintf(text, sizeof text, "%" PRIuPTR, (uintptr_t)writers);
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 2);
+    result_text(res, 0, 0, text, (size_t)size);
+    server_reply(backend, res);
 }
 
 static bool is_moved(const struct backend *backend, int64_t name)
@@ -348,7 +360,7 @@ bool query_run(struct backend *backend, const struct call *call)
         run_holders(backend, call);
         return true;
     case QUERY_MOVERS:
-        run_movers(backend);
+        run_movers(backend, call);
         return true;
     case QUERY_FLOOR:
         run_floor(backend, call);

@@ -18,7 +18,7 @@ static bool password_missing;
 static int version;          /* of the server */
 static const char *said;     /* libpq's message */
 static const char *encoding; /* of the server; NULL: it has not said */
-static const char *backend, *path;
+static const char *backend, *path, *isolation;
 static const char *unanswered; /* the statement that fails */
 static char asked_encoding[16], asked_only_look[8], timeout[8];
 
@@ -105,11 +105,13 @@ static PGresult *result_of(const char *text)
 {
     static char name[] = "text";
     PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    PGresAttDesc column = {.name = name};
+    PGresAttDesc columns[] = {{.name = name}, {.name = name}, {.name = name}, {.name = name}};
     char value[64] = "";
-    ck_assert_int_eq(PQsetResultAttrs(result, 1, &column), 1);
+    ck_assert_int_eq(PQsetResultAttrs(result, 4, columns), 1);
     if (text)
         ck_assert_int_eq(PQsetvalue(result, 0, 0, value, snprintf(value, sizeof value, "%s", text)), 1);
+    if (text)
+        ck_assert_int_eq(PQsetvalue(result, 0, 3, value, snprintf(value, sizeof value, "%s", isolation)), 1);
     return result;
 }
 
@@ -136,6 +138,7 @@ static void set_up(void)
     version = 150018;
     said = "";
     encoding = "UTF8";
+    isolation = "read committed";
     backend = "7";
     path = unanswered = NULL;
     asked_encoding[0] = asked_only_look[0] = timeout[0] = '\0';
@@ -317,6 +320,19 @@ START_TEST(path_of_a_session_that_is_shared_is_only_looked_at)
 }
 END_TEST
 
+START_TEST(isolation_level_of_a_session_that_is_shared_has_to_be_the_usual_one)
+{
+    isolation = "serializable";
+    connects();
+    backend = "8";
+    const char *text = refusal(ERROR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(text, "the default isolation level is serializable, and behind a pooler"));
+    ck_assert_ptr_nonnull(strstr(text, "set default_transaction_isolation = 'read committed'"));
+    isolation = "read committed";
+    connects();
+}
+END_TEST
+
 START_TEST(time_to_connect_is_the_environments_where_it_says_one)
 {
     connects();
@@ -345,6 +361,7 @@ int main(void)
     tcase_add_loop_test(tcase, session_that_does_not_answer_is_given_up, 0, COUNT(questions));
     tcase_add_loop_test(tcase, bytes_of_a_database_without_an_encoding_are_taken_as_they_are, 0, COUNT(encodings));
     tcase_add_test(tcase, path_of_a_session_that_is_shared_is_only_looked_at);
+    tcase_add_test(tcase, isolation_level_of_a_session_that_is_shared_has_to_be_the_usual_one);
     tcase_add_test(tcase, time_to_connect_is_the_environments_where_it_says_one);
     return run_suite(suite);
 }

@@ -186,12 +186,12 @@ END_TEST
 
 START_TEST(pooler_may_take_its_time)
 {
-    const char *const values[] = {"1", "false", "UTF8"}; /* another backend than the welcome's */
+    const char *const values[] = {"1", "false", "UTF8", "read committed"}; /* another backend than the welcome's */
     ck_assert(is_spoken_to());
     say_welcome();
     ck_assert(is_spoken_to());
     say('1', "", 0);
-    say_row(3, values);
+    say_row(4, values);
     say_ready();
     ck_assert_int_eq(next_event(), DB_UP);
     ck_assert(db_is_shared(db));

@@ -36,6 +36,7 @@ static const struct sql_variable variables[] = {
     {"parked_key", "p.key"},
     {"state", "outbox"},
     {"parked_name", "'outbox.parked'"},
+    {"behind_entry", "true"},
     {"lock_class", "7"},
     {NULL, NULL},
 };
@@ -260,6 +261,20 @@ static inline void floor_probed(size_t index, int64_t floor, bool covered, int64
     if (passed)
         set_bigint(res, 0, 2, passed);
     ordering_per_key.probed(o, index, res);
+    PQclear(res);
+}
+
+/* What is drawn settles, and no floor is answered. */
+static inline void settle_ids(int64_t drawn)
+{
+    ordering_per_key.probe(o, 0, arena, statements);
+    PGresult *res = result_of(2);
+    set_bigint(res, 0, 0, 1);
+    set_bigint(res, 0, 1, drawn);
+    ordering_per_key.probed(o, 0, res);
+    PQclear(res);
+    res = result_of(1);
+    ordering_per_key.probed(o, 1, res);
     PQclear(res);
 }
 

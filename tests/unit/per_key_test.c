@@ -354,7 +354,7 @@ START_TEST(id_of_another_width_is_none)
 {
     claim();
     PGresult *res = event_row(0, "k");
-    set_int(res, 0, ID, 7);
+    set_text(res, 0, ID, "abc");
     ck_assert(!take_result(1, res));
     ck_assert_int_eq(err.kind, ERROR_INTERNAL);
 }

@@ -170,9 +170,9 @@ static inline void say_welcome(void)
 
 static inline void say_hello_as(const char *backend, const char *recovery, const char *encoding)
 {
-    const char *const values[] = {backend, recovery, encoding};
+    const char *const values[] = {backend, recovery, encoding, "read committed"};
     say('1', "", 0);
-    say_row(3, values);
+    say_row(4, values);
     say_ready();
 }
 

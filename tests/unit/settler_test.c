@@ -15,6 +15,7 @@ static const struct sql_variable variables[] = {
     {"created_at", "e.at"},
     {"key_type", "bigint"},
     {"state", "outbox"},
+    {"behind_entry", "true"},
     {"handed", ", e.k as key"},
     {"next_table", "n"},
     {"next_table_name", "'n'"},

@@ -30,6 +30,7 @@ static const struct sql_variable variables[] = {
     {"drawn_further", "true"},
     {"state", "outbox"},
     {"parked_name", "'outbox.parked'"},
+    {"behind_entry", "true"},
     {"parked_key", "p.key"},
     {"priority", "e.p"},
     {"urgent", "true"},
