@@ -7,7 +7,8 @@
 #define SLOW_PER_S 2000 /* events: to claim each by itself takes the server a twentieth of a core then */
 #define BEHIND_US (250 * MS_US)
 #define LANES_A_PLACE 4
-#define LANES_MIN 64 /* where there are few places, claims are to be worth their round trip */
+#define LANES_MIN 64   /* where there are few places, claims are to be worth their round trip */
+#define BRIEF_PER_S 20 /* deliveries a place and second: what has been claimed for it in vain is over in 0.2 s */
 #define ROOM_PART 4
 #define TURN_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
 
@@ -28,6 +29,7 @@ void ahead_turn(struct queue *queue, instant_us now)
         int64_t taken = (int64_t)(queue->metrics.delivered - ahead->delivered);
         bool few = taken < SLOW_PER_S && taken * SECOND_US < SLOW_PER_S * passed_us;
         ahead->slow = few && goes_one_by_one(queue);
+        ahead->brief = taken * SECOND_US >= (int64_t)outlet_places(queue->outlet) * BRIEF_PER_S * passed_us;
         ahead->known = true;
         ahead->delivered = queue->metrics.delivered;
         ahead->measured_at = now;
@@ -49,13 +51,28 @@ static bool is_claiming(const struct claim *claim, instant_us now)
     return claim->state == CLAIM_BUSY && claim->round.claim && now - claim->sent_at < TURN_US;
 }
 
+/* A sink with few places for long deliveries. */
+static bool has_few_places(const struct queue *queue)
+{
+    return queue->outlet->sink->keys_max > 0;
+}
+
+int64_t ahead_places(const struct queue *queue)
+{
+    if (!has_few_places(queue))
+        return INT64_MAX;
+    return (int64_t)outlet_places(queue->outlet) * (queue->ahead.brief ? LANES_A_PLACE : 1);
+}
+
 int64_t ahead_room(const struct queue *queue, instant_us now)
 {
-    if (!queue->ahead.slow)
+    if (!queue->ahead.slow && !has_few_places(queue))
         return INT64_MAX;
-    int64_t most = (int64_t)outlet_places(queue->outlet) * LANES_A_PLACE;
-    if (most < LANES_MIN)
-        most = LANES_MIN;
+    int64_t most = ahead_places(queue);
+    if (!has_few_places(queue)) {
+        most = (int64_t)outlet_places(queue->outlet) * LANES_A_PLACE;
+        most = most < LANES_MIN ? LANES_MIN : most;
+    }
     int64_t room = most;
     for (size_t i = 0; i < queue->claim_count; i++) {
         if (is_claiming(&queue->claims[i], now))

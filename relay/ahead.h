@@ -19,6 +19,7 @@ struct ahead {
     uint64_t delivered;
     bool known;              /* that has been measured once */
     bool slow;               /* few events a second were, then */
+    bool brief;              /* many for each place were: none waits long for one */
     instant_us behind_until; /* and more lanes wait for the sink than it has places */
 };
 
@@ -28,8 +29,13 @@ void ahead_turn(struct queue *queue, instant_us now);
 /* The sink is such a one, and more keys wait for it than it has places: a claim asks for one event of each. */
 bool ahead_is_behind(const struct queue *queue, instant_us now);
 
-/* How many keys may be claimed now for a sink that takes few events a second, one of a key at a time; 0 as well while
- * there is little room, or another claim is under way. For any other sink: any number. */
+/* How many events may be under way or wait for a sink that has few places, where they may take long: as many as it has
+ * places, so that other relays have the rest, and what comes meanwhile and is more urgent does not wait. A few more
+ * while they are brief. For any other sink: any number. */
+int64_t ahead_places(const struct queue *queue);
+
+/* How many keys may be claimed now for such a sink, or for one that takes few events a second, one of a key at a time;
+ * 0 as well while there is little room, or another claim is under way. For any other sink: any number. */
 int64_t ahead_room(const struct queue *queue, instant_us now);
 
 #endif

@@ -184,7 +184,7 @@ static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant
     const struct queue *queue = claim->queue;
     if (!queue->ordering->type->solo)
         return lesser(wanted, ahead_room(queue, now));
-    int64_t room = outlet_room(queue->outlet);
+    int64_t room = outlet_room(queue->outlet, ahead_places(queue));
     for (size_t i = 0; i < queue->claim_count; i++)
         room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;
     for (const struct batch *batch = queue->arrived; batch; batch = batch->arrived_next)

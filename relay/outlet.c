@@ -66,9 +66,10 @@ bool outlet_has_room(const struct outlet *outlet)
     return !outlet->ready && outlet->sink->in_flight < (size_t)outlet_most_in_flight(outlet);
 }
 
-int64_t outlet_room(const struct outlet *outlet)
+int64_t outlet_room(const struct outlet *outlet, int64_t places)
 {
     int64_t taken = (int64_t)(outlet->sink->in_flight + outlet->ready_count), most = outlet_most_in_flight(outlet);
+    most = places < most ? places : most;
     return taken < most ? most - taken : 0;
 }
 

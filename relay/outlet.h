@@ -50,8 +50,8 @@ bool outlet_has_room(const struct outlet *outlet);
 /* How many events its sink has in flight at most, as things are. */
 int64_t outlet_most_in_flight(const struct outlet *outlet);
 
-/* How many events it could take beyond those that wait for it. */
-int64_t outlet_room(const struct outlet *outlet);
+/* How many events it could take beyond those that wait for it, were there so many places. */
+int64_t outlet_room(const struct outlet *outlet, int64_t places);
 
 /* How many keys a claim may take for this outlet now: 0 = none, 1 = for a trial, or any number. */
 int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now);

@@ -206,6 +206,40 @@ def test_a_busy_key_goes_in_batches_and_in_order(relay, shop, tmp_path):
     shop.check(target.receipts())
 
 
+UNORDERED = {"ordering": "unordered", "locks": "advisory"}
+
+
+@pytest.mark.parametrize("queue", [{"ordering": "per_key"}, {"ordering": "lease"}, UNORDERED], ids=lambda queue: queue["ordering"])
+def test_relays_share_what_there_is_by_the_places_that_they_have(relay, shop, tmp_path, queue):
+    """What the first one has no process for, the second one has."""
+    shop.add(4, 4)
+    config = shop.config(script(tmp_path, LONG, processes=2), **queue)
+    if queue is UNORDERED:
+        config = config.replace("key: order_id, ", "")
+    relays = []
+    for running_then in (2, 4):
+        relays.append(relay(config))
+        wait_until(lambda: len(pids_in(tmp_path / "selves")) == running_then, 20, f"{running_then} commands to run")
+    (tmp_path / "go").touch()
+    wait_until(lambda: shop.left() == 0, 60, "the others")
+    assert [one.stop() for one in relays] == [0, 0]
+
+
+def test_what_is_urgent_is_next_where_there_are_few_places(relay, shop, tmp_path):
+    """However much waits that is not."""
+    shop.db.psql("alter table public.events add priority bigint not null default 0")
+    shop.add(100, 100)
+    wait = "cat >> order; echo >> order; touch begun; until [ -e go ]; do sleep 0.01; done"
+    config = shop.config(script(tmp_path, wait, processes=1), **UNORDERED)
+    one = relay(config.replace("key: order_id, ", "priority: priority, "))
+    wait_until(lambda: (tmp_path / "begun").exists(), 20, "the first to run")
+    urgent = shop.db.value("insert into public.events (status, priority) values ('paid', 1000) returning id")
+    (tmp_path / "go").touch()
+    wait_until(lambda: shop.left() == 0, 60, "all")
+    order = [json.loads(line)["id"] for line in (tmp_path / "order").read_text().splitlines() if line]
+    assert order.index(urgent) == 1 and one.stop() == 0
+
+
 def test_a_relay_may_open_more_than_its_commands_may(relay, shop, tmp_path):
     """As many as the hard limit says. Commands may use select(2), and get what the relay was started with."""
     program = tmp_path / "limited"

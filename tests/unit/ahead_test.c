@@ -134,6 +134,32 @@ START_TEST(sink_with_one_place_has_claims_worth_their_round_trip)
 }
 END_TEST
 
+START_TEST(sink_with_few_places_for_long_deliveries_gets_as_many_as_it_has)
+{
+    sink.keys_max = 4;
+    sink.traits = SINK_TAKES_RUNS; /* it need not be slow */
+    deliver(8, 0);
+    ck_assert_int_eq(ahead_places(&stage.queue), 4);
+    ck_assert_int_eq(ahead_room(&stage.queue, NOW), 4);
+    hold(3);
+    ck_assert_int_eq(ahead_room(&stage.queue, NOW), 1);
+    hold(1);
+    ck_assert_int_eq(ahead_room(&stage.queue, NOW), 0);
+}
+END_TEST
+
+START_TEST(sink_with_few_places_gets_a_few_more_while_deliveries_are_brief)
+{
+    sink.keys_max = 4;
+    deliver(79, 0);
+    ck_assert_int_eq(ahead_places(&stage.queue), 4);
+    deliver(80, 0);
+    ck_assert_int_eq(ahead_places(&stage.queue), 16);
+    sink.keys_max = 0;
+    ck_assert_int_eq(ahead_places(&stage.queue), INT64_MAX);
+}
+END_TEST
+
 START_TEST(claims_for_a_slow_sink_take_turns_but_for_one_that_hangs)
 {
     deliver(1000, 0);
@@ -162,6 +188,8 @@ int main(void)
     tcase_add_test(tcase, sink_that_turns_out_to_be_fast_is_not_behind_any_more);
     tcase_add_test(tcase, room_for_a_slow_sink_is_a_few_times_its_places);
     tcase_add_test(tcase, sink_with_one_place_has_claims_worth_their_round_trip);
+    tcase_add_test(tcase, sink_with_few_places_for_long_deliveries_gets_as_many_as_it_has);
+    tcase_add_test(tcase, sink_with_few_places_gets_a_few_more_while_deliveries_are_brief);
     tcase_add_test(tcase, claims_for_a_slow_sink_take_turns_but_for_one_that_hangs);
     return run_suite(suite);
 }
