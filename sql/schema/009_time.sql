@@ -133,6 +133,9 @@ begin
         first := case when m[1] = '*' then low when m[2] ~ '[a-z]' then array_position(names, m[2]) - 1 + low else m[2]::int end;
         last := case when m[1] = '*' then high when m[4] ~ '[a-z]' then array_position(names, m[4]) - 1 + low else m[4]::int end;
         last := case when m[4] is null and m[1] <> '*' then case when m[6] is null then first else high end else last end;
+        if last < first and m[4] ~ '[a-z]' and last + cardinality(names) <= high then -- a range to sun: the 7 of days, not the 0
+            last := last + cardinality(names);
+        end if;
         step := coalesce(m[6]::int, 1);
         if m[4] is not null and last < first and last >= low and first <= high then
             raise exception 'next_cron: the % "%" in "%" runs backwards', what, part, expression
