@@ -509,7 +509,9 @@ begin
 end
 $$;
 
--- Forgets a queue. What waits, what workers have, and dead letters stay; a verdict comes too late until it is known again.
+-- Forgets a queue. What waits, what workers have, and dead letters stay; a verdict comes too late until it is known again. Schedules
+-- would fail from then on with nobody to tell but a log: they go first. Its row is locked as schedule_set() does, so that none comes
+-- between the look and the end.
 create function outbox.queue_drop(name text) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -517,9 +519,10 @@ as $$
 declare
     q     outbox.queue;
     other text;
+    drops text;
 begin
     perform outbox.queue_wait('queue_drop', null);
-    select x.* into q from outbox.queue x where x.name = queue_drop.name;
+    select x.* into q from outbox.queue x where x.name = queue_drop.name for update;
     if not found then
         raise exception 'queue_drop: there is no queue %', coalesce(quote_ident(queue_drop.name), 'null')
             using errcode = 'undefined_object', hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
@@ -529,6 +532,14 @@ begin
     if found then
         raise exception 'queue_drop: queue % hands on to queue %', quote_ident(other), quote_ident(q.name)
             using errcode = 'dependent_objects_still_exist', hint = 'Change or drop that one first.';
+    end if;
+    select string_agg(quote_ident(s.name), ', ' order by s.name), string_agg(format('outbox.schedule_drop(%L)', s.name), ', ' order by s.name)
+      into other, drops
+      from (select x.name from outbox.schedule x where x.queue = q.name order by 1 limit 20) s;
+    if other is not null then
+        raise exception 'queue_drop: schedules put events into queue %: %', quote_ident(q.name), other
+            using errcode = 'dependent_objects_still_exist',
+                  hint = format('Set them for another queue, or drop them first: select %s;', drops);
     end if;
     perform outbox.queue_wait('queue_drop', q.number);
     delete from outbox.queue x where x.name = q.name;

@@ -290,7 +290,7 @@ begin
     if name is null or char_length(name) not between 1 and 200 then
         raise exception 'schedule_set: a schedule has a name of 1 to 200 characters' using errcode = 'invalid_parameter_value', hint = 'Give one as name.';
     end if;
-    select x.* into q from outbox.queue x where x.name = schedule_set.queue;
+    select x.* into q from outbox.queue x where x.name = schedule_set.queue for key share; -- queue_drop() waits, and then finds it
     if not found then
         raise exception 'schedule_set: there is no queue %', coalesce(quote_ident(queue), 'null')
             using errcode = 'undefined_object', hint = format('Make it known: select outbox.queue_set(%L);', coalesce(queue, 'tasks'));
@@ -430,7 +430,8 @@ begin
         perform outbox.wait_at_most(given, case when busy or s.retry_at is not null then interval '200 ms' else interval '1 s' end);
         begin
             if q.name is null then
-                raise exception 'there is no queue %', quote_ident(s.queue);
+                raise exception 'there is no queue % any more: make it known by outbox.queue_set(%), or drop the schedule by outbox.schedule_drop(%)',
+                                quote_literal(s.queue), quote_literal(s.queue), quote_literal(s.name);
             end if;
             count := 0;
             if s.missed = 'skip' and s.retry_at is null then -- one that failed was not missed

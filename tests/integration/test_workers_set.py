@@ -64,6 +64,34 @@ def test_workers_notice_nothing_of_a_queue_that_is_set_again_and_again_but_its_e
     assert db.value("select count(distinct substring(proname from '^queue_[0-9]+')) from pg_proc where proname ~ '^queue_[0-9]'") == 2, "those before the last are gone"
 
 
+def test_a_queue_that_has_schedules_is_not_dropped(db, worker):
+    for name in "poll", "it''s":
+        owner(db, f"select outbox.schedule_set('{name}', 'tasks', every => '1 day')")
+    there = "select number from outbox.queue where name = 'tasks'"
+    before = db.query(there)
+    with pytest.raises(psycopg2.errors.DependentObjectsStillExist, match="queue_drop: schedules put events into queue .*tasks.*poll") as refused:
+        owner(db, "select outbox.queue_drop('tasks')")
+    assert refused.value.diag.message_hint.endswith("drop them first: select outbox.schedule_drop('it''s'), outbox.schedule_drop('poll');")
+    assert db.query(there) == before and worker.take() == []
+    owner(db, refused.value.diag.message_hint.split("first: ")[1] + " select outbox.queue_drop('tasks')")
+    assert db.query(there) == []
+
+
+def test_no_schedule_is_set_while_its_queue_is_dropped(db, worker):
+    """The drop has looked for schedules already, and is not committed."""
+    with closing(db.connect(autocommit=False)) as drops, drops.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute(f"set role {OWNER_ROLE}; select outbox.queue_drop('tasks')")
+        late = pool.submit(owner, db, "select outbox.schedule_set('poll', 'tasks', every => '1 day')")
+        try:
+            wait_until(lambda: late.done() or db.value("select exists (select from pg_locks where not granted)"), what="it to wait for the drop")
+            assert not late.done()
+        finally:
+            drops.commit()
+        with pytest.raises(psycopg2.errors.UndefinedObject, match="schedule_set: there is no queue"):
+            late.result()
+    assert db.query("select name from outbox.schedule") == []
+
+
 def test_a_queue_is_set_while_a_worker_has_a_transaction_open_but_not_moved_to_another_table(db, worker):
     db.query("create table public.other (id bigserial primary key, k text); create index on public.other (k, id);"
              f" grant select, delete on public.other to {OWNER_ROLE}; insert into public.other (k) values ('o')")
