@@ -229,13 +229,32 @@ as $$
 declare
     by_then constant timestamptz := pg_catalog.clock_timestamp() operator(pg_catalog.+) timeout;
     left_over bigint;
+    said      pg_catalog.text;
+    advice    pg_catalog.text;
 begin
+    -- COMMIT would be refused below, without a word of what to do, and no handler may stand around one. What began before its statement
+    -- is a transaction of the caller's, but for a statement that came in parts (extended protocol), which pg_cursors shows; after a
+    -- COMMIT in a procedure it is younger.
+    if pg_catalog.now() operator(pg_catalog.<) pg_catalog.statement_timestamp() and not exists (select from pg_catalog.pg_cursors) then
+        raise exception 'drain: in a transaction it cannot commit the pause, of which relays would hear nothing'
+            using errcode = 'invalid_transaction_termination',
+                  hint = 'Call it with no transaction open, with autocommit on; or call outbox.pause(), commit, and ask outbox.in_flight() until it is 0.';
+    end if;
     if pg_catalog.isfinite(timeout) is not true or timeout operator(pg_catalog.<) interval '0' then
         raise exception 'drain: % is no time to wait', coalesce(timeout::text, 'null')
             using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''30 s''.';
     end if;
-    perform outbox.in_flight(queue, key); -- refuses what cannot be counted before anything is paused
-    perform outbox.pause(queue, key, reason);
+    begin
+        perform outbox.in_flight(queue, key); -- refuses what cannot be counted before anything is paused
+        perform outbox.pause(queue, key, reason);
+    exception
+        when others then
+            get stacked diagnostics said = message_text, advice = pg_exception_hint;
+            if not pg_catalog.starts_with(said, 'in_flight: ') and not pg_catalog.starts_with(said, 'pause: ') then
+                raise;
+            end if;
+            raise exception '%', pg_catalog.regexp_replace(said, '^[a-z_]+', 'drain') using errcode = sqlstate, hint = advice;
+    end;
     commit;
     loop
         left_over := outbox.in_flight(queue, key);

@@ -951,9 +951,10 @@ begin
 end
 $$;
 
--- Ends leases by one verdict and returns how many of them were still there: the others change nothing.
+-- Ends leases by one verdict and returns how many of them were still there: the others change nothing. `what` is the function that
+-- was called, where it is not called like the verdict.
 create function outbox.end_leases(verdict text, tokens uuid[], error text default null, fatal boolean default false,
-    term interval default null, responses text[] default null) returns int
+    term interval default null, responses text[] default null, what text default null) returns int
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
@@ -968,15 +969,15 @@ declare
 begin
     perform outbox.check_worker_call();
     if tokens is null or array_position(tokens, null) is not null then
-        raise exception '%: a token is null', verdict
+        raise exception '%: a token is null', coalesce(what, verdict)
             using errcode = 'null_value_not_allowed', hint = 'Give what take() returned as token.';
     end if;
     if cardinality(tokens) > 1000 then
-        raise exception '%: at most 1000 tokens, not %', verdict, cardinality(tokens)
+        raise exception '%: at most 1000 tokens, not %', coalesce(what, verdict), cardinality(tokens)
             using errcode = 'invalid_parameter_value', hint = 'Each takes a slot in the lock table of the server until you commit.';
     end if;
     if cardinality(responses) <> cardinality(tokens) then
-        raise exception '%: % responses to % tokens', verdict, cardinality(responses), cardinality(tokens)
+        raise exception '%: % responses to % tokens', coalesce(what, verdict), cardinality(responses), cardinality(tokens)
             using errcode = 'invalid_parameter_value', hint = 'Give one for each, or null.';
     end if;
     select array_agg(outbox.queue_use(l.name)) into used
@@ -1003,7 +1004,7 @@ begin
             select array_agg(r.response order by l.place) from unnest(last) with ordinality l (token, place)
               join (select distinct on (t.token) t.token, t.response from unnest(tokens, responses) t (token, response)) r on r.token = l.token) end;
         if q.then_payload <> 'response' and array_remove(given, null) <> '{}' then
-            raise exception '%: queue % hands no response on', verdict, quote_ident(q.name)
+            raise exception '%: queue % hands no response on', coalesce(what, verdict), quote_ident(q.name)
                 using errcode = 'invalid_parameter_value', hint = 'Leave it out, or have queue_set(…, then_payload => ''response'').';
         end if;
         if last is not null and (verdict = 'done' or q.on_exhausted = 'dead_letter') then
@@ -1221,7 +1222,7 @@ create function outbox.done_all(tokens uuid[], responses text[] default null) re
     set enable_seqscan = off
     set enable_sort = off
     set jit = off
-as $$ select outbox.end_leases('done', tokens, responses => responses) $$;
+as $$ select outbox.end_leases('done', tokens, responses => responses, what => 'done_all') $$;
 
 -- It is tried again after a wait; after the last attempt, or when it is fatal, it is given up as the queue says.
 create function outbox.fail(token uuid, error text, fatal boolean default false) returns boolean

@@ -286,6 +286,7 @@ declare
     s        outbox.schedule;
     without  text;
     deferred record;
+    advice   text;
 begin
     if name is null or char_length(name) not between 1 and 200 then
         raise exception 'schedule_set: a schedule has a name of 1 to 200 characters' using errcode = 'invalid_parameter_value', hint = 'Give one as name.';
@@ -327,8 +328,14 @@ begin
             using errcode = 'invalid_parameter_value', hint = 'Map it with outbox.queue_set(), or leave it out.';
     end if;
     s.next_at := clock_timestamp(); s.every := every; s.cron := cron; s.zone := zone;
-    s.next_at := case when starts is null or cron is not null
-                      then outbox.schedule_after(s, greatest(starts - interval '1 microsecond', clock_timestamp())) else starts end;
+    begin
+        s.next_at := case when starts is null or cron is not null
+                          then outbox.schedule_after(s, greatest(starts - interval '1 microsecond', clock_timestamp())) else starts end;
+    exception
+        when invalid_parameter_value then
+            get stacked diagnostics advice = pg_exception_hint;
+            raise exception 'schedule_set: %', regexp_replace(sqlerrm, '^next_cron: ', '') using errcode = sqlstate, hint = advice;
+    end;
     s.name := name; s.key := key; s.type := type; s.payload := payload; s.headers := headers;
     if not has_any_column_privilege(owner, q.tbl, 'insert') then
         raise exception 'schedule_set: schedules have the rights of %, who may not insert into %', owner, q.tbl

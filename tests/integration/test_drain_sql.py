@@ -1,5 +1,7 @@
 """outbox.drain(): pauses a queue or a key by SQL and waits until nothing of it is on its way, whoever has it."""
 
+import subprocess
+
 import psycopg2
 import pytest
 
@@ -78,6 +80,39 @@ def test_bad_calls_are_refused_and_pause_nothing(db, call, sqlstate):
     db.query("insert into outbox.served (queue, lock_class, key_type) values ('jobs', 7, 'bigint'), ('unknown', null, null)")
     assert refused(db, f"call outbox.{call}", sqlstate)
     assert db.query(PAUSED) == []
+
+
+@pytest.mark.parametrize("call, sqlstate, said", [
+    ("drain('jubs')", "42704", "drain: there is no queue 'jubs'"), ("drain('jobs', '07')", "22023", "drain: '07' is no key of queue 'jobs'"),
+    ("drain('jobs', reason => repeat('x', 1001))", "22001", "drain: the reason has 1001 characters")])
+def test_what_is_wrong_is_said_of_the_procedure_that_was_called(db, call, sqlstate, said):
+    db.query("insert into outbox.served (queue, lock_class, key_type) values ('jobs', 7, 'bigint')")
+    why = refused(db, f"call outbox.{call}", sqlstate)
+    assert why.message_primary == said and why.message_hint
+    assert db.query(PAUSED) == []
+
+
+def test_in_a_transaction_it_is_refused_with_what_to_do(db):
+    db.query("insert into outbox.served (queue, lock_class, key_type) values ('jobs', 7, 'bigint')")
+    connection = db.connect(autocommit=False)
+    with connection.cursor() as cursor, pytest.raises(psycopg2.Error) as error:
+        cursor.execute("call outbox.drain('jobs')")
+    assert error.value.pgcode == "2D000" and str(error.value).startswith("drain: in a transaction it cannot commit the pause")
+    assert "outbox.in_flight()" in error.value.diag.message_hint
+    connection.close()
+    db.query("do $$ begin perform pg_sleep(0.01); commit; call outbox.drain('jobs'); end $$")
+    assert db.query(PAUSED) == [("jobs", None)]
+
+
+@pytest.mark.parametrize("protocol", ["simple", "extended", "prepared"])
+def test_it_is_called_by_every_protocol(db, tmp_path, protocol):
+    """A statement that comes in parts began before its last part, as one in a transaction began before it."""
+    db.query("insert into outbox.served (queue, lock_class, key_type) values ('jobs', 7, 'bigint')")
+    script = tmp_path / "drain.sql"
+    script.write_text("call outbox.drain('jobs');\n")
+    done = subprocess.run(["pgbench", "-n", "-t", "2", "-M", protocol, "-f", str(script), db.dsn], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "2/2" in done.stdout, done.stderr
+    assert db.query(PAUSED) == [("jobs", None)]
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

@@ -190,7 +190,8 @@ def test_a_response_becomes_what_its_column_is(db, stages, worker, kind):
     assert db.value("select body::text from public.second") == stored
 
 
-WRONG_RESPONSES = [("", "done", "'no'", "hands no response on"), (", then_payload => 'response'", "done_all", "array['1', '2']", "2 responses to 1 tokens")]
+WRONG_RESPONSES = [("", "done", "'no'", "^done: queue .*first.* hands no response on"),
+                   (", then_payload => 'response'", "done_all", "array['1', '2']", "^done_all: 2 responses to 1 tokens")]
 
 
 @pytest.mark.parametrize("first, function, response, text", WRONG_RESPONSES, ids=["not wanted", "too many"])
