@@ -23,7 +23,7 @@ create table outbox.queue (
     lock_class         int not null,
     max_attempts       int not null check (max_attempts > 0),
     retry_base         interval not null check (retry_base between '1 ms' and '1 day'),
-    retry_max          interval not null check (retry_max between retry_base and '30 days'),
+    retry_max          interval not null check (retry_max between retry_base and '7 days'),
     on_exhausted       text not null check (on_exhausted in ('dead_letter', 'park')),
     after              text not null check (after in ('delete', 'archive')),
     then_queue         text,                 -- gets what is done; null: it ends here
@@ -257,7 +257,7 @@ begin
         ('a name with $$', left(names, 80), position('$$' in names) = 0, 'Names of queues, tables and columns stand in functions that are quoted with it: give another one.'),
         ('max_attempts', q.max_attempts::text, q.max_attempts > 0, 'Give 1 or more: so often it is tried.'),
         ('retry_base', q.retry_base::text, q.retry_base between '1 ms' and '1 day', 'Give an interval from 1 ms to a day, like ''1 s''.'),
-        ('retry_max', q.retry_max::text, q.retry_max between q.retry_base and '30 days', 'Give an interval from retry_base to 30 days, like ''5 min''.'),
+        ('retry_max', q.retry_max::text, q.retry_max between q.retry_base and '7 days', 'Give an interval from retry_base to 7 days, like ''5 min''.'),
         ('on_exhausted', q.on_exhausted, q.on_exhausted in ('dead_letter', 'park'), 'Give dead_letter or park.'),
         ('after', q.after, q.after in ('delete', 'archive'), 'Give delete or archive.'),
         ('delayed', q.delayed, q.delayed in ('hold', 'pass'), 'Give hold or pass.'),

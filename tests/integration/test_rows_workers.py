@@ -19,7 +19,7 @@ def over(db):
 @pytest.fixture
 def tasks(db):
     """tasks(*keys) inserts an event of each key and returns their ids."""
-    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', retry_base => '1 day', retry_max => '30 days', max_attempts => 3)")
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', retry_base => '1 day', retry_max => '7 days', max_attempts => 3)")
 
     def insert(*keys):
         return [db.value("insert into outbox.events (aggregateid, type, payload) values (%s, 'task', '{\"n\": 1}') returning id", (key,))

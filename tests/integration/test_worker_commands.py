@@ -16,7 +16,7 @@ from tests.support.servers import run_command
 @pytest.fixture
 def tasks(db):
     """tasks(*keys) inserts an event of each key."""
-    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', retry_base => '1 day', retry_max => '30 days', max_attempts => 3)")
+    db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', retry_base => '1 day', retry_max => '7 days', max_attempts => 3)")
 
     def insert(*keys):
         for key in keys:

@@ -341,7 +341,7 @@ UNFIT = [
     ("'q', 'public.t', condition => 'k'", "42804"),
     *[(f"'q', 'public.t', {argument}", "22023") for argument in (
         "max_attempts => 0", "max_attempts => null", "retry_base => '0 s'", "retry_base => null", "retry_base => '2 days', retry_max => '3 days'",
-        "retry_base => '1 h', retry_max => '1 s'", "retry_max => null", "retry_max => '31 days'", "on_exhausted => 'drop'", "on_exhausted => null",
+        "retry_base => '1 h', retry_max => '1 s'", "retry_max => null", "retry_max => '8 days'", "on_exhausted => 'drop'", "on_exhausted => null",
         "after => 'keep'", "after => null", "delayed => 'wait'", "delayed => null", "then_payload => 'both'", "then_payload => null")],
     ("'q'", "55000"),  # the table of "tasks"
     ("'q', condition => 'true'", "55000"),
