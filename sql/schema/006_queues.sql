@@ -305,30 +305,30 @@ declare
 begin
     if q.then_queue is null then
         if q.then_payload <> 'event' then
-            raise exception 'queue_set: queue % hands nothing on', quote_ident(q.name)
+            raise exception 'queue_set: queue % hands nothing on', quote_literal(q.name)
                 using errcode = 'invalid_parameter_value', hint = 'Give then_queue, too, or leave then_payload out.';
         end if;
         return;
     end if;
     select x.* into next from outbox.queue x where x.name = q.then_queue;
     if not found and q.then_queue <> q.name then
-        raise exception 'queue_set: there is no queue % to go on to', quote_ident(q.then_queue)
+        raise exception 'queue_set: there is no queue % to go on to', quote_literal(q.then_queue)
             using errcode = 'undefined_object', hint = 'Begin with the last stage: queue_set() knows the one before it then.';
     end if;
     if q.then_queue = q.name or exists (
         with recursive behind (name) as (
             select next.then_queue union select x.then_queue from behind b join outbox.queue x on x.name = b.name)
         select from behind b where b.name = q.name) then
-        raise exception 'queue_set: what goes on to % comes back to %, for ever', quote_ident(q.then_queue), quote_ident(q.name)
+        raise exception 'queue_set: what goes on to % comes back to %, for ever', quote_literal(q.then_queue), quote_literal(q.name)
             using errcode = 'invalid_parameter_value', hint = 'Leave one then_queue out.';
     end if;
     if q.then_payload = 'response' and next.payload_column is null then
-        raise exception 'queue_set: queue % has no column for a response', quote_ident(next.name)
+        raise exception 'queue_set: queue % has no column for a response', quote_literal(next.name)
             using errcode = 'invalid_parameter_value', hint = 'Give payload_column there.';
     end if;
     part := outbox.next_sql(q, next);
     if part.columns is null then
-        raise exception 'queue_set: nothing would go on to queue %', quote_ident(next.name)
+        raise exception 'queue_set: nothing would go on to queue %', quote_literal(next.name)
             using errcode = 'invalid_parameter_value', hint = 'Map columns there, its payload at least.';
     end if;
     select string_agg(quote_ident(a.attname), ', ') into wrong from pg_attribute a
@@ -435,7 +435,7 @@ begin
        and (x.condition is null or q.condition is null or x.condition = q.condition or x.lock_class <> q.lock_class)
      limit 1;
     if found then
-        raise exception 'queue_set: % is the table of queue %, too', q.tbl, quote_ident(other.name)
+        raise exception 'queue_set: % is the table of queue %, too', q.tbl, quote_literal(other.name)
             using errcode = 'object_not_in_prerequisite_state',
                   hint = 'Give each of the two a condition that leaves the other''s rows alone, and both the same lock_class.';
     end if;
@@ -447,7 +447,7 @@ begin
     end if;
     select max(coalesce(p.resume_at, p.next_at)) into busy from outbox.parked p where p.queue = q.name and p.token is not null;
     if moved and busy > clock_timestamp() then
-        raise exception 'queue_set: workers have events of queue % until %', quote_ident(q.name), busy
+        raise exception 'queue_set: workers have events of queue % until %', quote_literal(q.name), busy
             using errcode = 'object_in_use', hint = 'Its table, its key and its locks may change when none has. See outbox.status_leases.';
     end if;
     perform outbox.check_next(q);
@@ -524,20 +524,20 @@ begin
     perform outbox.queue_wait('queue_drop', null);
     select x.* into q from outbox.queue x where x.name = queue_drop.name for update;
     if not found then
-        raise exception 'queue_drop: there is no queue %', coalesce(quote_ident(queue_drop.name), 'null')
+        raise exception 'queue_drop: there is no queue %', coalesce(quote_literal(queue_drop.name), 'null')
             using errcode = 'undefined_object', hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
                                                                 'There is none.');
     end if;
     select x.name into other from outbox.queue x where x.then_queue = q.name limit 1;
     if found then
-        raise exception 'queue_drop: queue % hands on to queue %', quote_ident(other), quote_ident(q.name)
+        raise exception 'queue_drop: queue % hands on to queue %', quote_literal(other), quote_literal(q.name)
             using errcode = 'dependent_objects_still_exist', hint = 'Change or drop that one first.';
     end if;
-    select string_agg(quote_ident(s.name), ', ' order by s.name), string_agg(format('outbox.schedule_drop(%L)', s.name), ', ' order by s.name)
+    select string_agg(quote_literal(s.name), ', ' order by s.name), string_agg(format('outbox.schedule_drop(%L)', s.name), ', ' order by s.name)
       into other, drops
       from (select x.name from outbox.schedule x where x.queue = q.name order by 1 limit 20) s;
     if other is not null then
-        raise exception 'queue_drop: schedules put events into queue %: %', quote_ident(q.name), other
+        raise exception 'queue_drop: schedules put events into queue %: %', quote_literal(q.name), other
             using errcode = 'dependent_objects_still_exist',
                   hint = format('Set them for another queue, or drop them first: select %s;', drops);
     end if;

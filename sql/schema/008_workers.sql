@@ -1004,7 +1004,7 @@ begin
             select array_agg(r.response order by l.place) from unnest(last) with ordinality l (token, place)
               join (select distinct on (t.token) t.token, t.response from unnest(tokens, responses) t (token, response)) r on r.token = l.token) end;
         if q.then_payload <> 'response' and array_remove(given, null) <> '{}' then
-            raise exception '%: queue % hands no response on', coalesce(what, verdict), quote_ident(q.name)
+            raise exception '%: queue % hands no response on', coalesce(what, verdict), quote_literal(q.name)
                 using errcode = 'invalid_parameter_value', hint = 'Leave it out, or have queue_set(…, then_payload => ''response'').';
         end if;
         if last is not null and (verdict = 'done' or q.on_exhausted = 'dead_letter') then
@@ -1133,7 +1133,7 @@ begin
     perform outbox.check_lease('take', lease);
     q := outbox.queue_use(take.queue);
     if q.name is null then
-        raise exception 'take: there is no queue %', coalesce(quote_ident(take.queue), 'null')
+        raise exception 'take: there is no queue %', coalesce(quote_literal(take.queue), 'null')
             using errcode = 'undefined_object',
                   hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
                                   'Its owner makes one with outbox.queue_set().');

@@ -293,7 +293,7 @@ begin
     end if;
     select x.* into q from outbox.queue x where x.name = schedule_set.queue for key share; -- queue_drop() waits, and then finds it
     if not found then
-        raise exception 'schedule_set: there is no queue %', coalesce(quote_ident(queue), 'null')
+        raise exception 'schedule_set: there is no queue %', coalesce(quote_literal(queue), 'null')
             using errcode = 'undefined_object', hint = format('Make it known: select outbox.queue_set(%L);', coalesce(queue, 'tasks'));
     end if;
     if (every is null) = (cron is null) then
@@ -324,7 +324,7 @@ begin
                    ('payload', payload is not null and q.payload_column is null),
                    ('headers', headers is not null and q.headers_column is null)) x (what, lacks) where x.lacks;
     if without is not null then
-        raise exception 'schedule_set: queue % has no column for: %', quote_ident(queue), without
+        raise exception 'schedule_set: queue % has no column for: %', quote_literal(queue), without
             using errcode = 'invalid_parameter_value', hint = 'Map it with outbox.queue_set(), or leave it out.';
     end if;
     s.next_at := clock_timestamp(); s.every := every; s.cron := cron; s.zone := zone;

@@ -82,7 +82,7 @@ def test_a_verdict_that_comes_too_late_is_said_and_the_others_count(db, tasks, c
     (["take", "tasks", "others"], 64, "one queue at a time"),
     (["take", "tasks", "-n", "1001"], 64, "--count: "),
     (["take", "tasks", "--lease", "soon"], 64, "--lease: "),
-    (["take", "nowhere"], 64, "pgcourier: take: there is no queue nowhere"),
+    (["take", "nowhere"], 64, "pgcourier: take: there is no queue 'nowhere'"),
     (["done"], 64, "give the token that `pgcourier take` has printed"),
     (["extend", "x", "--lease", "1us"], 64, "--lease: "),
     (["done", "x"], 64, 'invalid input syntax for type uuid: "x"'),

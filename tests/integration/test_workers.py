@@ -453,6 +453,7 @@ def test_a_dropped_queue_is_unknown_and_leaves_nothing_behind(db, worker):
     assert worker.done(event.token)
     with pytest.raises(psycopg2.errors.UndefinedObject) as refused:
         owner(db, "select outbox.queue_drop('nosuch')")
+    assert refused.value.diag.message_primary == "queue_drop: there is no queue 'nosuch'"
     assert refused.value.diag.message_hint == "There are: tasks."
 
 
