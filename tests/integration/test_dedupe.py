@@ -49,6 +49,28 @@ def test_an_event_without_a_key_is_kept_from_its_duplicates_by_its_dedupe_key(db
     assert db.query("select aggregateid, dedupe_key from outbox.events") == [("d", "d")]
 
 
+@pytest.mark.parametrize("verb, said", [("retry", "retried"), ("drop", "dropped")])
+@pytest.mark.parametrize("mode", ["replace", "again"])
+def test_what_takes_the_place_of_an_event_that_has_closed_its_key_waits_for_somebody_to_open_it(db, http, relay, tmp_path, mode, verb, said):
+    path = tmp_path / "pgcourier.yaml"
+    path.write_text(CONFIG.format(dsn=db.operator_dsn, url=http.url).replace("sink: hook", "sink: hook, retry: { on_exhausted: park }"))
+    db.let_operator_in("outbox.events")
+    http.respond = lambda request: Reply(status=422)
+    one = relay(path.read_text())
+    first = publish(db, 1, mode)
+    shown = "select event_id from outbox.stuck where what = 'closed' and key = 'k'"
+    wait_until(lambda: db.query(shown) == [(first,)], what="the key to be closed")
+    http.respond = lambda request: Reply()
+    second, behind = publish(db, 2, mode), publish(db, 3, mode, dedupe="other")
+    assert [row[0] for row in db.query("select id from outbox.events order by id")] == [second, behind] and db.query(shown) == [(first,)]
+    listed = run_command("dead", "list", "-c", str(path)).stdout.splitlines()[1]
+    assert listed.split()[:4] == ["closed", "tasks", str(first), "k"]
+    done = run_command("dead", verb, "--key", "k", "-c", str(path))
+    assert done.stdout == f"{said} 0 dead letters, opened 1 closed key\n", done.stderr
+    wait_until(lambda: db.query("select id from outbox.events") == [], what="both to be delivered")
+    assert [request.body for request in http.requests] == [b"1", b"2", b"3"] and one.stop() == 0
+
+
 @pytest.mark.parametrize("mode", ["never", None])
 def test_another_mode_is_refused(db, mode):
     with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
