@@ -11,7 +11,9 @@ create view outbox.status_parked as
            max(attempts)                                                  as most_attempts,
            min(first_failed_at) filter (where last_error <> '')           as oldest_failure
       from outbox.parked
-     where token is null or resume_at is not null -- what a worker has does not wait: see status_leases
+     where (token is null or resume_at is not null) -- what a worker has does not wait: see status_leases
+       -- nor does what is due and has not failed: it was put back, or its time has come, and no claim has been there since
+       and (resume_at is not null or attempts > 0 or last_error <> '' or next_at > now())
      group by queue;
 
 -- What stands still until somebody opens or resumes it, or an event that is due at infinity gets a time: a key, or with

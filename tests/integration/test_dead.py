@@ -81,6 +81,18 @@ def test_retry_puts_the_row_back_as_it_was_and_points_the_relays_at_it(shop):
     assert shop.db.value("select count(*) from outbox.dead") == 0
 
 
+def test_what_was_put_back_waits_for_nothing(shop):
+    """It is not counted among what waits, by outbox.status_parked as little as by outbox.overview."""
+    dead, failed = shop.insert(7, 8)
+    shop.kill(dead)
+    shop.park(failed, "8", next_at="2026-01-01")  # due again since
+    shop.dead("retry", "--key", "7")
+    assert shop.parked() == [("7", dead, False, 0, True), ("8", failed, False, 12, True)]
+    assert shop.db.query("select keys, closed, paused, delayed from outbox.status_parked where queue = 'orders'") == [(1, 0, 0, 0)]
+    shop.db.query("update outbox.parked set next_at = 'infinity', resume_at = now() where key = '7'")
+    assert shop.db.query("select keys, paused from outbox.status_parked where queue = 'orders'") == [(2, 1)]
+
+
 def test_every_type_of_column_survives_the_round_trip(shop):
     shop.create("create table public.events (id bigint generated always as identity primary key, order_id text, status text,"
                 " payload json, doc jsonb, bytes bytea, at timestamptz, amount numeric, real8 float8, tags text[],"
