@@ -286,10 +286,9 @@ static bool go_on(const struct asker *asker, int signal_fd, const struct config 
     struct replay *replay = replay_open(asker, config, given->id, given->rate, err);
     if (!replay)
         return given->resume ? false : say_how_to_go_on(given, err);
-    int64_t unsent = 0, withdrawn = 0, events = replay_events(replay);
-    bool ok = send_all(replay, signal_fd, &given->log, &withdrawn, err);
+    int64_t withdrawn = 0, events = replay_events(replay);
+    bool ok = send_all(replay, signal_fd, &given->log, &withdrawn, err) && replay_finish(replay, err);
     replay_close(replay);
-    ok = ok && replay_end(asker, given->id, &unsent, err);
     if (ok)
         printf("replay %" PRId64 ": all %" PRId64 " event%s sent\n", given->id, events - withdrawn,
                plural(events - withdrawn));
@@ -302,7 +301,7 @@ static bool go_on(const struct asker *asker, int signal_fd, const struct config 
 static bool cancel(const struct asker *asker, const struct replay_options *given, struct error *err)
 {
     int64_t unsent;
-    if (!replay_end(asker, given->id, &unsent, err))
+    if (!replay_cancel(asker, given->id, &unsent, err))
         return false;
     printf("replay %" PRId64 " is no more; %" PRId64 " of its events %s not sent\n", given->id, unsent,
            unsent == 1 ? "was" : "were");

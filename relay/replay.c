@@ -281,13 +281,18 @@ static struct asker last_question(const struct replay *replay)
     return asker;
 }
 
-static void end_and_free(struct replay *replay)
+static void let_go(const struct replay *replay)
 {
     struct error ignored; /* nothing was written, and a session that does not answer ends with its connection */
     PGTransactionStatusType status = PQtransactionStatus(replay->asker.conn);
     struct asker asker = last_question(replay);
     if (status == PQTRANS_INTRANS || status == PQTRANS_INERROR)
         (void)!query_script_or_cancel(&asker, "rollback", &ignored);
+}
+
+static void end_and_free(struct replay *replay)
+{
+    let_go(replay);
     if (replay->table && replay->queue.destination != replay->of->destination)
         free(replay->queue.destination);
     table_free(replay->table);
@@ -336,7 +341,18 @@ bool replay_look(struct replay *replay, bool last, struct replay_left *ret, stru
     return let_vacuum_pass(&asker, err);
 }
 
-bool replay_end(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err)
+bool replay_finish(struct replay *replay, struct error *err)
+{
+    const char *params[] = {replay->number};
+    PGresult *ended = query_or_cancel(&replay->asker, sql_replay_end, 1, params, err);
+    PQclear(ended);
+    if (ended)
+        return query_script_or_cancel(&replay->asker, "commit", err);
+    let_go(replay);
+    return privilege_explain(replay->asker.conn, 0, "{replay}", err);
+}
+
+bool replay_cancel(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err)
 {
     char number[24];
     snprintf(number, sizeof number, "%" PRId64, id);

@@ -1,6 +1,7 @@
 /* relay/replay.h -- archived and dead events, sent again.
  *
- *   replay_make -> replay_open -> (a relay over replay_config() -> replay_look) ... -> replay_end -> replay_close
+ *   replay_make -> replay_open -> (a relay over replay_config() -> replay_look) ... -> replay_finish -> replay_close
+ *   replay_cancel
  *
  * DESIGN. A replay is a queue like any other, over a table of pgcourier's own (sql/schema/011_replay.sql) that has what
  * was chosen, with the lock class of the queue that the events were of. So a relay delivers from it, order, retries,
@@ -57,7 +58,11 @@ int64_t replay_events(const struct replay *replay); /* that were chosen */
 
 bool replay_look(struct replay *replay, bool last, struct replay_left *ret, struct error *err) MUST_CHECK;
 
+/* All of it is sent: ends it, in the transaction that has kept others away, so that none of them finds it whole and not
+ * yet ended. Only replay_close() may follow. */
+bool replay_finish(struct replay *replay, struct error *err) MUST_CHECK;
+
 /* Forgets the replay and what is left of it, in a transaction of its own. */
-bool replay_end(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err) MUST_CHECK;
+bool replay_cancel(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err) MUST_CHECK;
 
 #endif

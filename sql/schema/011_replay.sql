@@ -234,19 +234,27 @@ as $$
     select format('%s (replay %s)', queue, replay_id)
 $$;
 
--- One process at a time, until its transaction ends: the rate is a process's own, and the last one drops the table.
+-- One process at a time, until its transaction ends: the rate is a process's own, and the last one drops the table. Who has waited
+-- looks after that whether there is anything left to do: the other may have ended the replay, or cancelled it.
 create function outbox.replay_lock(replay_id bigint) returns void
     language plpgsql
+    security definer
     set search_path = pg_catalog, pg_temp
     set lock_timeout = '5s'
 as $$
 begin
-    -- FNV-1a of "pgcourier:replay".
-    perform pg_advisory_xact_lock(-719233876, (replay_id % 2147483647)::int);
-exception
-    when lock_not_available then
-        raise exception 'replay % is under way', replay_id
-            using errcode = 'object_in_use', hint = 'Wait for its end, or stop that pgcourier replay.';
+    begin
+        -- FNV-1a of "pgcourier:replay".
+        perform pg_advisory_xact_lock(-719233876, (replay_id % 2147483647)::int);
+    exception
+        when lock_not_available then
+            raise exception 'replay % is under way', replay_id
+                using errcode = 'object_in_use', hint = 'Wait for its end, or stop that pgcourier replay.';
+    end;
+    if not exists (select from outbox.replay p where p.replay_id = replay_lock.replay_id and p.ended_at is null) then
+        raise exception 'replay: there is none with the number % that is not whole', coalesce(replay_id::text, 'null')
+            using errcode = 'undefined_object', hint = 'See select * from outbox.replay where ended_at is null.';
+    end if;
 end
 $$;
 
@@ -260,11 +268,7 @@ declare
     begun outbox.replay;
 begin
     perform outbox.replay_lock(replay_begin.replay_id);
-    select p.* into begun from outbox.replay p where p.replay_id = replay_begin.replay_id and p.ended_at is null;
-    if not found then
-        raise exception 'replay: there is none with the number % that is not whole', coalesce(replay_begin.replay_id::text, 'null')
-            using errcode = 'undefined_object', hint = 'See select * from outbox.replay where ended_at is null.';
-    end if;
+    select p.* into strict begun from outbox.replay p where p.replay_id = replay_begin.replay_id;
     delete from outbox.parked p where p.queue = outbox.replay_name(begun.queue, begun.replay_id);
     return begun;
 end

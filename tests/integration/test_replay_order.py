@@ -1,10 +1,13 @@
 """Replays beside live deliveries, workers and pauses, and replays that are stopped or killed: order, exclusion, and no event lost."""
 
+import contextlib
 import itertools
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg2
 import pytest
 
 from tests.support.history import Event, Fault, Final, Receipt, check
@@ -285,6 +288,38 @@ def test_one_process_at_a_time_sends_a_replay(old, start, http):
                                  " and application_name = 'pgcourier/replay'") == [(None, None, "idle in transaction")])
     http.release()
     assert one.wait() == 0
+
+
+def waits_for_lock(db):
+    return db.query("select a.pid from pg_locks l join pg_stat_activity a using (pid) where not l.granted and a.application_name = 'pgcourier/replay'"
+                    " and a.datname = current_database()")
+
+
+@pytest.mark.parametrize("option", ["--resume", "--cancel"])
+def test_who_waits_for_the_end_of_a_replay_finds_it_ended(old, start, http, option):
+    """Not what was sent and is not yet ended, nor that its table is gone."""
+    hold_back(http, lambda request: MARK in request.headers)
+    one = start(["--queue", "orders", "--id", "3"], command="replay")
+    wait_until(lambda: replayed(http), what="the replayed event")
+    other = start([option, "1"], command="replay")
+    wait_until(lambda: waits_for_lock(old), what="the second process to wait for the first")
+    http.release()
+    assert one.wait() == 0 and said(one)[-1] == "replay 1: all 1 event sent"
+    assert other.wait() == 64
+    assert said(other) == ["pgcourier: replay: there is none with the number 1 that is not whole; See select * from outbox.replay where ended_at is null."]
+    assert old.query("select unsent, ended_at is not null from outbox.replay") == [(0, True)] and len(replayed(http)) == 1
+
+
+def test_who_waits_for_a_replays_lock_looks_again_when_it_has_it(old):
+    """What it has read of the replay before may hold no longer."""
+    old.query("select * from outbox.replay('orders', ids => '{3}', map => '{\"table\": \"public.orders\", \"id\": \"id\"}')")
+    with contextlib.closing(old.connect(autocommit=False)) as first, ThreadPoolExecutor() as pool:
+        first.cursor().execute("select outbox.replay_end(1)")
+        second = pool.submit(old.query, "set application_name = 'pgcourier/replay'; select outbox.replay_lock(1)")
+        wait_until(lambda: waits_for_lock(old))
+        first.commit()
+        with pytest.raises(psycopg2.errors.UndefinedObject, match="there is none with the number 1 that is not whole"):
+            second.result()
 
 
 def test_a_replay_that_has_lost_the_database_says_how_to_go_on(old, start, http):
