@@ -184,6 +184,7 @@ static void write_queue(struct replay *replay, int64_t rate)
     queue->table = replay->table_name;
     queue->where = replay->where;
     queue->place = place;
+    queue->unnoted = true;
     if (!queue->unordered)
         queue->ordering = per_key;
     queue->locks = LOCKS_ADVISORY;

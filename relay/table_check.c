@@ -105,8 +105,8 @@ static bool check_privileges(struct check *check, struct error *err)
     if (check->queue->state)
         return true; /* all of it is our own */
     char works[64];
-    snprintf(works, sizeof works, "{run%s%s%s%s}", locks_rows(check->queue) ? ",lock rows" : "",
-             table_comes_after(check->table) ? ",come after" : "",
+    snprintf(works, sizeof works, "{run%s%s%s%s%s}", check->queue->unnoted ? "" : ",note",
+             locks_rows(check->queue) ? ",lock rows" : "", table_comes_after(check->table) ? ",come after" : "",
              check->queue->after == AFTER_ARCHIVE ? ",archive" : "",
              check->queue->dead_retention_us > 0 ? ",purge" : "");
     return findings_add_missing(check->findings, check->conn, check->table->oid, works, err);

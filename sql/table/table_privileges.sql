@@ -1,11 +1,11 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
 -- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
--- $2 works text[]: of run, lock rows, come after, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, other queue, pause, drain, schedule, replay,
+-- $2 works text[]: of run, note (a queue's name for SQL), lock rows, come after, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, other queue, pause, drain, schedule, replay,
 --    resume, publish, take, done, fail, extend, release, migrate, bench
 -- -> missing text ("has no SELECT on outbox.parked"), remedy text, needed boolean (false: it goes on without)
 with work (name, role) as (
-    values ('run', 'outbox_relay'), ('lock rows', 'outbox_relay'), ('come after', 'outbox_relay'), ('archive', 'outbox_relay'), ('hand on', 'outbox_writer'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
+    values ('run', 'outbox_relay'), ('note', 'outbox_relay'), ('lock rows', 'outbox_relay'), ('come after', 'outbox_relay'), ('archive', 'outbox_relay'), ('hand on', 'outbox_writer'), ('purge', 'outbox_relay'), ('status', 'outbox_monitor'), ('dead list', 'outbox_relay'),
            ('dead show', 'outbox_relay'),
            ('dead retry', 'outbox_relay'), ('dead drop', 'outbox_relay'), ('other queue', 'outbox_relay'), ('pause', 'outbox_relay'), ('drain', 'outbox_relay'), ('schedule', 'outbox_monitor'),
            ('resume', 'outbox_relay'), ('publish', 'outbox_writer'), ('failures', 'outbox_monitor'), ('replay', 'outbox_operator'), ('take', 'outbox_worker'),
@@ -13,7 +13,7 @@ with work (name, role) as (
 ), need (work, name, rights) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
            ('run', 'paused', 'SELECT'), ('run', 'schedule', 'SELECT'), ('schedule', 'schedule', 'SELECT'), ('run', 'queue', 'SELECT'),
-           ('run', 'note_served()', 'EXECUTE'),
+           ('note', 'note_served()', 'EXECUTE'),
            ('lock rows', '*', 'UPDATE of any column'), ('come after', 'dead', 'SELECT'),
            ('hand on', '*', 'INSERT'), ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
            ('archive', 'archive_expire()', 'EXECUTE'), ('purge', 'dead', 'SELECT,DELETE'),
