@@ -34,9 +34,11 @@ static const struct argp_option options[] = {
     {"payload", OPTION_PAYLOAD, "JSON", 0, "their payload", 0},
     {0}};
 
-static PGresult *ask(PGconn *conn, const char *sql, int count, const char *const *params, struct error *err)
+/* `what`: the function that says by its name what it does not find, see relay/query.h. */
+static PGresult *ask(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
+                     struct error *err)
 {
-    PGresult *result = query(conn, "schedule", sql, count, params, err);
+    PGresult *result = query(conn, what, sql, count, params, err);
     if (!result)
         privilege_explain(conn, 0, "{schedule}", err);
     return result;
@@ -44,7 +46,7 @@ static PGresult *ask(PGconn *conn, const char *sql, int count, const char *const
 
 static bool list(PGconn *conn, const struct schedule_options *given, struct error *err)
 {
-    PGresult *result = ask(conn, sql_schedule_list, 1, &given->queue, err);
+    PGresult *result = ask(conn, "schedule", sql_schedule_list, 1, &given->queue, err);
     if (!result)
         return false;
     if (PQntuples(result) == 0 && given->queue && !other_queue_check(conn, NULL, given->queue, err)) {
@@ -66,7 +68,7 @@ static bool set(PGconn *conn, const struct schedule_options *given, struct error
 {
     const char *params[] = {given->name, given->queue, given->every,   given->cron,  given->zone,
                             given->key,  given->type,  given->payload, given->missed};
-    PGresult *result = ask(conn, sql_schedule_set, sizeof params / sizeof params[0], params, err);
+    PGresult *result = ask(conn, "schedule_set", sql_schedule_set, sizeof params / sizeof params[0], params, err);
     if (!result)
         return false;
     printf("%s runs next at %s\n", given->name, query_text(result, 0, 0));
@@ -77,7 +79,7 @@ static bool set(PGconn *conn, const struct schedule_options *given, struct error
 static bool drop(PGconn *conn, const struct schedule_options *given, struct error *err)
 {
     const char *params[] = {given->name, given->queue};
-    PGresult *result = ask(conn, sql_schedule_drop, 2, params, err);
+    PGresult *result = ask(conn, "schedule", sql_schedule_drop, 2, params, err);
     if (!result)
         return false;
     bool dropped = PQntuples(result) == 1;

@@ -8,7 +8,8 @@
 #include <libpq-fe.h>
 #include <stdint.h>
 
-/* Runs one statement with text parameters (NULL is SQL NULL); `what` starts the message of a failure. The result, of
+/* Runs one statement with text parameters (NULL is SQL NULL); `what` starts the message of a failure,
+ * which is ERROR_USAGE when a function of that name did not find something (42704). The result, of
  * rows or of a command, is the caller's: PQclear() it. NULL and *err on failure. */
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                 struct error *err) MUST_CHECK;

@@ -480,6 +480,8 @@ def test_the_command_keeps_to_the_queue_that_it_is_given(tasks):
 def test_the_command_says_what_is_wrong(tasks):
     done = schedule(tasks, "set", "x", "-q", "tasks", "--cron", "x")
     assert done.returncode == 64 and 'schedule_set: "x" has 1 fields' in done.stderr and done.stderr.count("\n") == 1
+    done = schedule(tasks, "set", "x", "-q", "nope", "--every", "1 hour")
+    assert (done.returncode, done.stderr) == (64, "pgcourier: schedule_set: there is no queue 'nope'; Make it known: select outbox.queue_set('nope');\n")
     assert schedule(tasks, "set").returncode == 64 and schedule(tasks, "fly").returncode == 64
     done = run_command("schedule", "drop", "x", "-d", tasks.dsn)
     assert done.returncode == 77 and "permission denied" in done.stderr and done.stderr.count("\n") == 1
