@@ -17,8 +17,8 @@
 #define POLL_US (100 * MS_US)
 
 struct pause_options {
-    const char *config_path, *queue, *key, *reason;
-    int64_t timeout_us;
+    const char *config_path, *queue, *key, *reason, *timeout;
+    int64_t timeout_us; /* what `timeout` says */
 };
 
 enum pause_option { OPTION_REASON = 256, OPTION_TIMEOUT };
@@ -60,6 +60,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPTION_TIMEOUT:
         if (!setting_parse(&timeout_setting, arg, given, &err))
             argp_error(state, "--timeout: %s", err.text);
+        given->timeout = arg;
         return 0;
     case ARGP_KEY_ARG:
         if (given->queue)
@@ -206,9 +207,9 @@ static bool drain_subject(const struct subject *subject, struct error *err)
         }
         if (clock_now() >= by)
             return error_set(err, ERROR_TIMEOUT,
-                             "drain: after %" PRId64 " s a relay or worker still holds %" PRId64
+                             "drain: after %s a relay or worker still holds %" PRId64
                              " key%s of %s, or of another queue over its table; it stays paused",
-                             subject->given->timeout_us / SECOND_US, held, held == 1 ? "" : "s", subject->queue->name);
+                             subject->given->timeout, held, held == 1 ? "" : "s", subject->queue->name);
     }
     return false;
 }
@@ -226,7 +227,7 @@ static bool find_queue(struct subject *subject, const struct config *config, str
 static int run_verb(int argc, char **argv, const struct argp *argp,
                     bool (*act)(const struct subject *subject, struct error *err))
 {
-    struct pause_options given = {0};
+    struct pause_options given = {.timeout = timeout_setting.fallback};
     struct error err = {0};
     setting_defaults((const struct setting[]){timeout_setting, {.name = NULL}}, &given);
     argp_parse(argp, argc, argv, 0, NULL, &given);

@@ -78,7 +78,7 @@ def test_what_workers_take_is_paused_drained_and_resumed(run, worker):
     assert run("pause jobs --key a") == "jobs, key a is paused\n"
     (event,) = worker.take(10)
     assert event.id == 3
-    assert run("drain jobs --timeout 1s", 75).endswith("after 1 s a relay or worker still holds 1 key of jobs, or of another queue over its table; it stays paused\n")
+    assert run("drain jobs --timeout 500ms", 75).endswith("after 500ms a relay or worker still holds 1 key of jobs, or of another queue over its table; it stays paused\n")
     assert worker.done(event.token)
     assert run("drain jobs") == "jobs is paused and nothing of it is on its way\n"
     assert run("resume jobs --key a") == "jobs, key a goes on\n" and worker.take(10) == []

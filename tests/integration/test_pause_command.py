@@ -106,7 +106,7 @@ def test_drain_waits_for_what_is_on_its_way(db, relay, http, shop):
     db.query("insert into public.events (order_id) select n % 2 from generate_series(1, 10) n")
     wait_until(lambda: len(http.requests) == 6, what="all of key 0, and the first of key 1")
     text = shop("drain", "orders", "--timeout", "1s", code=75)
-    assert re.search("after 1 s a relay or worker still holds [12] keys? of orders, or of another queue over its table; it stays paused\n$", text)
+    assert re.search("after 1s a relay or worker still holds [12] keys? of orders, or of another queue over its table; it stays paused\n$", text)
     http.release()
     assert shop("drain", "orders", "--key", "1") == "orders, key 1 is paused and nothing of it is on its way\n"
     assert shop("drain", "orders") == "orders is paused and nothing of it is on its way\n"
