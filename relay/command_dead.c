@@ -1,3 +1,4 @@
+#include "relay/argument.h"
 #include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/dead.h"
@@ -298,7 +299,8 @@ static int run(int argc, char **argv)
     struct config *config = config_load(given.config_path, &err);
     PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;
     bool known = conn && (!given.filter.queue || other_queue_check(conn, config, given.filter.queue, &err));
-    bool ok = known && run_verb(conn, config, &given, &err);
+    const struct argument arguments[] = {{"--error", ARGUMENT_PATTERN, given.filter.error}, {.name = NULL}};
+    bool ok = known && argument_check(conn, "dead", arguments, &err) && run_verb(conn, config, &given, &err);
     PQfinish(conn);
     config_free(config);
     return ok ? EXIT_OK : command_fail(&err);

@@ -1,3 +1,4 @@
+#include "relay/argument.h"
 #include "relay/base/arena.h"
 #include "relay/command.h"
 #include "relay/database.h"
@@ -140,7 +141,11 @@ static bool publish(PGconn *conn, const struct publish_options *given, struct er
         headers = json_dumps(given->headers, JSON_COMPACT);
     const char *params[] = {given->key,         given->type,       payload,           given->aggregatetype, headers,
                             given->traceparent, given->not_before, given->dedupe_key, given->on_duplicate};
-    PGresult *result = query(conn, "publish", sql_publish_event, sizeof params / sizeof params[0], params, err);
+    const struct argument arguments[] = {
+        {"--payload", ARGUMENT_JSON, payload}, {"--not-before", ARGUMENT_TIME, given->not_before}, {.name = NULL}};
+    PGresult *result = argument_check(conn, "publish", arguments, err)
+                           ? query(conn, "publish", sql_publish_event, sizeof params / sizeof params[0], params, err)
+                           : NULL;
     if (result && query_text(result, 0, 0))
         puts(query_text(result, 0, 0));
     else if (!result)

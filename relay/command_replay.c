@@ -1,3 +1,4 @@
+#include "relay/argument.h"
 #include "relay/base/arena.h"
 #include "relay/base/setting.h"
 #include "relay/command.h"
@@ -332,6 +333,13 @@ static bool act_until_told(PGconn *conn, const struct config *config, struct rep
     return ok;
 }
 
+static bool check_times(PGconn *conn, const struct replay_request *request, struct error *err)
+{
+    const struct argument arguments[] = {
+        {"--since", ARGUMENT_TIME, request->since}, {"--until", ARGUMENT_TIME, request->until}, {.name = NULL}};
+    return argument_check(conn, "replay", arguments, err);
+}
+
 static int run(int argc, char **argv)
 {
     struct replay_options given = {.request = {.source = "archive"},
@@ -343,7 +351,7 @@ static int run(int argc, char **argv)
     const char *queue = given.request.queue;
     bool known = config && (!queue || config_queue(config, queue, &err));
     PGconn *conn = known ? command_connect(config->database, "replay", &err) : NULL;
-    bool ok = conn && act_until_told(conn, config, &given, &err);
+    bool ok = conn && check_times(conn, &given.request, &err) && act_until_told(conn, config, &given, &err);
     PQfinish(conn);
     config_free(config);
     free(given.ids);

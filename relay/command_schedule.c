@@ -1,3 +1,4 @@
+#include "relay/argument.h"
 #include "relay/command.h"
 #include "relay/database.h"
 #include "relay/other_queue.h"
@@ -68,6 +69,10 @@ static bool set(PGconn *conn, const struct schedule_options *given, struct error
 {
     const char *params[] = {given->name, given->queue, given->every,   given->cron,  given->zone,
                             given->key,  given->type,  given->payload, given->missed};
+    const struct argument arguments[] = {
+        {"--every", ARGUMENT_INTERVAL, given->every}, {"--payload", ARGUMENT_JSON, given->payload}, {.name = NULL}};
+    if (!argument_check(conn, "schedule", arguments, err))
+        return false;
     PGresult *result = ask(conn, "schedule_set", sql_schedule_set, sizeof params / sizeof params[0], params, err);
     if (!result)
         return false;

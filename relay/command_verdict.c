@@ -1,4 +1,5 @@
 /* What became of events that `pgcourier take`, or any worker, has taken. */
+#include "relay/argument.h"
 #include "relay/base/clock.h"
 #include "relay/base/setting.h"
 #include "relay/command.h"
@@ -89,6 +90,17 @@ static bool end_one(PGconn *conn, const struct verdict *verdict, const struct ve
                                 verdict->name, token);
 }
 
+/* All of them, before the first is ended: with a slip in one of them it is better to say nothing of any. */
+static bool check_tokens(PGconn *conn, const struct verdict *verdict, const struct verdict_options *given,
+                         struct error *err)
+{
+    for (int i = 0; i < given->token_count; i++)
+        if (!argument_check(conn, verdict->name,
+                            (const struct argument[]){{"token", ARGUMENT_UUID, given->tokens[i]}, {.name = NULL}}, err))
+            return false;
+    return true;
+}
+
 /* Goes on after a token that came too late: the others' verdicts are as good as before. */
 static int run_verdict(int argc, char **argv, const struct argp *argp, const struct verdict *verdict)
 {
@@ -96,8 +108,9 @@ static int run_verdict(int argc, char **argv, const struct argp *argp, const str
     struct error err = {0};
     argp_parse(argp, argc, argv, 0, NULL, &given);
     PGconn *conn = database_connect(&given.database, verdict->name, &err);
-    int code = conn ? EXIT_OK : command_fail(&err);
-    for (int i = 0; conn && i < given.token_count && (code == EXIT_OK || err.kind == ERROR_CONFLICT); i++)
+    bool known = conn && check_tokens(conn, verdict, &given, &err);
+    int code = known ? EXIT_OK : command_fail(&err);
+    for (int i = 0; known && i < given.token_count && (code == EXIT_OK || err.kind == ERROR_CONFLICT); i++)
         if (!end_one(conn, verdict, &given, given.tokens[i], &err))
             code = command_fail(&err);
     PQfinish(conn);

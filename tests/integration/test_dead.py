@@ -296,6 +296,18 @@ def test_wrong_uses_are_named(shop):
     assert '"x" is not a number' in shop.dead("list", "--id", "x", code=64)
 
 
+@pytest.mark.parametrize("verb", ["list", "show", "retry", "drop"])
+def test_a_pattern_that_ends_in_an_escape_is_refused_though_nothing_comes_that_far(shop, verb):
+    (first,) = shop.insert(7)
+    shop.kill(first)
+    for pattern in "%\\", "no\\\\\\":
+        assert shop.dead(verb, "--error", pattern, code=64) == (
+            f'pgcourier: dead: --error "{pattern}" is no pattern: write a backslash at its end twice, as SQL\'s LIKE wants it\n')
+    if verb == "list":
+        assert "answered" not in shop.dead(verb, "--error", "no\\\\")
+    assert shop.db.value("select count(*) from outbox.dead") == 1
+
+
 def test_a_failure_leaves_the_dead_letter_where_it_is(shop):
     (first,) = shop.insert(7)
     shop.kill(first)

@@ -269,10 +269,11 @@ def test_standard_input_that_is_no_payload_is_refused(db, tmp_path, content, mes
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--payload", "{a}"], "invalid input syntax for type json"),
+    (["--payload", "{a}"], 'pgcourier: publish: --payload "{a}" is no JSON: write a JSON value, like {"n": 1} (PostgreSQL: invalid input syntax for type json; Token "a"'),
+    (["--payload", "é" * 50], f'publish: --payload "{"é" * 40}..." is no JSON'),
     (["--header", "novalue"], "--header novalue: write NAME=VALUE"),
     ([], "give the event's payload with --payload JSON, or --payload - for standard input\n"),
-    (["--key", "k", "--not-before", "soon"], 'invalid input syntax for type timestamp with time zone: "soon"'),
+    (["--key", "k", "--not-before", "soon"], 'publish: --not-before "soon" is no time: write one as PostgreSQL reads times, like'),
     (["--key", "k", "--on-duplicate", "again"], "--on-duplicate is for events with a --dedupe-key"),
     (["--key", "k", "--dedupe-key", "d", "--on-duplicate", "perhaps"], "perhaps"),
     (["extra"], "Too many arguments")])

@@ -482,6 +482,12 @@ def test_the_command_says_what_is_wrong(tasks):
     assert done.returncode == 64 and 'schedule_set: "x" has 1 fields' in done.stderr and done.stderr.count("\n") == 1
     done = schedule(tasks, "set", "x", "-q", "nope", "--every", "1 hour")
     assert (done.returncode, done.stderr) == (64, "pgcourier: schedule_set: there is no queue 'nope'; Make it known: select outbox.queue_set('nope');\n")
+    for arguments, text in [
+            (["--every", "often"], '--every "often" is no interval: write one as PostgreSQL reads intervals, like "5 minutes"\n'),
+            (["--every", "1 hour", "--payload", "{bad"], '--payload "{bad" is no JSON: write a JSON value, like {"n": 1} (PostgreSQL: ')]:
+        done = schedule(tasks, "set", "x", "-q", "tasks", *arguments)
+        assert done.returncode == 64 and done.stderr.startswith(f"pgcourier: schedule: {text}") and done.stderr.count("\n") == 1, done
+    assert tasks.value("select count(*) from outbox.schedule") == 0
     assert schedule(tasks, "set").returncode == 64 and schedule(tasks, "fly").returncode == 64
     done = run_command("schedule", "drop", "x", "-d", tasks.dsn)
     assert done.returncode == 77 and "permission denied" in done.stderr and done.stderr.count("\n") == 1

@@ -274,7 +274,7 @@ def test_archive_days_do_not_depend_on_the_time_zone(db):
 
 
 def statements():
-    folders = ["migrate", "table", "status", "dead", "publish", "pause", "schedule", "upkeep", "replay"]
+    folders = ["migrate", "table", "status", "dead", "publish", "pause", "schedule", "upkeep", "replay", "argument"]
     return [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(os.path.join(SQL, folder)))]
 
 

@@ -85,10 +85,18 @@ def test_a_verdict_that_comes_too_late_is_said_and_the_others_count(db, tasks, c
     (["take", "nowhere"], 64, "pgcourier: take: there is no queue 'nowhere'"),
     (["done"], 64, "give the token that `pgcourier take` has printed"),
     (["extend", "x", "--lease", "1us"], 64, "--lease: "),
-    (["done", "x"], 64, 'invalid input syntax for type uuid: "x"'),
+    (["done", "x"], 64, 'pgcourier: done: token "x" is no UUID: write what `pgcourier take` has printed'),
+    (["release", ""], 64, 'pgcourier: release: token "" is no UUID: write what `pgcourier take` has printed'),
 ])
 def test_wrong_uses_are_said(tasks, call, arguments, code, message):
     assert message in "\n".join(call(*arguments, code=code))
+
+
+def test_of_tokens_with_a_slip_in_one_none_is_ended(db, tasks, call):
+    tasks("a")
+    (taken,) = take(call)
+    assert len(call("done", taken["token"], "x", code=64)) == 1
+    assert db.value("select count(*) from outbox.events") == 1
 
 
 def test_a_shell_works_a_queue_off(db, tasks, tmp_path):
