@@ -1,0 +1,48 @@
+/* What is asked of a server that is not there. What one says that is: tests/integration, by command. */
+#include "relay/argument.h"
+
+#include "tests/support/run_suite.h"
+
+#include <string.h>
+
+static PGconn *gone;
+static struct error err;
+
+static void set_up(void)
+{
+    gone = PQconnectdb("host=/nowhere");
+    err = (struct error){0};
+}
+
+static void tear_down(void)
+{
+    PQfinish(gone);
+}
+
+START_TEST(what_is_not_given_is_not_asked_about)
+{
+    const struct argument arguments[] = {
+        {"--since", ARGUMENT_TIME, NULL}, {.name = NULL}, {"--until", ARGUMENT_TIME, "behind the end"}};
+    ck_assert(argument_check(gone, "replay", arguments, &err));
+}
+END_TEST
+
+START_TEST(a_server_that_does_not_answer_has_not_refused_the_value)
+{
+    const struct argument arguments[] = {{"--since", ARGUMENT_TIME, "2026-01-31"}, {.name = NULL}};
+    ck_assert(!argument_check(gone, "replay", arguments, &err));
+    ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+    ck_assert_msg(strncmp(err.text, "replay: PostgreSQL: ", 20) == 0 && !strstr(err.text, "--since"), "%s", err.text);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tcase = tcase_create("argument");
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, what_is_not_given_is_not_asked_about);
+    tcase_add_test(tcase, a_server_that_does_not_answer_has_not_refused_the_value);
+    Suite *suite = suite_create("argument");
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
