@@ -37,8 +37,8 @@ class Answer:
     def __init__(self, session):
         rows = session.fetchall()
         (self.newest_left, self.oldest_left, self.seen_max, self.missed_min, self.missed_max, self.locked, names, solos,
-         _, self.seen_min, self.thin, _, _) = rows[0]
-        self.missed = {row[8]: row[11:] for row in rows if row[8] is not None}
+         _, self.seen_min, self.thin, _, _, self.bare_min) = rows[0]
+        self.missed = {row[8]: row[11:13] for row in rows if row[8] is not None}
         self.keys = sorted(name for name in names[1:-1].split(",") if name)
         self.solos = sorted(int(solo) for solo in solos[1:-1].split(",") if solo)
         session.execute("select current_setting('courier.claim'), current_setting('courier.solo')")
@@ -47,15 +47,15 @@ class Answer:
         assert session.fetchone()[0] == self.locked == len(self.keys) + len(self.solos)
 
 
-def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW):
-    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7)",
-                    (fresh, *newest, *oldest, rows, keys, rows, list(follow)))
+def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0):
+    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7, %s)",
+                    (fresh, *newest, *oldest, rows, keys, rows, list(follow), floor))
     return Answer(session)
 
 
-def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW):
-    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, '{}', '{}', %s, 'orders', 7, 0, %s, null)",
-                    (fresh, *newest, *oldest, rows, keys, list(follow), rows))
+def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0):
+    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, '{}', '{}', %s, 'orders', 7, 0, %s, null, %s)",
+                    (fresh, *newest, *oldest, rows, keys, list(follow), rows, floor))
     return Answer(session)
 
 
@@ -65,6 +65,16 @@ def fill(db):
              "insert into outbox.events (aggregateid) values (null), (null); "
              "insert into outbox.parked (queue, key, keyless, event_id, next_at) values ('orders', 'k3', false, 3, 'infinity'),"
              " ('orders', '', true, 21, 'infinity'), ('orders', 'k4', false, 4, now()), ('others', 'k5', false, 5, 'infinity')")
+
+
+@pytest.mark.parametrize("oldest, floor, bare", [
+    ((1, 20), 1, None), ((1, 20), 100, 1), ((2, 20), 5, 2),
+    ((3, 4), 100, None), ((13, 14), 100, None),  # an entry points at them, or at an event before them
+    ((5, 5), 100, 5),  # one of another queue does
+    ((21, 21), 100, None), ((21, 22), 100, 22)])  # events without a key have each its own
+def test_the_least_event_below_the_floor_that_no_entry_covers_is_told(db, session, oldest, floor, bare):
+    fill(db)
+    assert [claim(session, oldest=oldest, floor=floor).bare_min for claim in (claim_all, claim_some)] == [bare, bare]
 
 
 def test_what_is_found_and_free_is_locked_once(db, session):
