@@ -34,9 +34,8 @@ def test_a_table_with_ids_far_apart_is_drained_in_few_claims(db, relay, ids):
     assert claims < 300
 
 
-def take_one(db, worker, calls=3000):
-    """The id that one of so many calls takes, each of which moves the marks. Usually it is some 30; a call that takes long, beside other
-    load, makes the next stretch of ids shorter. By stretches that never grow it would be millions."""
+def take_one(db, worker, calls=300):
+    """The id that one of so many calls takes, each of which moves the marks."""
     for _ in range(calls):
         db.query("update outbox.take_mark set due_at = '-infinity'")
         taken = worker.take()
