@@ -94,7 +94,7 @@ static size_t probe_floor(struct horizon *horizon, const struct scan *scan, inst
 size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_us now, struct arena *arena,
                      struct statement *ret)
 {
-    horizon->reset = false;
+    horizon->reset = horizon->asks = false;
     horizon->read = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = horizon->holders};
     ret[PROBE_DRAWN] = statement_of(horizon->drawn_sql);
     ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
@@ -166,7 +166,7 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
             horizon_forget(horizon, scan);
         else
             scan_horizon(scan, read);
-    } else if (horizon->asks && index == horizon->floor_at - 1 && PQntuples(res) == 1) {
+    } else if (horizon->asks && index == horizon->floor_at - 1 && PQntuples(res) == 1 && !horizon->reset) {
         read_writers(horizon, res);
     } else if (index == horizon->floor_at && PQntuples(res) == 1 && !horizon->reset) {
         read_floor(horizon, res);

@@ -118,6 +118,29 @@ START_TEST(only_what_had_settled_at_the_first_look_is_passed)
 }
 END_TEST
 
+START_TEST(look_at_a_sequence_that_was_set_back_does_not_count)
+{
+    find_covered(77);
+    ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 4);
+    PGresult *res = result_of(2);
+    set_bigint(res, 0, 0, 1);
+    set_bigint(res, 0, 1, 5);
+    ordering_per_key.probed(o, 0, res);
+    PQclear(res);
+    res = result_of(1);
+    ordering_per_key.probed(o, 1, res);
+    PQclear(res);
+    res = result_of(2);
+    set_text(res, 0, 0, "{3/7}");
+    ordering_per_key.probed(o, 2, res);
+    PQclear(res);
+    floor_probed(3, 77, true, 0);
+    find_covered(77);
+    ck_assert_uint_eq(ordering_per_key.probe(o, SECOND_US, arena, statements), 4);
+    ck_assert_ptr_null(statements[2].values[0]);
+}
+END_TEST
+
 START_TEST(covered_events_are_passed_some_at_a_time)
 {
     find_covered(77);
@@ -221,6 +244,7 @@ int main(void)
     tcase_add_test(tcase, floor_does_not_rise_over_ids_that_a_claim_has_passed_and_that_are_not_settled);
     tcase_add_test(tcase, covered_events_are_passed_when_two_looks_have_found_who_moves_entries);
     tcase_add_test(tcase, only_what_had_settled_at_the_first_look_is_passed);
+    tcase_add_test(tcase, look_at_a_sequence_that_was_set_back_does_not_count);
     tcase_add_test(tcase, covered_events_are_passed_some_at_a_time);
     tcase_add_test(tcase, who_moves_entries_is_asked_once_a_second);
     tcase_add_test(tcase, covered_events_are_not_passed_where_a_filter_hides_some);
