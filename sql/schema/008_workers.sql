@@ -249,6 +249,24 @@ as $function$
     outbox.ahead_sql('t.id'))
 $function$;
 
+-- The sweep of queue_N_lock(): a statement of its own, as its time is the price of the stretch and that of the others is not, and
+-- a part of the next one, which reads what it has found.
+create function outbox.sweep_sql(q outbox.queue, columns text, condition text, out walk text, out part text)
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $function$
+    select format($$if $7 is not null then
+        began := clock_timestamp();
+        select array_agg(s.id), count(*), max(s.id) into sweep_ids, swept, swept_to
+        from (select e.%1$I::bigint as id from %2$s e where e.%1$I between $7 and $8 and (%3$s) order by e.%1$I limit $6) s;
+        swept_in := clock_timestamp() - began;
+    end if;$$, q.id_column, q.tbl, condition),
+    format($$sweep as materialized (
+        select s.* from unnest(look.sweep_ids) i (id)
+        cross join lateral (select %4$s from %2$s e where e.%1$I between i.id and i.id and (%3$s) order by e.%1$I offset 0) s
+    ), $$, q.id_column, q.tbl, condition, columns)
+$function$;
+
 -- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
 -- plpgsql. It returns the end of its look, or of the last one. One call looks at a time: another's new entries would be waited for.
 create function outbox.queue_build_due(q outbox.queue, condition text) returns void
@@ -359,14 +377,17 @@ create function outbox.queue_build_urgent(q outbox.queue, is_key text, condition
     set search_path = pg_catalog, pg_temp
 as $build$
 declare
-    top text := outbox.urgent_sql(q, filter, '$12', '$13', '2000');
+    top   text := outbox.urgent_sql(q, filter, '$12', '$13', '2000');
+    sweep record;
 begin
+    select * into sweep from outbox.sweep_sql(q, format('e.%I::bigint as id, %s as key, e.%I::bigint as priority', q.id_column,
+                                                        outbox.column_sql(q.key_column, 'text'), q.priority_column), condition);
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
     sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[], sweeps boolean,
     inout top_priority bigint, inout top_id bigint, inout topped_priority bigint, inout topped_id bigint,
     out found_keys text[], out found_solos bigint[], out expired boolean, out oldest_wait timestamptz,
-    out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out left_from bigint)
+    out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out swept_in interval, out left_from bigint)
     language plpgsql
 as $$
 #variable_conflict use_column
@@ -375,7 +396,10 @@ declare
     until    constant timestamptz := clock_timestamp();
     chance   constant float8 := random();
     quarter  constant int := floor($1 / 4.0 + random());
+    began     timestamptz;
+    sweep_ids bigint[];
 begin
+    %16$s
     with due as materialized (
         select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at,
                row_number() over (order by p.next_at) as n
@@ -384,9 +408,7 @@ begin
               order by p.next_at limit $2) p
     ), page as materialized (
         select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
-    ), sweep as materialized (
-        select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I between $7 and $8 and (%4$s) order by e.%10$I limit $6
-    ), %15$sbacklog as materialized (
+    ), %17$s%15$sbacklog as materialized (
         select (select count(*) from page) >= $4 as any
     ), top as materialized (
         select * from %12$s t where (select b.any from backlog b)
@@ -447,15 +469,14 @@ begin
            coalesce((select bool_or(l.expired) from locked l), false),
            (select min(d.next_at) from due d),
            (select count(*) from page), (select max(p.id) from page p),
-           (select count(*) from sweep), (select max(s.id) from sweep s),
            (select min(c.id) from left_over c where c.by_id)
-    into top_priority, top_id, topped_priority, topped_id, found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, left_from
+    into top_priority, top_id, topped_priority, topped_id, found_keys, found_solos, expired, oldest_wait, seen, seen_to, left_from
     from next n cross join again_next a;
 end
 $$$function$, q.tbl, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), condition, is_key, q.key_type, q.name, q.number,
         q.lock_class, q.id_column, format('e.%I::bigint', q.priority_column), outbox.free_sql(q, condition, top, '$1 + 16', '2000'),
         outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.free_sql(q, condition, 'again', '$1 + 16', 'null'),
-        outbox.ready_sql(q, true));
+        outbox.ready_sql(q, true), sweep.walk, sweep.part);
 end
 $build$;
 
@@ -506,6 +527,7 @@ declare
         outbox.column_sql(q.headers_column, 'text'), outbox.column_sql(q.traceparent_column, 'text'), created_at);
     next       outbox.queue;
     part       record; -- what goes on
+    sweep      record;
     made       record;
 begin
     if outbox.comes_after(q) then
@@ -538,17 +560,22 @@ begin
     if q.priority_column is not null then
         perform outbox.queue_build_urgent(q, is_key, condition, filter);
     else
+    select * into sweep from outbox.sweep_sql(q, format('%s as id, %s as key', id, key), condition);
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
     sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[],
     out found_keys text[], out found_solos bigint[], out expired boolean, out oldest_wait timestamptz,
-    out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out left_from bigint)
+    out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out swept_in interval, out left_from bigint)
     language plpgsql
 as $$
 #variable_conflict use_column
+<<look>>
 declare
-    until constant timestamptz := clock_timestamp(); -- by which the index is read; a volatile function would read all that wait
+    until     constant timestamptz := clock_timestamp(); -- by which the index is read; a volatile function would read all that wait
+    began     timestamptz;
+    sweep_ids bigint[];
 begin
+    %12$s
     -- Keys are chosen behind materialized fences; the lock function runs row by row until there are enough.
     with due as materialized (
         select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at
@@ -557,9 +584,7 @@ begin
         order by p.next_at limit waits
     ), page as materialized (
         select %2$s as id, %3$s as key from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
-    ), sweep as materialized (
-        select %2$s as id, %3$s as key from %1$s e where e.%10$I between $7 and $8 and (%4$s) order by e.%10$I limit $6
-    ), %11$scandidate as materialized (
+    ), %13$s%11$scandidate as materialized (
         select d.key, d.id, d.expired from due d union all select r.key, r.id, false from ready r order by id
     ), locked as materialized (
         select c.key, c.id, c.expired from candidate c
@@ -570,12 +595,11 @@ begin
            coalesce((select bool_or(l.expired) from locked l), false),
            (select min(d.next_at) from due d),
            (select count(*) from page), (select max(p.id) from page p),
-           (select count(*) from sweep), (select max(s.id) from sweep s),
            (select min(r.id) from ready r where (select count(*) from locked) = most and r.id > (select max(l.id) from locked l))
-    into found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, left_from;
+    into found_keys, found_solos, expired, oldest_wait, seen, seen_to, left_from;
 end
 $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column,
-        outbox.ready_sql(q, false));
+        outbox.ready_sql(q, false), sweep.walk, sweep.part);
     end if;
 
     -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`. A key
@@ -838,7 +862,6 @@ declare
     rows     int := least(16 + 2 * n, walk);
     below    constant bigint := greatest(m.low, -9223372036854775807) - 1;
     sweep_to bigint;
-    took     interval;
     look     record;
 begin
     keys := '{}'; solos := '{}'; expired := false; walked := 0; next_id := from_id;
@@ -865,10 +888,9 @@ begin
         if moves and pass = 1 then
             m.waits_from := coalesce(look.oldest_wait, began) - interval '2 s';
             m.swept := case when look.swept = 1000 then look.swept_to when sweep_to < below then sweep_to end;
-            took := clock_timestamp() - began;
             -- Up to 2^62, as ids that the application chooses may lie anywhere; but no further than it is of use.
-            m.sweep_span := case when took > interval '20 ms' then greatest(m.sweep_span / 4, 500)
-                                 when took < interval '5 ms' and m.swept = sweep_to then least(m.sweep_span, 1152921504606846976) * 4
+            m.sweep_span := case when look.swept_in > interval '20 ms' then greatest(m.sweep_span / 4, 500)
+                                 when look.swept_in < interval '5 ms' and m.swept = sweep_to then least(m.sweep_span, 1152921504606846976) * 4
                                  else m.sweep_span end;
         end if;
         walked := walked + look.seen;

@@ -34,6 +34,9 @@ def test_a_table_with_ids_far_apart_is_drained_in_few_claims(db, relay, ids):
     assert claims < 300
 
 
+by = pytest.mark.parametrize("priority", ["null", "'urgency'"], ids=["by id", "by priority"])
+
+
 def take_one(db, worker, calls=300):
     """The id that one of so many calls takes, each of which moves the marks."""
     for _ in range(calls):
@@ -45,14 +48,14 @@ def take_one(db, worker, calls=300):
     raise AssertionError(f"nothing in {calls} calls")
 
 
-def worker_of(db, priority):
+def worker_of(db, priority, condition="true"):
     db.query("create table public.t (id bigint primary key, k text, urgency int not null default 0); create index on public.t (k, id);"
              f" create index on public.t (urgency desc, id); grant select, delete on public.t to {OWNER_ROLE}")
-    owner(db, f"select outbox.queue_set('orders', 'public.t', key_column => 'k', priority_column => {priority})")
+    owner(db, f"select outbox.queue_set('orders', 'public.t', key_column => 'k', priority_column => {priority}, condition => $${condition}$$)")
     return Worker(db, "orders")
 
 
-@pytest.mark.parametrize("priority", ["null", "'urgency'"], ids=["by id", "by priority"])
+@by
 @wide
 def test_workers_take_ids_that_lie_far_apart_in_few_calls(db, ids, priority):
     worker = worker_of(db, priority)
@@ -75,4 +78,17 @@ def test_workers_find_what_is_far_below_the_others_in_few_calls(db, late):
     assert db.value("select max(low) from outbox.take_mark") >= 1_700_000_000_000_000_000
     db.query("insert into public.t values (%s, 'late')", (late,))
     assert take_one(db, worker) == late
+    worker.close()
+
+
+@by
+def test_workers_find_what_is_far_below_the_others_in_few_calls_though_each_call_is_slow(db, priority):
+    worker = worker_of(db, priority, condition="case when e.k = 'slow' then pg_sleep(0.025) is not null else true end")
+    db.query("insert into public.t values (%s, 'slow')", (TOP,))
+    assert [taken.id for taken in worker.take()] == [TOP]
+    with pytest.raises(AssertionError, match="nothing in 3 calls"):  # the marks move to what is leased
+        take_one(db, worker, calls=3)
+    assert db.value("select max(low) from outbox.take_mark") == TOP
+    db.query("insert into public.t values (%s, 'late')", (BOTTOM,))
+    assert take_one(db, worker, calls=100) == BOTTOM
     worker.close()
