@@ -4,6 +4,10 @@
 #include "relay/query.h"
 #include "sql_text.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #define SHOWN_MAX 80 /* bytes of a value: a payload may be long */
 
 static const struct {
@@ -44,4 +48,14 @@ bool argument_check(PGconn *conn, const char *command, const struct argument *ar
         if (argument->text && !check(conn, command, argument, err))
             return false;
     return true;
+}
+
+bool argument_is_id(const char *text, size_t size)
+{
+    size_t sign = size > 0 && text[0] == '-';
+    if (size == sign || strspn(text + sign, "0123456789") < size - sign)
+        return false;
+    errno = 0;
+    strtoll(text, NULL, 10);
+    return errno == 0;
 }

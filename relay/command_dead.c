@@ -1,4 +1,5 @@
 #include "relay/argument.h"
+#include "relay/base/setting.h"
 #include "relay/base/suggest.h"
 #include "relay/command.h"
 #include "relay/dead.h"
@@ -9,16 +10,22 @@
 
 #include <argp.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define LIMIT 1000 /* of each kind, unless --limit says otherwise */
+
 struct dead_options {
     const char *verb, *config_path;
     struct dead_filter filter;
-    const char *limit;
+    int64_t limit;
     bool all, json;
 };
+
+static const struct setting limit_setting = {
+    .name = "limit", .kind = SETTING_COUNT, .offset = offsetof(struct dead_options, limit), .min = 1, .max = INT32_MAX};
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "the configuration", 0},
@@ -30,12 +37,6 @@ static const struct argp_option options[] = {
     {"limit", 'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
     {"json", 'j', NULL, 0, "list, show: a JSON array, for programs", 0},
     {0}};
-
-static bool is_number(const char *text)
-{
-    char *end;
-    return *text && (strtoll(text, &end, 10), *end == '\0');
-}
 
 static bool is_named(const struct dead_options *given)
 {
@@ -56,22 +57,29 @@ static void check_arguments(const struct dead_options *given, struct argp_state 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct dead_options *given = state->input;
-    const struct {
-        int key;
-        const char **to;
-        bool number;
-    } texts[] = {
-        {'c', &given->config_path, false}, {'q', &given->filter.queue, false}, {'k', &given->filter.key, false},
-        {'i', &given->filter.id, true},    {'n', &given->limit, true},         {'e', &given->filter.error, false},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        if (texts[i].key == key) {
-            if (texts[i].number && !is_number(arg))
-                argp_error(state, "\"%s\" is not a number", arg);
-            *texts[i].to = arg;
-            return 0;
-        }
+    struct error err;
     switch (key) {
+    case 'c':
+        given->config_path = arg;
+        return 0;
+    case 'q':
+        given->filter.queue = arg;
+        return 0;
+    case 'k':
+        given->filter.key = arg;
+        return 0;
+    case 'e':
+        given->filter.error = arg;
+        return 0;
+    case 'i':
+        if (!argument_is_id(arg, strlen(arg)))
+            argp_error(state, "--id \"%s\": write a whole number of 64 bits", arg);
+        given->filter.id = arg;
+        return 0;
+    case 'n':
+        if (!setting_parse(&limit_setting, arg, given, &err))
+            argp_error(state, "--limit: %s", err.text);
+        return 0;
     case 'a':
         given->all = true;
         return 0;
@@ -153,8 +161,9 @@ static void print_json(const PGresult *rows, size_t *printed)
 static PGresult *find(PGconn *conn, const char *sql, const struct dead_options *given, struct error *err)
 {
     const struct dead_filter *filter = &given->filter;
-    const char *params[] = {filter->queue, filter->key, filter->id, filter->error,
-                            given->limit ? given->limit : "1000"};
+    char limit[24];
+    snprintf(limit, sizeof limit, "%" PRId64, given->limit);
+    const char *params[] = {filter->queue, filter->key, filter->id, filter->error, limit};
     PGresult *found = query(conn, "dead letters", sql, 5, params, err);
     char work[16];
     snprintf(work, sizeof work, "{dead %s}", given->verb);
@@ -293,7 +302,7 @@ static bool run_verb(PGconn *conn, const struct config *config, const struct dea
 
 static int run(int argc, char **argv)
 {
-    struct dead_options given = {0};
+    struct dead_options given = {.limit = LIMIT};
     struct error err = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &given);
     struct config *config = config_load(given.config_path, &err);

@@ -74,12 +74,11 @@ static void parse_rate(struct replay_options *given, const char *arg, struct arg
 /* Makes an array's text of them, or adds to it. */
 static void add_ids(struct replay_options *given, const char *arg, struct argp_state *state)
 {
-    for (const char *p = arg;; p++) {
-        size_t sign = *p == '-', digits = strspn(p + sign, "0123456789");
-        p += sign + digits;
-        if (digits == 0 || digits > 19 || (*p != ',' && *p != '\0'))
-            argp_error(state, "--id %s: write whole numbers with commas between them", arg);
-        if (*p == '\0')
+    for (const char *p = arg, *end;; p = end + 1) {
+        end = p + strcspn(p, ",");
+        if (!argument_is_id(p, (size_t)(end - p)))
+            argp_error(state, "--id %s: write whole numbers of 64 bits with commas between them", arg);
+        if (*end == '\0')
             break;
     }
     size_t size = given->ids ? strlen(given->ids) : 1; /* with its closing brace */

@@ -20,11 +20,12 @@ struct finding *findings_add(struct findings *findings, enum finding_level level
     return finding;
 }
 
-bool findings_add_refusal(struct findings *findings, const PGconn *conn, const struct error *refusal, struct error *err)
+bool findings_add_refusal(struct findings *findings, const PGconn *conn, const struct error *refusal,
+                          const char *remedy, struct error *err)
 {
     if (PQstatus(conn) != CONNECTION_OK)
         return error_set(err, refusal->kind, "%s", refusal->text);
-    findings_add(findings, FINDING_ERROR, "%s", refusal->text);
+    finding_mend(findings_add(findings, FINDING_ERROR, "%s", refusal->text), "%s", remedy);
     return true;
 }
 

@@ -26,10 +26,10 @@ struct findings {
 /* A list that is full keeps its first findings: one of them stops the relay already, or none would. */
 struct finding *findings_add(struct findings *findings, enum finding_level level, const char *format, ...)
     PRINTF_LIKE(3, 4);
-/* What the database has against a statement that was only planned, or run for this alone, is a finding; a lost
- * connection is a failure, false and *err. */
+/* What the database has against a statement that was only planned, or run for this alone, is a finding, with a
+ * remedy as in there or an empty one; a lost connection is a failure, false and *err. */
 bool findings_add_refusal(struct findings *findings, const PGconn *conn, const struct error *refusal,
-                          struct error *err) MUST_CHECK;
+                          const char *remedy, struct error *err) MUST_CHECK;
 
 void finding_mend(struct finding *finding, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -81,7 +81,7 @@ static bool check_fits(struct check *check, struct error *err)
         return true;
     error_prefix(&refusal, "%s: what goes on to queue \"%s\" does not fit %s", check->queue->place, check->queue->then,
                  check->next->plain_name);
-    return findings_add_refusal(check->findings, check->conn, &refusal, err);
+    return findings_add_refusal(check->findings, check->conn, &refusal, "", err);
 }
 
 bool next_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *findings,

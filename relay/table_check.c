@@ -309,7 +309,7 @@ static bool check_filter(struct check *check, struct error *err)
     if (result)
         return true;
     error_prefix(&refusal, "%s: the condition cannot be used on %s", check->queue->place, check->table->plain_name);
-    return findings_add_refusal(check->findings, check->conn, &refusal, err);
+    return findings_add_refusal(check->findings, check->conn, &refusal, "", err);
 }
 
 /* They need not be one table: a partition is also read through the table that it is a part of. */
@@ -384,7 +384,7 @@ static bool check_window(struct check *check, struct error *err)
     if (result)
         return true;
     error_prefix(&refusal, "%s", queue->place);
-    return findings_add_refusal(check->findings, check->conn, &refusal, err);
+    return findings_add_refusal(check->findings, check->conn, &refusal, "select name from pg_timezone_names;", err);
 }
 
 /* Nothing is asked that an earlier finding says cannot be answered. */

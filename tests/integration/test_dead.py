@@ -293,7 +293,12 @@ def test_wrong_uses_are_named(shop):
     assert 'as "retrry"; did you mean "retry"?' in shop.dead("retrry", code=64)
     for verb in ("retry --all", "drop --all", "list", "show"):
         assert 'has no queue "order"; did you mean "orders"? (its queues: orders' in shop.dead(*verb.split(), "--queue", "order", code=64)
-    assert '"x" is not a number' in shop.dead("list", "--id", "x", code=64)
+    for wrong in ("x", "", "-", "1 ", " 1", "+1", "9223372036854775808", "-9223372036854775809"):
+        assert f'--id "{wrong}": write a whole number of 64 bits' in shop.dead("list", "--id", wrong, code=64)
+    for wrong in ("0", "-5", "x", "2147483648"):
+        assert f'--limit: "{wrong}"' in shop.dead("list", "--limit", wrong, code=64)
+    for least in ("-9223372036854775808", "9223372036854775807"):
+        assert f"no dead letter with id {least}" in shop.dead("show", "--id", least, code=64)
 
 
 @pytest.mark.parametrize("verb", ["list", "show", "retry", "drop"])

@@ -123,9 +123,9 @@ def whole(db):
 WRONG = [
     ([], 64, "say of which queue with --queue"),
     (["--queue", "orders"], 64, "say which events with --id, --key, --type, --since or --until"),
-    (["--queue", "orders", "--id", "1,x"], 64, "--id 1,x: write whole numbers with commas between them"),
+    (["--queue", "orders", "--id", "1,x"], 64, "--id 1,x: write whole numbers of 64 bits with commas between them"),
     (["--queue", "orders", "--id", ""], 64, "--id : write whole numbers"),
-    (["--queue", "orders", "--id", "99999999999999999999"], 64, "write whole numbers"),
+    (["--queue", "orders", "--id", "1,9223372036854775808"], 64, "--id 1,9223372036854775808: write whole numbers of 64 bits"),
     (["--queue", "orders", "--id", "1", "--rate", "0"], 64, "pgcourier replay: --rate 0: write how many events a second, 1/s to 1000000/s\nTry"),
     (["--queue", "orders", "--id", "1", "--rate", "0/s"], 64, "--rate 0/s: "),
     (["--queue", "orders", "--id", "1", "--rate", "5/m"], 64, "--rate 5/m: write how many events a second, 1/s to 1000000/s\n"),

@@ -414,6 +414,7 @@ def test_status_says_that_a_queue_is_outside_its_window(db, tmp_path):
 def test_a_zone_that_there_is_not_is_named(db, relay, http):
     one = start(db, relay, http, ', window: "01:00-02:00", window_zone: Mars')
     assert one.wait() == 78 and 'yaml:4:11: window_zone: time zone "Mars" not recognized' in one.process.log_tail()
+    assert "select name from pg_timezone_names;" in one.process.log_tail()
 
 
 # ---- the command ----

@@ -36,11 +36,34 @@ START_TEST(a_server_that_does_not_answer_has_not_refused_the_value)
 }
 END_TEST
 
+START_TEST(an_id_is_a_whole_number_of_64_bits)
+{
+    const char *const ids[] = {"0", "7", "-7", "9223372036854775807", "-9223372036854775808"};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        ck_assert_msg(argument_is_id(ids[i], strlen(ids[i])), "%s", ids[i]);
+    const char *const others[] = {
+        "", "-", "--7", "+7", " 7", "7 ", "x", "7x", "9223372036854775808", "-9223372036854775809"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ck_assert_msg(!argument_is_id(others[i], strlen(others[i])), "%s", others[i]);
+}
+END_TEST
+
+START_TEST(of_a_list_one_id_is_looked_at)
+{
+    ck_assert(argument_is_id("7,x", 1));
+    ck_assert(!argument_is_id("7,x", 2));
+    ck_assert(!argument_is_id(",7", 0));
+    ck_assert(!argument_is_id("-,7", 1));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("argument");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, what_is_not_given_is_not_asked_about);
+    tcase_add_test(tcase, an_id_is_a_whole_number_of_64_bits);
+    tcase_add_test(tcase, of_a_list_one_id_is_looked_at);
     tcase_add_test(tcase, a_server_that_does_not_answer_has_not_refused_the_value);
     Suite *suite = suite_create("argument");
     suite_add_tcase(suite, tcase);
