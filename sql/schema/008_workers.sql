@@ -225,7 +225,7 @@ create function outbox.ready_sql(q outbox.queue, priority boolean) returns text
     set search_path = pg_catalog, pg_temp
 as $function$
     select format($$first as materialized (
-        select f.key, min(f.id) as id%3$s from (select * from page union all select * from sweep) f
+        select f.key, min(f.id) as id%3$s from (select * from page union all select s.* from sweep_end cross join sweep s) f
         group by f.key, case when f.key is null then f.id end
     ), seen as materialized (
         select f.*, p.place, p.behind
@@ -249,21 +249,19 @@ as $function$
     outbox.ahead_sql('t.id'))
 $function$;
 
--- The sweep of queue_N_lock(): a statement of its own, as its time is the price of the stretch and that of the others is not, and
--- a part of the next one, which reads what it has found.
-create function outbox.sweep_sql(q outbox.queue, columns text, condition text, out walk text, out part text)
+-- A part of queue_N_lock(): the sweep, and what it alone took, which is the price of its stretch. `sweep_end` reads all of it at
+-- once, and whoever reads `sweep` reads that first.
+create function outbox.sweep_sql(q outbox.queue, columns text, condition text) returns text
     language sql immutable
     set search_path = pg_catalog, pg_temp
 as $function$
-    select format($$if $7 is not null then
-        began := clock_timestamp();
-        select array_agg(s.id), count(*), max(s.id) into sweep_ids, swept, swept_to
-        from (select e.%1$I::bigint as id from %2$s e where e.%1$I between $7 and $8 and (%3$s) order by e.%1$I limit $6) s;
-        swept_in := clock_timestamp() - began;
-    end if;$$, q.id_column, q.tbl, condition),
-    format($$sweep as materialized (
-        select s.* from unnest(look.sweep_ids) i (id)
-        cross join lateral (select %4$s from %2$s e where e.%1$I between i.id and i.id and (%3$s) order by e.%1$I offset 0) s
+    select format($$sweep_begin as materialized (
+        select clock_timestamp() as at where $7 is not null
+    ), sweep as materialized (
+        select s.* from sweep_begin b cross join lateral (
+            select %4$s from %2$s e where e.%1$I between $7 and $8 and (%3$s) order by e.%1$I limit $6) s
+    ), sweep_end as materialized (
+        select count(*) as rows, max(s.id) as id, clock_timestamp() - (select b.at from sweep_begin b) as took from sweep s
     ), $$, q.id_column, q.tbl, condition, columns)
 $function$;
 
@@ -377,11 +375,8 @@ create function outbox.queue_build_urgent(q outbox.queue, is_key text, condition
     set search_path = pg_catalog, pg_temp
 as $build$
 declare
-    top   text := outbox.urgent_sql(q, filter, '$12', '$13', '2000');
-    sweep record;
+    top text := outbox.urgent_sql(q, filter, '$12', '$13', '2000');
 begin
-    select * into sweep from outbox.sweep_sql(q, format('e.%I::bigint as id, %s as key, e.%I::bigint as priority', q.id_column,
-                                                        outbox.column_sql(q.key_column, 'text'), q.priority_column), condition);
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
     sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[], sweeps boolean,
@@ -396,10 +391,7 @@ declare
     until    constant timestamptz := clock_timestamp();
     chance   constant float8 := random();
     quarter  constant int := floor($1 / 4.0 + random());
-    began     timestamptz;
-    sweep_ids bigint[];
 begin
-    %16$s
     with due as materialized (
         select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at,
                row_number() over (order by p.next_at) as n
@@ -408,7 +400,7 @@ begin
               order by p.next_at limit $2) p
     ), page as materialized (
         select %2$s as id, %3$s as key, %11$s as priority from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
-    ), %17$s%15$sbacklog as materialized (
+    ), %16$s%15$sbacklog as materialized (
         select (select count(*) from page) >= $4 as any
     ), top as materialized (
         select * from %12$s t where (select b.any from backlog b)
@@ -469,14 +461,17 @@ begin
            coalesce((select bool_or(l.expired) from locked l), false),
            (select min(d.next_at) from due d),
            (select count(*) from page), (select max(p.id) from page p),
+           (select w.rows from sweep_end w), (select w.id from sweep_end w), (select w.took from sweep_end w),
            (select min(c.id) from left_over c where c.by_id)
-    into top_priority, top_id, topped_priority, topped_id, found_keys, found_solos, expired, oldest_wait, seen, seen_to, left_from
+    into top_priority, top_id, topped_priority, topped_id, found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, swept_in, left_from
     from next n cross join again_next a;
 end
 $$$function$, q.tbl, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), condition, is_key, q.key_type, q.name, q.number,
         q.lock_class, q.id_column, format('e.%I::bigint', q.priority_column), outbox.free_sql(q, condition, top, '$1 + 16', '2000'),
         outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.free_sql(q, condition, 'again', '$1 + 16', 'null'),
-        outbox.ready_sql(q, true), sweep.walk, sweep.part);
+        outbox.ready_sql(q, true),
+        outbox.sweep_sql(q, format('e.%I::bigint as id, %s as key, e.%I::bigint as priority', q.id_column,
+                                   outbox.column_sql(q.key_column, 'text'), q.priority_column), condition));
 end
 $build$;
 
@@ -527,7 +522,6 @@ declare
         outbox.column_sql(q.headers_column, 'text'), outbox.column_sql(q.traceparent_column, 'text'), created_at);
     next       outbox.queue;
     part       record; -- what goes on
-    sweep      record;
     made       record;
 begin
     if outbox.comes_after(q) then
@@ -560,7 +554,6 @@ begin
     if q.priority_column is not null then
         perform outbox.queue_build_urgent(q, is_key, condition, filter);
     else
-    select * into sweep from outbox.sweep_sql(q, format('%s as id, %s as key', id, key), condition);
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
     sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[],
@@ -569,13 +562,9 @@ create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamp
     language plpgsql
 as $$
 #variable_conflict use_column
-<<look>>
 declare
-    until     constant timestamptz := clock_timestamp(); -- by which the index is read; a volatile function would read all that wait
-    began     timestamptz;
-    sweep_ids bigint[];
+    until constant timestamptz := clock_timestamp(); -- by which the index is read; a volatile function would read all that wait
 begin
-    %12$s
     -- Keys are chosen behind materialized fences; the lock function runs row by row until there are enough.
     with due as materialized (
         select case when not p.keyless then p.key end as key, p.event_id as id, p.token is not null as expired, p.next_at
@@ -584,7 +573,7 @@ begin
         order by p.next_at limit waits
     ), page as materialized (
         select %2$s as id, %3$s as key from %1$s e where e.%10$I >= $5 and (%4$s) order by e.%10$I limit $4
-    ), %13$s%11$scandidate as materialized (
+    ), %12$s%11$scandidate as materialized (
         select d.key, d.id, d.expired from due d union all select r.key, r.id, false from ready r order by id
     ), locked as materialized (
         select c.key, c.id, c.expired from candidate c
@@ -595,11 +584,12 @@ begin
            coalesce((select bool_or(l.expired) from locked l), false),
            (select min(d.next_at) from due d),
            (select count(*) from page), (select max(p.id) from page p),
+           (select w.rows from sweep_end w), (select w.id from sweep_end w), (select w.took from sweep_end w),
            (select min(r.id) from ready r where (select count(*) from locked) = most and r.id > (select max(l.id) from locked l))
-    into found_keys, found_solos, expired, oldest_wait, seen, seen_to, left_from;
+    into found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, swept_in, left_from;
 end
 $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column,
-        outbox.ready_sql(q, false), sweep.walk, sweep.part);
+        outbox.ready_sql(q, false), outbox.sweep_sql(q, format('%s as id, %s as key', id, key), condition));
     end if;
 
     -- The heads of locked keys, read by a statement that is younger than the locks, with a lease on each, at most on `most`. A key

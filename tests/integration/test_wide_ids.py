@@ -1,10 +1,12 @@
 """Ids that no sequence feeds may lie anywhere."""
 
+import operator
 import re
 
 import pytest
 
 from tests.support.postgres import OWNER_ROLE
+from tests.support.servers import wait_until
 from tests.support.workers import Worker, owner
 
 CONFIG = """
@@ -81,9 +83,12 @@ def test_workers_find_what_is_far_below_the_others_in_few_calls(db, late):
     worker.close()
 
 
+SLOW = "case when e.k = 'slow' then pg_sleep(0.025) is not null else true end"  # a walk over its row takes so long
+
+
 @by
 def test_workers_find_what_is_far_below_the_others_in_few_calls_though_each_call_is_slow(db, priority):
-    worker = worker_of(db, priority, condition="case when e.k = 'slow' then pg_sleep(0.025) is not null else true end")
+    worker = worker_of(db, priority, condition=SLOW)
     db.query("insert into public.t values (%s, 'slow')", (TOP,))
     assert [taken.id for taken in worker.take()] == [TOP]
     with pytest.raises(AssertionError, match="nothing in 3 calls"):  # the marks move to what is leased
@@ -91,4 +96,19 @@ def test_workers_find_what_is_far_below_the_others_in_few_calls_though_each_call
     assert db.value("select max(low) from outbox.take_mark") == TOP
     db.query("insert into public.t values (%s, 'late')", (BOTTOM,))
     assert take_one(db, worker, calls=100) == BOTTOM
+    worker.close()
+
+
+@by
+def test_a_stretch_that_is_slow_to_walk_is_followed_by_a_shorter_one(db, priority):
+    worker = worker_of(db, priority, condition=SLOW)
+    db.query("insert into public.t values (1, 'slow'), (1000000000, 'last')")
+    assert sorted(taken.id for taken in worker.take(2)) == [1, 1000000000]
+
+    def spans():
+        with pytest.raises(AssertionError, match="nothing in 1 calls"):
+            take_one(db, worker, calls=1)
+        return [span for (span,) in db.query("select sweep_span from outbox.take_mark order by moved_at desc limit 2")]
+
+    wait_until(lambda: operator.lt(*spans()), what="a span shorter than the one before")
     worker.close()
