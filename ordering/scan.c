@@ -13,7 +13,7 @@
 #define SLOW_US (20 * MS_US)
 #define SWEEP_SPAN_MIN 500
 #define SWEEP_SLOW_US (2 * MS_US)
-#define SWEEP_PRICE 1000 /* the slow sweep has one part in so many of the time */
+#define SWEEP_PRICE 1000 /* a quick stretch has one part in so many of the time; a slow one pauses as below */
 #define SWEEP_PAUSE_MAX_US (2 * SECOND_US)
 #define SWEEP_BUSY_US (100 * MS_US) /* its pause when claims find something: what the sweep cost is not known then */
 #define SWEEP_BESIDE_US (1 * SECOND_US) /* its pause while there is a backlog */

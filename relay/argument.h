@@ -21,7 +21,8 @@ struct argument {
  * option, the value and what is expected, when it cannot read one. */
 bool argument_check(PGconn *conn, const char *command, const struct argument *arguments, struct error *err) MUST_CHECK;
 
-/* Is it the id of an event, as its first `size` bytes: a whole number of 64 bits? This one needs no server. */
+/* Is it the id of an event, as its first `size` bytes, behind which there is no digit: a whole number of 64
+ * bits? This one needs no server. */
 bool argument_is_id(const char *text, size_t size);
 
 #endif

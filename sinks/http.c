@@ -82,7 +82,6 @@ static void request_give_back(struct http *http, struct http_request *request)
     http->idle = request;
 }
 
-/* "sha256//" and 32 bytes in base64, separated by ;. libcurl would take anything else for the name of a file. */
 static bool http_start(struct http *http, struct error *err)
 {
     const struct http_settings *settings = http->settings;

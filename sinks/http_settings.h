@@ -20,7 +20,8 @@ struct http_settings {
 
 extern const struct setting http_setting_rows[]; /* they fill a struct http_settings */
 
-/* pinned_public_key is written as libcurl reads it. Its own message names no setting. */
+/* pinned_public_key is written as libcurl reads it: "sha256//" and 32 bytes in base64, separated by ;. It would take
+ * anything else for the name of a file, and its own message names no setting. */
 bool http_settings_check_pins(const struct http_settings *settings, bool https, struct error *err);
 
 int64_t http_settings_response_max(const void *settings, const char **ret_why); /* as sink_type.response_max */

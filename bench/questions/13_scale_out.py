@@ -4,7 +4,7 @@ from bench.answer import Answer
 from bench.receiver import Load, Receiver, reach
 
 DELAY_S = 0.02
-CONNECTIONS = 10  # of each relay: 500 events/s, so that eight of them do not need two CPUs
+CONNECTIONS = 10  # of each relay: 500 events/s, so that four of them do not need two CPUs
 RELAYS = (1, 2, 4, 8)
 LIMITS = {4: {"must": 0.85, "aim": 0.95}}
 
