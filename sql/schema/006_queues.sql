@@ -522,12 +522,14 @@ declare
     drops text;
 begin
     perform outbox.queue_wait('queue_drop', null);
-    select x.* into q from outbox.queue x where x.name = queue_drop.name for update;
+    select x.* into q from outbox.queue x where x.name = queue_drop.name;
     if not found then
         raise exception 'queue_drop: there is no queue %', coalesce(quote_literal(queue_drop.name), 'null')
             using errcode = 'undefined_object', hint = coalesce('There are: ' || (select string_agg(x.name, ', ' order by x.name) from outbox.queue x) || '.',
                                                                 'There is none.');
     end if;
+    perform outbox.queue_wait('queue_drop', q.number);
+    perform from outbox.queue x where x.name = q.name for update; -- now: a take() that moves its marks refers to the row
     select x.name into other from outbox.queue x where x.then_queue = q.name limit 1;
     if found then
         raise exception 'queue_drop: queue % hands on to queue %', quote_literal(other), quote_literal(q.name)
@@ -541,7 +543,6 @@ begin
             using errcode = 'dependent_objects_still_exist',
                   hint = format('Set them for another queue, or drop them first: select %s;', drops);
     end if;
-    perform outbox.queue_wait('queue_drop', q.number);
     delete from outbox.queue x where x.name = q.name;
     perform outbox.queue_clear();
 end

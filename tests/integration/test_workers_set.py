@@ -92,6 +92,28 @@ def test_no_schedule_is_set_while_its_queue_is_dropped(db, worker):
     assert db.query("select name from outbox.schedule") == []
 
 
+def test_a_drop_waits_for_a_transaction_that_goes_on_to_move_the_marks(db, worker):
+    ids = add(db, "a", "b", "c")
+    due = "update outbox.take_mark set due_at = %s"
+    take = "select id from outbox.take('tasks', 1)"
+    assert worker.take()[0].id == ids[0]
+    db.query(due, ("infinity",))
+    with closing(db.connect(user=WORKER_ROLE, autocommit=False)) as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute(take)
+        assert cursor.fetchone() == (ids[1],)
+        drop = pool.submit(owner, db, "select outbox.queue_drop('tasks')")
+        try:
+            wait_until(lambda: drop.done() or db.value("select exists (select from pg_locks where not granted and locktype = 'advisory')"),
+                       what="it to wait for the worker")
+            db.query(due, ("-infinity",))
+            cursor.execute(take)
+            assert cursor.fetchone() == (ids[2],)
+        finally:
+            other.commit()
+        drop.result()
+    assert db.query("select name from outbox.queue") == []
+
+
 def test_a_queue_is_set_while_a_worker_has_a_transaction_open_but_not_moved_to_another_table(db, worker):
     db.query("create table public.other (id bigserial primary key, k text); create index on public.other (k, id);"
              f" grant select, delete on public.other to {OWNER_ROLE}; insert into public.other (k) values ('o')")
