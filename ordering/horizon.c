@@ -7,19 +7,22 @@
 
 #define FLOOR_STRETCH 200000
 #define FLOOR_ROWS 5000                 /* that are covered: 30 ms to 50 ms */
+#define STUCK_US (1 * SECOND_US)        /* so long the floor waits for an event */
 #define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */
 
 enum probe_statement { PROBE_DRAWN, PROBE_HOLDERS, PROBE_MORE };
 
-bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor, struct error *err)
+bool horizon_init(struct horizon *horizon, const struct ordering_options *options, enum horizon_floor kind,
+                  struct error *err)
 {
     const struct sql_variable *v = options->variables;
     *horizon = (struct horizon){.sequence = options->sequence,
-                                .with_floor = floor && options->sequence,
+                                .kind = options->sequence ? kind : FLOOR_NONE,
                                 .sees_all = !options->filter && !options->passes,
                                 .key_index = options->key_index,
                                 .queue = options->queue,
-                                .floor = SCAN_ID_MIN};
+                                .floor = SCAN_ID_MIN,
+                                .stuck = SCAN_ID_MIN};
     return (horizon->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
            (horizon->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
            (horizon->movers_sql = sql_render(sql_horizon_movers, v, err)) &&
@@ -33,6 +36,7 @@ void horizon_done(struct horizon *horizon)
     free(horizon->movers_sql);
     free(horizon->floor_sql);
     free(horizon->writers);
+    left_behind_clear(&horizon->left);
 }
 
 static void forget_writers(struct horizon *horizon)
@@ -43,7 +47,8 @@ static void forget_writers(struct horizon *horizon)
 
 void horizon_forget(struct horizon *horizon, struct scan *scan)
 {
-    horizon->floor = SCAN_ID_MIN;
+    horizon->floor = horizon->stuck = SCAN_ID_MIN;
+    left_behind_clear(&horizon->left);
     horizon->covered = horizon->passing = false;
     forget_writers(horizon);
     horizon->epoch++;
@@ -52,12 +57,17 @@ void horizon_forget(struct horizon *horizon, struct scan *scan)
 
 /* Keys: without their index whoever moves an entry cannot look for what it covers, and what a filter hides he does not
  * see. */
-static bool asks_for_movers(const struct horizon *horizon, instant_us now)
+static bool sees_keys(const struct horizon *horizon)
 {
-    return horizon->covered && horizon->sees_all && horizon->key_index && now >= horizon->movers_at;
+    return horizon->sees_all && horizon->key_index;
 }
 
-/* Before what is covered is passed: what had settled at the last look. */
+static bool asks_for_movers(const struct horizon *horizon, instant_us now)
+{
+    return (horizon->covered || horizon->left.count > 0) && sees_keys(horizon) && now >= horizon->movers_at;
+}
+
+/* Before what is covered is passed, or no longer remembered: what had settled at the last look. */
 static struct statement ask_for_movers(struct horizon *horizon, const struct scan *scan, instant_us now)
 {
     struct statement ret = statement_of(horizon->movers_sql);
@@ -87,7 +97,9 @@ static size_t probe_floor(struct horizon *horizon, const struct scan *scan, inst
     statement_add_int(floor, arena, from);
     statement_add_int(floor, arena, horizon->floor_to);
     statement_add_text(floor, horizon->queue);
-    statement_add_int(floor, arena, horizon->asks || horizon->passing ? FLOOR_ROWS : 1);
+    bool passes = horizon->passing || (horizon->asks && horizon->covered);
+    statement_add_int(floor, arena, passes ? FLOOR_ROWS : 1);
+    left_behind_add_to(&horizon->left, arena, floor);
     return count;
 }
 
@@ -95,12 +107,13 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_u
                      struct statement *ret)
 {
     horizon->reset = horizon->asks = false;
+    horizon->probed_at = now;
     horizon->read = (struct scan_horizon){.first = SCAN_ID_MIN, .drawn = SCAN_ID_MIN, .holders = horizon->holders};
     ret[PROBE_DRAWN] = statement_of(horizon->drawn_sql);
     ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
     statement_add_int(&ret[PROBE_HOLDERS], arena, scan_unsettled(scan) ? SCAN_ID_MIN : scan->settled);
     size_t count = PROBE_MORE;
-    if (horizon->with_floor && scan->settled != SCAN_ID_MIN && horizon->floor <= scan->settled)
+    if (horizon->kind != FLOOR_NONE && scan->settled != SCAN_ID_MIN && horizon->floor <= scan->settled)
         count += probe_floor(horizon, scan, now, arena, ret + count);
     horizon->floor_at = count - 1;
     return count;
@@ -127,6 +140,29 @@ static void read_drawn(struct horizon *horizon, const struct scan *scan, const P
         read->drawn = scan->top; /* the greatest visible id falls when it is delivered */
 }
 
+/* From where on the keys of what was left behind are read now, in the order in which they were named; or that they need
+ * not be known. */
+static void read_left(struct horizon *horizon, const PGresult *res)
+{
+    int64_t ids[LEFT_BEHIND_MAX], place;
+    size_t count = 0;
+    for (int row = 0; row < PQntuples(res) && count < LEFT_BEHIND_MAX && result_bigint(res, row, 4, &place); row++) {
+        ids[count] = SCAN_ID_MIN;
+        result_bigint(res, row, 5, &ids[count++]);
+    }
+    left_behind_move(&horizon->left, ids, count);
+}
+
+/* Whoever has it, and whatever for: when it is still there after a while, the next probe goes past it. */
+static void note_stuck(struct horizon *horizon, int64_t id, struct span key)
+{
+    if (horizon->stuck != id || id == SCAN_ID_MIN)
+        horizon->stuck_since = horizon->probed_at;
+    horizon->stuck = id;
+    if (horizon->kind == FLOOR_KEYS && sees_keys(horizon) && horizon->probed_at - horizon->stuck_since >= STUCK_US)
+        left_behind_add(&horizon->left, key, id);
+}
+
 static void read_floor(struct horizon *horizon, const PGresult *res)
 {
     int64_t id, covered = 0;
@@ -141,6 +177,8 @@ static void read_floor(struct horizon *horizon, const PGresult *res)
     horizon->floor = id;
     horizon->passing = passed;
     horizon->covered = covered != 0 || passed;
+    if (found)
+        note_stuck(horizon, id, result_span(res, 0, 3));
 }
 
 /* They are sent back as they came. */
@@ -168,7 +206,8 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
             scan_horizon(scan, read);
     } else if (horizon->asks && index == horizon->floor_at - 1 && PQntuples(res) == 1 && !horizon->reset) {
         read_writers(horizon, res);
-    } else if (index == horizon->floor_at && PQntuples(res) == 1 && !horizon->reset) {
+    } else if (index == horizon->floor_at && PQntuples(res) >= 1 && !horizon->reset) {
+        read_left(horizon, res);
         read_floor(horizon, res);
     }
 }
@@ -176,13 +215,18 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
 void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, int64_t end)
 {
     struct id_range looked_at = plan->scan.oldest;
-    bool counts = horizon->with_floor && horizon->sees_all && plan->epoch == horizon->epoch &&
+    bool counts = horizon->kind != FLOOR_NONE && horizon->sees_all && plan->epoch == horizon->epoch &&
                   !id_range_is_empty(looked_at) && looked_at.hi <= plan->scan.settled;
     if (counts && looked_at.lo <= horizon->floor && end > horizon->floor)
         horizon->floor = end;
 }
 
+int64_t horizon_least(const struct horizon *horizon)
+{
+    return left_behind_least(&horizon->left, horizon->floor);
+}
+
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan)
 {
-    return scan_unsettled(scan) || (horizon->with_floor && horizon->floor <= scan->settled);
+    return scan_unsettled(scan) || (horizon->kind != FLOOR_NONE && horizon->floor <= scan->settled);
 }

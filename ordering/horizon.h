@@ -2,25 +2,39 @@
  *
  *   horizon_init -> (horizon_probe -> horizon_probed per result)* -> horizon_done
  *
- * `floor`: no event has a smaller id, but those that were put in by hand, and those of keys that wait: these are read
- * from their own head on, and one that is closed for months would keep all reads among what is dead. It only rises over
- * ids that are settled (see scan.h) and were found empty, or covered (horizon_floor.sql), by a snapshot taken after
- * they settled, and only when one sequence feeds the ids. Claims find it out by the way, where they see all rows that
- * there are; what they have not walked, and what is covered, probes do. */
+ * `floor`: no event has a smaller id, but those that were put in by hand, those of keys that wait, and those that were
+ * left behind: these are read from their own head on, and one that is closed for months, or locked for hours, would
+ * keep all reads among what is dead. It only rises over ids that are settled (see scan.h) and were found empty, or
+ * covered (horizon_floor.sql), or of a key that was left behind (left_behind.h), by a snapshot taken after they
+ * settled, and only when one sequence feeds the ids. Claims find it out by the way, where they see all rows that there
+ * are; what they have not walked, and what is still there, probes do. */
 #ifndef ORDERING_HORIZON_H
 #define ORDERING_HORIZON_H
 
+#include "ordering/left_behind.h"
 #include "ordering/ordering.h"
 
+enum horizon_floor {
+    FLOOR_NONE, /* nobody asks for it */
+    FLOOR_EVENTS,
+    FLOOR_KEYS /* and goes past what stays: reads of its key begin there */
+};
+
 struct horizon {
-    bool sequence, with_floor, sees_all, key_index;
+    bool sequence, sees_all, key_index;
+    enum horizon_floor kind;
     char *drawn_sql, *holders_sql, *movers_sql, *floor_sql;
     const char *queue; /* borrowed */
     int64_t floor;
+    struct left_behind left;
     bool covered; /* its event is, or what lies there is passed: horizon_movers.sql is worth asking */
     bool passing; /* all that was looked at last was */
-    /* The probe under way: what the floor was, the end of its stretch, the index of its statement, and whether movers
-     * are asked for before it. */
+    /* The event that probes have found at the floor, again and again since then. */
+    int64_t stuck;
+    instant_us stuck_since;
+    /* The probe under way: when it was sent, what the floor was, the end of its stretch, the index of its statement,
+     * and whether movers are asked for before it. */
+    instant_us probed_at;
     int64_t floor_from, floor_to;
     size_t floor_at;
     bool asks;
@@ -36,8 +50,8 @@ struct horizon {
     uint64_t holders[SCAN_HOLDERS_MAX + 1];
 };
 
-/* After a failure, too, it is ready for horizon_done(). Without `floor` nobody asks for it. */
-bool horizon_init(struct horizon *horizon, const struct ordering_options *options, bool floor,
+/* After a failure, too, it is ready for horizon_done(). */
+bool horizon_init(struct horizon *horizon, const struct ordering_options *options, enum horizon_floor kind,
                   struct error *err) MUST_CHECK;
 void horizon_done(struct horizon *horizon);
 
@@ -50,6 +64,8 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_u
 void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res);
 /* A claim of this plan has looked at all ids of plan->scan.oldest below `end` and seen none. */
 void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, int64_t end);
+/* No event that a claim can see has a smaller id, but those of keys that wait. */
+int64_t horizon_least(const struct horizon *horizon);
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan);
 
 #endif

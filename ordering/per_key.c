@@ -5,7 +5,7 @@
  *
  * The horizon's floor keeps the reads off dead index entries at the front of a key's range. It is not a hint: an event
  * below it would be passed over and break the order of its key. A key that waits is read from its own head on, wherever
- * that is, and holds no floor down. */
+ * that is, and so is one that was left behind: they hold no floor down. */
 #include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
 #include "ordering/held_locks.h"
@@ -64,7 +64,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
               (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
               (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&pk->held, options, err) &&
               settler_init(&pk->settler, options, err) && lease_sql_init(&pk->lease, options, err) &&
-              horizon_init(&pk->horizon, options, true, err);
+              horizon_init(&pk->horizon, options, FLOOR_KEYS, err);
     if (!ok) {
         per_key_close(&pk->ordering);
         return NULL;
@@ -102,6 +102,7 @@ static struct statement read_statement(struct per_key *pk, const struct claim_re
     statement_add_int(&read, arena, pk->horizon.floor);
     statement_add_int(&read, arena, plan->key_limit);
     statement_add_int(&read, arena, plan->rows_limit);
+    left_behind_add_to(&pk->horizon.left, arena, &read);
     return read;
 }
 
@@ -138,6 +139,7 @@ static struct statement lock_some(const struct per_key *pk, const struct claim_r
     else
         statement_add_text(&lock, NULL);
     statement_add_int(&lock, arena, pk->horizon.floor);
+    left_behind_add_to(&pk->horizon.left, arena, &lock);
     return lock;
 }
 
@@ -160,6 +162,7 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
     statement_add_text(&lock, pk->options.queue);
     statement_add_int(&lock, arena, pk->options.lock_class);
     statement_add_int(&lock, arena, pk->horizon.floor);
+    left_behind_add_to(&pk->horizon.left, arena, &lock);
     return lock;
 }
 
@@ -357,7 +360,7 @@ static void per_key_peek(const struct ordering *o, struct arena *arena, struct s
 
 static int64_t per_key_least(const struct ordering *o)
 {
-    return ((const struct per_key *)o)->horizon.floor;
+    return horizon_least(&((const struct per_key *)o)->horizon);
 }
 
 static bool per_key_pending(const struct ordering *o, instant_us now)

@@ -61,7 +61,8 @@ static struct ordering *unordered_open(const struct ordering_options *options, s
     bool ok = (un->lock_sql = sql_render(sql_unordered_lock, v, err)) &&
               (un->read_sql = sql_render(sql_unordered_read, v, err)) &&
               (un->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&un->held, options, err) &&
-              settler_init(&un->settler, options, err) && horizon_init(&un->horizon, options, options->priority, err);
+              settler_init(&un->settler, options, err) &&
+              horizon_init(&un->horizon, options, options->priority ? FLOOR_EVENTS : FLOOR_NONE, err);
     if (!ok) {
         unordered_close(&un->ordering);
         return NULL;

@@ -177,7 +177,7 @@ static const char *key_type_name(enum key_type type)
 static void key_range(const struct table *table, struct arena *arena, const char *key, const char *id,
                       const char **ret_range, const char **ret_order)
 {
-    const char *type = key_type_name(table->key_type), *floor = "least($2::bigint, p.event_id)";
+    const char *type = key_type_name(table->key_type), *floor = "least($2::bigint, p.event_id, l.id)";
     if (table->index_key_id) {
         *ret_range = arena_printf(arena, "(%s, %s) >= (k.name::%s, %s) and (%s, %s) <= (k.name::%s, %s)", key, id, type,
                                   floor, key, id, type, "9223372036854775807");

@@ -32,8 +32,10 @@
 -- $14 bigint    1: waits that are over come last, after the two ends
 -- $15 bigint    rows to look at in oldest
 -- $16 bigint    null, or: of fresh and newest, events that are not the first of their key come last; none has a smaller id
---               than this, but of keys that wait
--- $17 bigint    no event has a smaller id, but those that their key's entry covers: see horizon_floor.sql
+--               than this, but of keys that wait, or are in $18
+-- $17 bigint    no event has a smaller id, but those that their key's entry covers (horizon_floor.sql), and
+-- $18 text[]    of these keys (ordering/left_behind.h) those
+-- $19 bigint[]  with this id or a greater one; of no key that one
 --
 -- One row, or one for each missed key:
 -- newest_left bigint   ids from here down were not looked at (of newest); null: all were
@@ -47,7 +49,7 @@
 -- seen_min bigint      smallest id seen; null: none
 -- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
 -- missed_low, missed_high bigint   smallest and greatest id found of the missed key; null: it was not found by an id
--- bare_min bigint      smallest id seen below $17 that no entry covers; null: none
+-- bare_min bigint      smallest id seen below $17 that no entry covers, nor $18; null: none
 with fresh as materialized (
     select id, key, first, pg_catalog.count(*) filter (where first) over (order by id desc rows unbounded preceding) as n
     from (select seen.id, seen.key,
@@ -155,7 +157,10 @@ with fresh as materialized (
            (select pg_catalog.max(high) from found) as seen_max,
            (select pg_catalog.min(low) from found) as seen_min,
            (select pg_catalog.min(f.low) from found f
-            where f.low < $17::bigint and case when f.solo is null then not exists (
+            where f.low < $17::bigint and not exists (
+                select from rows from (pg_catalog.unnest($18::text[]), pg_catalog.unnest($19::bigint[])) as l (key, id)
+                where case when f.solo is null then l.key = f.key::text and l.id <= f.low else l.key is null and l.id = f.solo end)
+            and case when f.solo is null then not exists (
                 select from :state.parked p
                 where p.queue = $12::text and not p.keyless and p.event_id <= f.low
                   and p.key between (f.key::text collate "default") and (f.key::text collate "default")

@@ -15,7 +15,9 @@
 -- $9 text[]     keys to take first, wherever their events are; no more of them than $7
 -- $10 text      queue
 -- $11 integer   the first half of the advisory lock
--- $12 bigint    no event has a smaller id, but those that their key's entry covers: see horizon_floor.sql
+-- $12 bigint    no event has a smaller id, but those that their key's entry covers (horizon_floor.sql), and
+-- $13 text[]    of these keys (ordering/left_behind.h) those
+-- $14 bigint[]  with this id or a greater one; of no key that one
 --
 -- One row, or one for each missed key, with the columns of per_key_lock.sql.
 with due as materialized (
@@ -69,7 +71,10 @@ with due as materialized (
                        select from :state.parked p
                        where p.queue = $10::text and p.keyless and p.event_id between f.solo and f.solo
                        order by p.event_id offset 0) end,
-                   case when f.low >= $12::bigint then false
+                   case when f.low >= $12::bigint or exists (
+                       select from rows from (pg_catalog.unnest($13::text[]), pg_catalog.unnest($14::bigint[])) as l (key, id)
+                       where case when f.solo is null then l.key = f.key::text and l.id <= f.low else l.key is null and l.id = f.solo end)
+                   then false
                    when f.solo is null then not exists (
                        select from :state.parked p
                        where p.queue = $10::text and not p.keyless and p.event_id <= f.low

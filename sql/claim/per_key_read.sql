@@ -4,13 +4,15 @@
 -- :table :where :state :id :key   as in per_key_lock.sql
 -- :columns     the event's columns, as in the list below from created_at on
 -- :text_once   a join of e with its payload's text, or empty where :columns asks for that but once
--- :key_range   the condition that picks the events of key k.name with an id of at least least($2, p.event_id)
+-- :key_range   the condition that picks the events of key k.name with an id of at least least($2, p.event_id, l.id)
 -- :key_order   the id order of those events, spelled so that the index on the key serves it
 --
 -- $1 text      queue
--- $2 bigint    no event has a smaller id, but of keys whose wait says otherwise
+-- $2 bigint    no event has a smaller id, but of keys whose wait says otherwise, or $5
 -- $3 bigint    events of one key at most
 -- $4 bigint    events at most
+-- $5 text[]    keys that have events with an id of less than $2 (ordering/left_behind.h),
+-- $6 bigint[]  and an id that none of these is smaller than
 --
 -- One row an event, events of one key together and in id order:
 -- attempts int      failures so far, of event `head`; a lease of it that ran out is one (and of another event that was put
@@ -40,6 +42,11 @@ left join lateral (
     where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
     order by w.key offset 0
 ) as p on true
+left join lateral (
+    select case when k.name = any (select pg_catalog.unnest($5::text[])) then (
+        select pg_catalog.min(b.id) from rows from (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::bigint[])) as b (key, id)
+        where b.key = k.name) end as id
+) as l on true
 left join lateral (
     select :columns from :table e:text_once
     where :key_range and (:where)

@@ -6,17 +6,23 @@
 -- :table :where :state :id :key :key_type   as in per_key_lock.sql
 -- :columns :text_once :key_range :key_order as in per_key_read.sql
 with waits as materialized (
-    select k.name, w.attempts, w.event_id, w.next_at
+    select k.name, w.attempts, w.event_id, w.next_at, l.id as left_id
     from pg_catalog.unnest(case when (select exists (
-             select from :state.parked p where p.queue = $1::text order by p.next_at offset 0))
+             select from :state.parked p where p.queue = $1::text order by p.next_at offset 0)) or pg_catalog.cardinality($5::text[]) > 0
          then pg_catalog.current_setting('courier.claim')::text[] end) as k (name)
-    cross join lateral (
+    left join lateral (
         select (w.attempts + (w.token is not null)::integer) * (w.token is null or w.event_id = w.taken_id)::integer as attempts,
                w.event_id, w.next_at
         from :state.parked w
         where w.queue = $1::text and not w.keyless and w.key between k.name and k.name
         order by w.key offset 0
-    ) as w
+    ) as w on true
+    left join lateral (
+        select case when k.name = any (select pg_catalog.unnest($5::text[])) then (
+            select pg_catalog.min(b.id) from rows from (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::bigint[])) as b (key, id)
+            where b.key = k.name) end as id
+    ) as l on true
+    where w.event_id is not null or l.id is not null
 )
 select -1 as attempts, null::bigint as head, null::text as gone, e.*
 from (select) as one
@@ -32,12 +38,13 @@ union all
 select p.attempts, p.event_id, case when e.id is null then p.name end, e.*
 from waits p
 cross join lateral (select p.name) as k (name)
+cross join lateral (select p.left_id) as l (id)
 left join lateral (
     select :columns from :table e:text_once
     where :key_range and (:where)
     order by :key_order limit $3::bigint
 ) as e on true
-where p.next_at <= pg_catalog.statement_timestamp()
+where case when p.event_id is null then e.id is not null else p.next_at <= pg_catalog.statement_timestamp() end
 union all
 select p.attempts, p.event_id, null, e.*
 from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)

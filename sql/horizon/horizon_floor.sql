@@ -4,38 +4,79 @@
 -- before it was visible: so nothing is taken for covered while its key's lock is held, its entry is leased, or nobody knows
 -- who was at work: see horizon_movers.sql, and docs/guarantees.md for the argument.
 --
+--
+-- What has been left behind (ordering/left_behind.h) is passed, too: its key is read from there. What is looked for here is how
+-- far that still holds. A key that has nothing more at or below $1 and $2, or nothing that is not covered, need not be
+-- remembered; but what lies between $2 and $1, which was passed, may have come after somebody has looked.
+--
 -- :table :state :id :key :lock_hash   as in per_key_lock.sql, and parked is asked as there
+-- :behind_entry   as in settle_park.sql
 -- $1 $2 bigint  the stretch, all of it settled
 -- $3 text       queue
 -- $4 bigint     rows to look at
--- One row: floor bigint, null: there is none in the rows looked at
+-- $5 text[]     keys of what was left behind; null: an event without a key
+-- $6 bigint[]   their least ids
+-- One row, or one for each of $5, in its order:
+--          floor bigint, null: there is none in the rows looked at
 --          covered bigint, 1: that of an event that is covered, for all that can be seen without horizon_movers.sql
 --          passed bigint, null, or: all rows looked at are covered, the last one was this, and there may be more
+--          key text, that of the floor's event
+--          place bigint, in $5, from 1; null: $5 is empty
+--          least bigint, the least id of that key now; null: it need not be remembered
 with movers as materialized (
     select nullif(pg_catalog.current_setting('courier.movers', true), '')::bigint[] as hashes
+), behind as materialized (
+    select p.place, p.key as name, e.id, e.key, e.solo
+    from rows from (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::bigint[])) with ordinality as p (key, event_id, place)
+    left join lateral (
+        (select :id as id, :key as key, null::bigint as solo from :table e
+         where :behind_entry and :id <= greatest($1::bigint, $2::bigint)
+         order by :key, :id limit 1)
+        union all
+        (select :id, :key, :id from :table e
+         where :id between p.event_id and p.event_id and (:key) is null and p.key is null
+         order by :id limit 1)) as e on true
 ), seen as materialized (
     select :id as id, :key as key, case when (:key) is null then :id end as solo from :table e
     where :id between $1::bigint and $2::bigint
     order by :id limit $4::bigint
-), first as (
-    select k.id, k.covered
-    from (select s.id, s.key, s.solo,
-                 case when s.solo is null then exists (
-                     select from :state.parked p
-                     where p.queue = $3::text and not p.keyless and p.event_id <= s.id and p.token is null
-                       and p.key between (s.key::text collate "default") and (s.key::text collate "default")
-                     order by p.key offset 0)
-                 else exists (
-                     select from :state.parked p
-                     where p.queue = $3::text and p.keyless and p.event_id between s.solo and s.solo
-                     order by p.event_id offset 0) end as covered
-          from seen s) as k
+), looked_at as materialized (
+    -- Those of the stretch, and those that were left behind.
+    select k.*,
+           case when k.solo is null then exists (
+               select from :state.parked p
+               where p.queue = $3::text and not p.keyless and p.event_id <= k.id and p.token is null
+                 and p.key between (k.key::text collate "default") and (k.key::text collate "default")
+               order by p.key offset 0)
+           else exists (
+               select from :state.parked p
+               where p.queue = $3::text and p.keyless and p.event_id between k.solo and k.solo
+               order by p.event_id offset 0) end as covered
+    from (select s.id, s.key, s.solo, null::bigint as place from seen s
+          where case when s.solo is not null then not s.solo = any (select b.solo from behind b where b.solo is not null)
+                when s.key::text = any (select b.name from behind b where b.name is not null)
+                then not exists (select from behind b where b.name = s.key::text and b.id <= s.id)
+                else true end
+          union all
+          select b.id, b.key, b.solo, b.place from behind b where b.id is not null) as k
+), bare as materialized (
+    select k.id, k.key, k.covered, k.place from looked_at k
     where not k.covered
        or k.solo is null and ((select m.hashes is null from movers m)
-                              or (:lock_hash)::bigint & 4294967295 = any (select pg_catalog.unnest(m.hashes) from movers m))
-    order by k.id limit 1
+                              or (:lock_hash)::bigint & 4294967295 = any (select pg_catalog.unnest(m.hashes) from movers m)
+                              or (k.place is not null and $1::bigint > $2::bigint and exists (
+                                  select from :table e
+                                  where :key = k.key and :id > $2::bigint and :id <= $1::bigint
+                                  order by :key, :id offset 0)))
+), first as (
+    select b.id, b.key, b.covered from bare b where b.place is null order by b.id limit 1
 )
 select (select f.id::bigint from first f) as floor,
        (select f.covered::integer::bigint from first f) as covered,
        case when not exists (select from first) then (
-           select pg_catalog.max(s.id)::bigint from seen s having pg_catalog.count(*) >= $4::bigint) end as passed
+           select pg_catalog.max(s.id)::bigint from seen s having pg_catalog.count(*) >= $4::bigint) end as passed,
+       (select f.key::text from first f) as key,
+       b.place, (select r.id::bigint from bare r where r.place = b.place) as least
+from (select) as one
+left join behind b on true
+order by b.place

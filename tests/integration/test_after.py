@@ -1,15 +1,13 @@
 """columns.after: an event is not delivered before those that it names are done, wherever they are; what waits holds its key."""
 
-import os
 import random
-import re
 
 import pytest
 
 from tests.support.history import Event, Fault, Final, Receipt, check
 from tests.support.postgres import RELAY_ROLE
-from tests.support.process import REPO
 from tests.support.servers import HANG, Reply, run_command, wait_until
+from tests.support.sql_files import rendered
 
 CONFIG = """
 database: "{db}"
@@ -139,10 +137,7 @@ def test_a_dead_letter_that_something_waits_for_is_not_forgotten(db, http, jobs,
 
 def after_look(cursor, *values):
     """The relay's own statement: (woken, last)."""
-    with open(os.path.join(REPO, "sql", "upkeep", "after_look.sql"), encoding="utf-8") as file:
-        text = "".join(line for line in file if not line.startswith("--"))
-    names = {"table": "public.jobs", "undone": "true", "lives": "true", "state": "outbox", "id": "e.id"}
-    text = re.sub(r"(?<!:):([a-z]+)", lambda found: names[found.group(1)], text)
+    text = rendered("upkeep", "after_look.sql", table="public.jobs", undone="true", lives="true", state="outbox", id="e.id")
     cursor.execute("deallocate all; prepare look as " + text)
     cursor.execute("execute look(%s, %s, %s, %s)", ("jobs", *values))
     return cursor.fetchone()

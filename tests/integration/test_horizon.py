@@ -3,15 +3,13 @@
 import json
 import re
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from tests.support.servers import wait_until
+from tests.support.sql_files import rendered
 from tests.support.statement_log import StatementLog
 
-SQL = Path(__file__).parents[2] / "sql"
-SETTLE_PARK, MOVERS = SQL / "settle" / "settle_park.sql", SQL / "horizon" / "horizon_movers.sql"
 TABLES = ["create table events (id bigserial primary key, order_id bigint)",
           "create table events (id bigint primary key, order_id bigint); create sequence s start 500 owned by events.id; "
           "alter table events alter id set default nextval('s')"]
@@ -45,7 +43,7 @@ queues:
   orders: {{ sink: log {more} }}
 """
 PUT = "insert into outbox.events (aggregateid, type) values (%s, 't') returning id"
-READ = re.compile(r"current_setting\('courier\.claim'\).*?parameters: \$1 = '\w+', \$2 = '(-?\d+)'", re.DOTALL)
+READ = re.compile(r"current_setting\('courier\.claim'\).*?parameters: \$1 = '\w+', \$2 = '(-?\d+)', .*?, \$5 = '(\{.*?\})'", re.DOTALL)
 KEYED = "insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'a', %s, 1, {})"
 SOLO = "insert into outbox.parked (queue, key, keyless, event_id, attempts, next_at) values ('orders', '', true, %s, 1, {})"
 CLOSED, LATER = "'infinity'", "now() + interval '1 day'"
@@ -60,16 +58,18 @@ class Floor:
 
     def value(self):
         read = READ.findall(self.log.text())
-        return int(read[-1]) if read else 0
+        return int(read[-1][0]) if read else 0
+
+    def left_behind(self):
+        return READ.findall(self.log.text())[-1][1]
 
     def wait_until_passed(self):
-        self.db.query(PUT, ["b"])  # somebody looks again
-        wait_until(lambda: self.value() > self.waiting[-1], what="the floor to pass what waits")
+        """Somebody looks again and again."""
+        wait_until(lambda: self.db.query(PUT, ["b"]) and self.value() > self.waiting[-1], what="the floor to pass what waits")
 
     def wait_for_looks(self, count):
         """So many times it was asked who moves entries, and answered."""
-        self.db.query(PUT, ["b"])
-        wait_until(lambda: self.looks() > count, what="another look")
+        wait_until(lambda: self.db.query(PUT, ["b"]) and self.looks() > count, what="another look")
 
     def looks(self):
         return self.log.text().count("as movers")
@@ -123,20 +123,18 @@ def lease(session):
 
 
 @pytest.mark.parametrize("hold", [hold_lock, write_entries, lease])
-def test_what_somebody_may_be_about_to_move_is_not_passed(db, relay, tmp_path, hold):
+def test_what_somebody_may_be_about_to_move_is_passed_only_as_left_behind(db, relay, tmp_path, hold):
     floor = Floor(db, "a")
     db.query(KEYED.format(LATER), [floor.waiting[0]])
     with closing(db.connect(autocommit=False)) as session:
         hold(session)
         relay(CONFIG.format(dsn=db.dsn, path=tmp_path / "events.jsonl", more=""))
-        if hold is lease:
-            db.query(PUT, ["b"])
-            floor.log.wait_for_probes(5)
-        else:
-            floor.wait_for_looks(3)
-        assert floor.value() <= floor.waiting[0]
+        floor.wait_until_passed()
+        floor.wait_for_looks(3)
+        assert floor.left_behind() == "{a}"
     db.query("update outbox.parked set token = null, worker = null, taken_id = null, taken_at = null, lease = null")
-    floor.wait_until_passed()
+    wait_until(lambda: db.query(PUT, ["b"]) and floor.left_behind() == "{}", what="its entry to be enough")
+    assert floor.value() > floor.waiting[-1]
 
 
 def test_writers_who_come_and_go_keep_nothing_down(db, relay, tmp_path):
@@ -157,8 +155,7 @@ def test_writers_who_come_and_go_keep_nothing_down(db, relay, tmp_path):
 
 def test_an_isolation_level_that_sees_nothing_new_passes_nothing(db):
     """A probe of another level would not see who has moved an entry before it looked at the locks."""
-    values = {"lock_class": "7", "parked_name": "'outbox.parked'"}
-    text = re.sub(r"(?<!:):(%s)\b" % "|".join(values), lambda name: values[name[1]], MOVERS.read_text()).replace("$1", "'{}'")
+    text = rendered("horizon", "horizon_movers.sql", lock_class="7", parked_name="'outbox.parked'").replace("$1", "'{}'")
     for level, known in [("read committed", "{}"), ("repeatable read", ""), ("serializable", "")]:
         with closing(db.connect(autocommit=False)) as session, session.cursor() as cursor:
             cursor.execute(f"set transaction isolation level {level}")
@@ -189,7 +186,7 @@ def test_ids_of_every_type_hold_the_floor_down(db, relay, tmp_path, type):
         log.wait_for_probes(5)
         more = [db.value(put, [key]) for key in "abcab"]
         wait_until(lambda: len(delivered(path)) == 3, what="those of other keys")
-        assert max(int(floor) for floor in READ.findall(log.text())) <= first
+        assert max(int(floor) for floor, left in READ.findall(log.text()) if left == "{}") <= first
     wait_until(lambda: db.value("select count(*) from public.events") == 0, what="everything to be delivered")
     assert [event for event in delivered(path) if event in (first, more[1], more[4])] == [first, more[1], more[4]]
 
@@ -207,9 +204,8 @@ def test_a_failure_does_not_pass_what_has_shown_late(db):
 
 
 def park(db, event):
-    values = {"table": "outbox.events", "where": "true", "state": "outbox", "id": "e.id", "key": "e.aggregateid",
-              "behind_entry": "e.aggregateid = p.key and e.id >= p.event_id"}
-    text = re.sub(r"(?<!:)(::)?:(%s)\b" % "|".join(values), lambda name: (name[1] or "") + values[name[2]], SETTLE_PARK.read_text())
+    text = rendered("settle", "settle_park.sql", table="outbox.events", where="true", state="outbox", id="e.id", key="e.aggregateid",
+                    behind_entry="e.aggregateid = p.key and e.id >= p.event_id")
     arguments = ["orders", [event], ["a"], [1], [60_000_000], ["it failed"], [-2**63], []]
     types = ["text", "bigint[]", "text[]", "bigint[]", "bigint[]", "text[]", "bigint[]", "text[]"]
     with closing(db.connect()) as session, session.cursor() as cursor:

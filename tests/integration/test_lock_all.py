@@ -1,11 +1,8 @@
 """Of the two statements that lock a claim's keys, the one that locks whatever it finds: as the other one locks, with less to say."""
 
-import os
-import re
-
 import pytest
 
-from tests.support.process import REPO
+from tests.support.sql_files import rendered
 
 NAMES = {"state": "outbox", "table": "outbox.events", "id": "e.id", "key": "e.aggregateid", "key_type": "text", "where": "true",
          "parked_key": "p.key", "lock_hash": "case when k.solo is null then hashtext(k.key::text) else hashint8(k.solo) end"}
@@ -21,10 +18,7 @@ def session(request, db):
     with connection.cursor() as cursor:
         cursor.execute(f"set plan_cache_mode = force_generic_plan; {request.param}")
         for name, path in ("lock_some", "per_key_lock.sql"), ("lock_all", "per_key_lock_all.sql"):
-            with open(os.path.join(REPO, "sql", "claim", path), encoding="utf-8") as file:
-                text = "\n".join(line for line in file.read().splitlines() if not line.startswith("--"))
-            text = re.sub(r"::|:([a-z_]+)", lambda found: NAMES[found.group(1)] if found.group(1) else "::", text)
-            cursor.execute(f"prepare {name} as {text}")
+            cursor.execute(f"prepare {name} as " + rendered("claim", path, **NAMES))
         connection.commit()
         cursor.execute("begin")
         yield cursor
@@ -47,15 +41,19 @@ class Answer:
         assert session.fetchone()[0] == self.locked == len(self.keys) + len(self.solos)
 
 
-def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0):
-    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7, %s)",
-                    (fresh, *newest, *oldest, rows, keys, rows, list(follow), floor))
+def arrays(left):
+    return [key for key, _ in left], [event for _, event in left]
+
+
+def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0, left=()):
+    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7, %s, %s, %s)",
+                    (fresh, *newest, *oldest, rows, keys, rows, list(follow), floor, *arrays(left)))
     return Answer(session)
 
 
-def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0):
-    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, '{}', '{}', %s, 'orders', 7, 0, %s, null, %s)",
-                    (fresh, *newest, *oldest, rows, keys, list(follow), rows, floor))
+def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0, left=()):
+    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, '{}', '{}', %s, 'orders', 7, 0, %s, null, %s, %s, %s)",
+                    (fresh, *newest, *oldest, rows, keys, list(follow), rows, floor, *arrays(left)))
     return Answer(session)
 
 
@@ -75,6 +73,15 @@ def fill(db):
 def test_the_least_event_below_the_floor_that_no_entry_covers_is_told(db, session, oldest, floor, bare):
     fill(db)
     assert [claim(session, oldest=oldest, floor=floor).bare_min for claim in (claim_all, claim_some)] == [bare, bare]
+
+
+@pytest.mark.parametrize("left, bare", [
+    ([("k1", 1)], 2), ([("k1", 1), ("k2", 2)], 5), ([("k1", 2), ("k2", 1)], 1),  # k1 is known from its event 11 on
+    ([("k1", 1), ("k2", 2), ("k5", 5), ("k6", 6), ("k7", 7), ("k8", 8), ("k9", 9), ("k0", 10), (None, 21)], 22),
+    ([("k1", 1), ("k2", 2), ("k5", 5), ("k6", 6), ("k7", 7), ("k8", 8), ("k9", 9), ("k0", 10), (None, 22)], None)])
+def test_what_was_left_behind_is_not_bare(db, session, left, bare):
+    fill(db)
+    assert [claim(session, oldest=(1, 22), floor=100, left=left).bare_min for claim in (claim_all, claim_some)] == [bare, bare]
 
 
 def test_what_is_found_and_free_is_locked_once(db, session):

@@ -1,14 +1,12 @@
 """Entries of keys that wait must not outlive what they wait for: the oldest ones go first into every claim."""
 
 import json
-import os
-import re
 
 import pytest
 
 from tests.support.journal import read_lines
-from tests.support.process import REPO
 from tests.support.servers import run_command, wait_until
+from tests.support.sql_files import rendered
 
 CONFIG = """
 database: "{dsn}"
@@ -67,11 +65,8 @@ def test_events_outside_the_filter_do_not_keep_a_wait(db, relay, tmp_path):
 @pytest.mark.parametrize("key", ["7", "seven"])
 def test_wait_that_no_claim_takes_is_no_news_for_an_idle_queue(db, keyless, keys, key):
     """Keys of an unordered queue, and those of another type: they would have it claim for ever."""
-    with open(os.path.join(REPO, "sql", "claim", "claim_peek.sql"), encoding="utf-8") as file:
-        text = "".join(line for line in file if not line.startswith("--"))
-    names = {"table": "outbox.events", "where": "true", "id": "e.id", "state": "outbox",
-             "parked_key": "case when p.key ~ '^[0-9]+$' then p.key::bigint end"}
-    text = re.sub(r"(?<!:):([a-z_]+)", lambda found: names[found.group(1)], text)
+    text = rendered("claim", "claim_peek.sql", table="outbox.events", where="true", id="e.id", state="outbox",
+                    parked_key="case when p.key ~ '^[0-9]+$' then p.key::bigint end")
     db.query(PARK, ("" if keyless else key, 1, keyless))
     with db.connect() as connection, connection.cursor() as cursor:
         cursor.execute("prepare peek as " + text)

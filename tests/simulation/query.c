@@ -31,6 +31,16 @@ const struct wait *query_find_wait(const struct backend *backend, int64_t key, i
     return NULL;
 }
 
+int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t solo)
+{
+    const struct list *keys = &call->lists[at], *ids = &call->lists[at + 1];
+    int64_t least = QUERY_NO_ID;
+    for (size_t i = 0; i < keys->count; i++)
+        if (solo == QUERY_NO_ID ? keys->values[i] == key : keys->values[i] == KEY_NONE_SIM && ids->values[i] == solo)
+            least = least == QUERY_NO_ID || ids->values[i] < least ? ids->values[i] : least;
+    return least;
+}
+
 static void reply_event(struct backend *backend, const struct wait *wait, const struct row *row)
 {
     PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 13);
@@ -73,7 +83,9 @@ static void read_key(struct backend *backend, const struct call *call, int64_t k
     const struct wait *wait = query_find_wait(backend, key, QUERY_NO_ID);
     if (is_waiting(backend, wait))
         return;
-    int64_t floor = wait && wait->head < call->n[1] ? wait->head : call->n[1];
+    int64_t floor = wait && wait->head < call->n[1] ? wait->head : call->n[1],
+            left_at = query_left_behind(call, 4, key, QUERY_NO_ID);
+    floor = left_at != QUERY_NO_ID && left_at < floor ? left_at : floor;
     bool any = false;
     for (size_t i = 0; i < sim.store.row_count && most > 0 && *left > 0; i++) {
         const struct row *row = &sim.store.rows[i];
@@ -143,7 +155,7 @@ static int compare_keys(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* In the order of the keys, first those that do not wait. */
+/* In the order of the keys, first those that do not wait and were not left behind. */
 static void run_read_few(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
@@ -152,7 +164,9 @@ static void run_read_few(struct backend *backend, const struct call *call)
     for (int waiting = 0; waiting <= 1; waiting++)
         for (size_t i = 0; i < backend->claim_keys.count; i++) {
             int64_t key = backend->claim_keys.values[i];
-            if ((query_find_wait(backend, key, QUERY_NO_ID) != NULL) == waiting)
+            bool apart = query_find_wait(backend, key, QUERY_NO_ID) ||
+                         query_left_behind(call, 4, key, QUERY_NO_ID) != QUERY_NO_ID;
+            if (apart == waiting)
                 read_key(backend, call, key, waiting ? call->n[2] : INT64_MAX, &left);
         }
     read_solos(backend, &left);
@@ -238,18 +252,67 @@ static bool is_covered(const struct backend *backend, const struct row *row)
     return wait && wait->head <= row->id && wait->token == 0;
 }
 
+/* Its event keeps the floor, or has to be remembered. */
+static bool is_bare(const struct backend *backend, const struct row *row)
+{
+    return !is_covered(backend, row) || (row->key != KEY_NONE_SIM && is_moved(backend, query_lock_name(row->key, 0)));
+}
+
+/* Whoever may have moved its entry may have looked before the key's last events were there. */
+static bool has_more_above(const struct backend *backend, const struct call *call, const struct row *of)
+{
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (of->key != KEY_NONE_SIM && row->key == of->key && row->id > call->n[1] && row->id <= call->n[0] &&
+            query_sees(backend, &row->version))
+            return true;
+    }
+    return false;
+}
+
+static bool is_left_behind(const struct call *call, const struct row *row)
+{
+    bool keyless = row->key == KEY_NONE_SIM;
+    int64_t least = query_left_behind(call, 4, keyless ? QUERY_NO_ID : row->key, keyless ? row->id : QUERY_NO_ID);
+    return least != QUERY_NO_ID && least <= row->id;
+}
+
+/* Of what was left behind, the first that is still there. */
+static const struct row *find_left(const struct backend *backend, const struct call *call, size_t place)
+{
+    int64_t key = call->lists[4].values[place], from = call->lists[5].values[place],
+            to = key == KEY_NONE_SIM       ? from
+                 : call->n[0] > call->n[1] ? call->n[0]
+                                           : call->n[1];
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (row->id >= from && row->id <= to && (key == KEY_NONE_SIM || row->key == key) &&
+            query_sees(backend, &row->version))
+            return row;
+    }
+    return NULL;
+}
+
 static void run_floor(struct backend *backend, const struct call *call)
 {
-    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 3);
     int64_t looked_at = 0;
+    size_t left = call->lists[4].count;
+    PGresult *res = result_new(PGRES_TUPLES_OK, left > 0 ? (int)left : 1, 6);
+    for (size_t place = 0; place < left; place++) {
+        const struct row *row = find_left(backend, call, place);
+        result_bigint(res, (int)place, 4, (int64_t)place + 1);
+        if (row && (is_bare(backend, row) || has_more_above(backend, call, row)))
+            result_bigint(res, (int)place, 5, row->id);
+    }
     for (size_t i = 0; i < sim.store.row_count; i++) {
         const struct row *row = &sim.store.rows[i];
         if (row->id < call->n[0] || row->id > call->n[1] || !query_sees(backend, &row->version))
             continue;
-        bool covered = is_covered(backend, row);
-        if (!covered || (row->key != KEY_NONE_SIM && is_moved(backend, query_lock_name(row->key, 0)))) {
+        if (!is_left_behind(call, row) && is_bare(backend, row)) {
             result_bigint(res, 0, 0, row->id);
-            result_bigint(res, 0, 1, covered);
+            result_bigint(res, 0, 1, is_covered(backend, row));
+            if (row->key != KEY_NONE_SIM)
+                result_key(res, 0, 3, row->key);
             break;
         }
         if (++looked_at >= call->n[3]) {

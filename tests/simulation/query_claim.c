@@ -315,9 +315,12 @@ static const char *claim_text(const struct backend *backend)
     return out;
 }
 
-/* No entry covers what was seen of it. */
+/* No entry covers what was seen of it, nor was it left behind. */
 static bool is_bare(const struct candidate *c)
 {
+    int64_t least = query_left_behind(choice.call, 17, c->key, c->solo);
+    if (least != QUERY_NO_ID && least <= c->low)
+        return false;
     const struct wait *wait = query_find_wait(choice.backend, c->key, c->solo);
     return !wait || wait->head > c->low;
 }
@@ -408,6 +411,8 @@ void query_lock_all(struct backend *backend, const struct call *call)
     same.n[14] = call->n[7];
     same.n[16] = call->n[11];
     same.lists[10] = call->lists[8];
+    same.lists[17] = call->lists[12];
+    same.lists[18] = call->lists[13];
     same.n[7] = same.n[13] = same.n[15] = 0;
     same.lists[8] = same.lists[9] = (struct list){0};
     begin_choice(backend, &same);

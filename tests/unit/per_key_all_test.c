@@ -8,7 +8,7 @@ static bool locks_all(void)
 {
     bool all = strstr(statements[0].sql, "room as") != NULL;
     ck_assert(all == plan.all);
-    ck_assert_int_eq(statements[0].count, all ? 12 : 17);
+    ck_assert_int_eq(statements[0].count, all ? 14 : 19);
     return all;
 }
 

@@ -31,7 +31,7 @@ START_TEST(keys_of_few_events_are_read_by_one_walk)
     find(KEYS, 2 * KEYS);
     claim();
     ck_assert(reads_few());
-    ck_assert_int_eq(statements[1].count, 4);
+    ck_assert_int_eq(statements[1].count, 6);
     ck_assert(statements[1].by_row);
     ck_assert_int_eq(parameter(1, 3), 4);
     ck_assert_int_le(parameter(1, 4), 5 * KEYS);

@@ -248,18 +248,28 @@ static inline int64_t oldest_rows(void)
     return parameter(0, plan.all ? 8 : 15);
 }
 
-/* The last statement of a probe; 0: null. */
-static inline void floor_probed(size_t index, int64_t floor, bool covered, int64_t passed)
+/* Columns of horizon_floor.sql. */
+enum { FLOOR, COVERED, PASSED, FLOOR_KEY, PLACE, LEAST, FLOOR_ALL };
+
+/* A row of it; 0: null. */
+static inline PGresult *floor_row(int64_t floor, bool covered, int64_t passed)
 {
-    PGresult *res = result_of(3);
-    for (int column = 0; column < 3; column++)
+    PGresult *res = result_of(FLOOR_ALL);
+    for (int column = 0; column < FLOOR_ALL; column++)
         set_text(res, 0, column, NULL);
     if (floor) {
-        set_bigint(res, 0, 0, floor);
-        set_bigint(res, 0, 1, covered);
+        set_bigint(res, 0, FLOOR, floor);
+        set_bigint(res, 0, COVERED, covered);
     }
     if (passed)
-        set_bigint(res, 0, 2, passed);
+        set_bigint(res, 0, PASSED, passed);
+    return res;
+}
+
+/* The last statement of a probe. */
+static inline void floor_probed(size_t index, int64_t floor, bool covered, int64_t passed)
+{
+    PGresult *res = floor_row(floor, covered, passed);
     ordering_per_key.probed(o, index, res);
     PQclear(res);
 }

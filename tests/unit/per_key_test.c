@@ -15,7 +15,7 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
-    ck_assert_int_eq(statements[0].count, 17);
+    ck_assert_int_eq(statements[0].count, 19);
     ck_assert(!statements[0].by_row);
     ck_assert_int_ge(parameter(0, 6), 10);
     ck_assert_int_ge(parameter(0, 15), 10);
@@ -25,7 +25,7 @@ START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
     ck_assert_int_eq(parameter(0, 13), 7);
     ck_assert_int_eq(parameter(0, 14), 0);
     ck_assert_ptr_null(statements[0].values[15]);
-    ck_assert_int_eq(statements[1].count, 4);
+    ck_assert_int_eq(statements[1].count, 6);
     ck_assert(statements[1].by_row);
     ck_assert_int_eq(parameter(1, 3), 4);
     ck_assert_ptr_nonnull(strstr(statements[2].sql, "set local"));
