@@ -5,20 +5,27 @@ import statistics
 from bench import watched
 from bench.answer import Answer, BenchFailed
 from bench.harness import Bench, read_sql
+from tests.support.servers import wait_until
 
 TENTHS = 10
 SLICES = 5  # of each tenth: the machine is faster at one time than at another
 CLOSED = 10  # keys that lie below all that passes under the snapshot
+PUT_LOCKED = "insert into outbox.events (aggregateid, type, payload) values ('locked row', 't', '{}'), ('locked key', 't', '{}')"
+LOCK = ("select from outbox.events where aggregateid = 'locked row' for update",
+        "select pg_advisory_xact_lock(outbox.lock_class_of('outbox.events'), outbox.lock_hash('text', 'locked key', 0))")
 QUEUE = "bench"  # as in bench/harness.py
 
 
 class Stream:
-    """Events that pass through a database and one relay, a slice at a time. Those of the first tenth warm up."""
+    """Events that pass through a database and one relay, a slice at a time. Those of the first tenth warm up. With `stays`, below
+    all of them lie ten closed keys, a row that another session has locked and one whose key it has."""
 
-    def __init__(self, bench, events, keys, closed=0):
-        self.bench, self.events, self.keys, self.closed = bench, events, keys, closed
-        bench.db.psql(f"\\set count {closed}\n\\set queue {QUEUE}\n" + read_sql("close_keys.sql"))
+    def __init__(self, bench, events, keys, stays=False):
+        self.bench, self.events, self.keys, self.closed = bench, events, keys, CLOSED if stays else 0
+        bench.db.psql(f"\\set count {self.closed}\n\\set queue {QUEUE}\n" + read_sql("close_keys.sql"))
+        self.locker = self.lock_some() if stays else None
         self.relay = watched.Claims(bench)
+        self.locked = len(LOCK) if stays else 0
         self.passed, self.rates = 0, []  # the rates of all parts but the first, in events/s
         self.event_us, self.claims_us = [], []  # what their claims took, an event; and each of them
 
@@ -39,24 +46,41 @@ class Stream:
     def p99_ms(self):
         return statistics.quantiles(self.claims_us, n=100, method="inclusive")[-1] / 1000
 
+    def lock_some(self):
+        self.bench.db.query(PUT_LOCKED)
+        locker = self.bench.db.connect(autocommit=False)
+        for lock in LOCK:
+            locker.cursor().execute(lock)
+        return locker
+
+    def unlock(self):
+        if self.locker:
+            self.relay.relay.resume()
+            self.locker.close()
+            wait_until(lambda: self.left() == self.closed, what="what was locked to be delivered")
+
+    def left(self):
+        return self.bench.db.value("select count(*) from outbox.events")
+
     def stop(self):
+        self.unlock()
         delivered, failed = self.relay.stop()
-        left = self.bench.db.value("select count(*) from outbox.events")
+        left = self.left()
         if failed:
-            self.bench.say(f"old snapshot: {failed} transactions of the relay in {self.bench.db.name} took too long and failed")
-        if delivered != self.passed or left != self.closed:
-            raise BenchFailed(f"{delivered:,} of {self.passed:,} events were delivered, {left:,} are left")
+            self.bench.say(f"old snapshot: {failed} transactions of the relay in {self.bench.db.name} took too long, or waited for the locked row, and failed")
+        if delivered != self.passed + self.locked or left != self.closed:
+            raise BenchFailed(f"{delivered:,} of {self.passed + self.locked:,} events were delivered, {left:,} are left")
 
 
 def under_a_snapshot(bench, events, keys):
-    """A tenth of the events at a time goes through one relay, in turn under an old snapshot, past keys that are closed, and, in a
-    database of its own, where vacuum may clean up. The snapshot of one database holds nothing back in another."""
+    """A tenth of the events at a time goes through one relay, in turn under an old snapshot, past what stays, and, in a database of
+    its own, where vacuum may clean up. The snapshot of one database holds nothing back in another."""
     free = Bench(bench.postgres, bench.run, name=f"{bench.db.name}_free")
     holder = bench.db.connect(autocommit=False)
     holder.set_session(isolation_level="REPEATABLE READ")
     holder.cursor().execute("select 1")
     slice_of = events // TENTHS // SLICES
-    held, usual = Stream(bench, slice_of, keys, CLOSED), Stream(free, slice_of, keys)
+    held, usual = Stream(bench, slice_of, keys, stays=True), Stream(free, slice_of, keys)
     try:
         for number in range(TENTHS + 1):
             for _ in range(SLICES):
@@ -68,7 +92,7 @@ def under_a_snapshot(bench, events, keys):
                           f"{held.tenth_us(number - 1):.2f} us")
         held.stop()
         usual.stop()
-        expect_dead(bench, held.passed)
+        expect_dead(bench, held.passed + held.locked)
     finally:
         held.relay.relay.close()
         usual.relay.relay.close()
@@ -76,7 +100,8 @@ def under_a_snapshot(bench, events, keys):
         free.db.drop()
     first, last = [held.tenth_us(number) / usual.tenth_us(number) for number in (0, TENTHS - 1)]
     return [Answer(f"{events:,} events pass under an old snapshot", "events/s", held.rates, usual.rates, must=0.80, aim=0.95,
-                   events=events, note=f"{CLOSED} closed keys lie below them; floor: the same without snapshot and these; {len(held.rates)} slices, after some that warm up"),
+                   events=events, note=f"{CLOSED} closed keys, a row and a key locked by another session lie below them; floor: the same without snapshot and these; "
+                        f"{len(held.rates)} slices, after some that warm up"),
             Answer("time of a claim, last tenth / first tenth", "", [last / first], must=1.3, aim=1.1, more=False,
                    events=events, note=f"{held.tenth_us(TENTHS - 1):.2f} us and {held.tenth_us(0):.2f} us an event, medians of {SLICES} slices; beside the same without "
                                        f"the snapshot, {usual.tenth_us(TENTHS - 1):.2f} us and {usual.tenth_us(0):.2f} us, {last:.2f} and {first:.2f}; p99 of a "
