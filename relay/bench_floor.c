@@ -29,6 +29,7 @@ struct floor {
     struct pollset *ps;
     char *sql;
     int64_t rows;
+    instant_us emptied_at; /* when a batch was deleted last */
 };
 
 int64_t bench_floor_rows(int64_t payload_bytes)
@@ -70,18 +71,20 @@ static bool set_up(const struct drainer *drainer, struct error *err)
     return db_send_sql(drainer->db, sql_bench_isolation, err) && db_end_round(drainer->db, err);
 }
 
-static bool end_round(struct floor *floor, struct drainer *drainer, struct error *err)
+static bool end_round(struct floor *floor, struct drainer *drainer, instant_us now, struct error *err)
 {
     if (!drainer->up) {
         drainer->up = true;
         floor->up++;
         return true;
     }
+    if (drainer->rows == 0) {
+        floor->done++;
+        return true;
+    }
     floor->rows += drainer->rows;
-    if (drainer->rows > 0)
-        return send_batch(floor, drainer, err);
-    floor->done++;
-    return true;
+    floor->emptied_at = now;
+    return send_batch(floor, drainer, err);
 }
 
 static bool progress(struct floor *floor, struct drainer *drainer, instant_us now, struct error *err)
@@ -99,7 +102,7 @@ static bool progress(struct floor *floor, struct drainer *drainer, instant_us no
             ok = take_result(drainer, result.res, err);
             break;
         case DB_ROUND_END:
-            ok = end_round(floor, drainer, err);
+            ok = end_round(floor, drainer, now, err);
             break;
         case DB_DOWN:
             return error_prefix(err, "bench: the floor");
@@ -145,7 +148,7 @@ static bool drain(struct floor *floor, double *ret_per_second, struct error *err
     for (size_t i = 0; ok && i < floor->count; i++)
         ok = send_batch(floor, &floor->drainers[i], err);
     ok = ok && turn_until(floor, &floor->done, &now, err);
-    *ret_per_second = (double)floor->rows * SECOND_US / (double)(now - begun);
+    *ret_per_second = (double)floor->rows * SECOND_US / (double)(floor->emptied_at - begun);
     return ok && bench_check_count(floor->bench, "floor", floor->rows, err);
 }
 

@@ -9,7 +9,8 @@
 int64_t bench_floor_rows(int64_t payload_bytes);
 
 /* Runs sql/bench/bench_floor.sql on options.connections connections, each again and again until it returns no row, and
- * does nothing with the rows. Events a second, from the first statement, when all are connected, to the last result. */
+ * does nothing with the rows. Events a second, from the first statement, when all are connected, to the last result
+ * that has rows. */
 bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err) MUST_CHECK;
 
 #endif

@@ -7,7 +7,8 @@
 /* Would one start? Asked before the first fill, which may take long: it may be short of locks, say. */
 bool bench_relay_check(struct bench *bench, struct error *err) MUST_CHECK;
 
-/* Drains the filled table. Events a second, from the first claim to the last settlement. */
+/* Drains the filled table. Events a second, from the sending of the first claim until the answer to the COMMIT that
+ * takes the last row out of the table. */
 bool bench_relay_drain(struct bench *bench, double *ret_per_second, struct error *err) MUST_CHECK;
 
 struct bench_latency {

@@ -15,6 +15,7 @@ struct histogram {
 
 struct metrics {
     uint64_t claims, empty_claims, delivered, retried, parked, buried, released, lost, missing, late;
+    uint64_t settled;        /* delivered events that are written down: their rows are gone */
     uint64_t scheduled;      /* events that were inserted for schedules */
     uint64_t delayed;        /* keys that were found to wait for the time of an event */
     uint64_t leases_lost;    /* of events under way: somebody else took them over */

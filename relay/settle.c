@@ -350,6 +350,7 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
     }
     if (queue->next && job->settlement.done_count > 0)
         queue_wake(queue->next, now);
+    queue->metrics.settled += job->settlement.done_count;
     if (job->missing > 0) {
         queue->metrics.missing += job->missing;
         report_missing(queue, job->missing);

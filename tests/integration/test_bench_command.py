@@ -104,6 +104,14 @@ def test_its_tables_are_those_of_the_schema_outbox(db):
     assert ours == db.query(shape, ("outbox",)) and len(ours) == 4
 
 
+def test_a_drain_ends_when_its_rows_are_gone(empty_db):
+    """Acknowledged they are at once; their deletion takes a quarter of a second."""
+    empty_db.query(MEDDLE.format(when=DELETE, body="perform pg_sleep(0.25); return null;"))
+    done = bench(empty_db, "--json", *FEW)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["relay"]["most"] <= 40 / 0.25
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_mid_drain_ends_it_and_drops_the_schema(empty_db, hanging, number):
     one = hanging()

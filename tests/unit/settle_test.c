@@ -58,6 +58,7 @@ START_TEST(acked_prefix_is_done_and_the_failure_behind_it_parked)
     ck_assert_int_eq(lane->state, LANE_SETTLED);
     ck_assert_uint_eq(batch->unsettled, 0);
     ck_assert_uint_eq(stage.queue.metrics.retried, 1);
+    ck_assert_uint_eq(stage.queue.metrics.settled, 2);
     ck_assert_uint_eq(stage.queue.follow.count, 0);
 }
 END_TEST
