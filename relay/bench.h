@@ -14,6 +14,7 @@
 #include <libpq-fe.h>
 
 #define BENCH_SCHEMA_SIZE 64
+#define BENCH_EVENTS 200000 /* in one drain, unless --events says otherwise */
 
 struct bench_options {
     int64_t events, keys, payload_bytes; /* of one drain */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DRAIN_MIN_S 1 /* below it, starting, one checkpoint or one pause of the machine is what is measured */
+
 /* Median and range of something that each pair has. */
 struct spread {
     double median, least, most;
@@ -57,6 +59,28 @@ const char *bench_number(double value, char *text)
     }
     *out = '\0';
     return text;
+}
+
+static double fastest(const struct bench_result *result)
+{
+    double relay = spread_of(result, relay_of).most, floor = spread_of(result, floor_of).most;
+    return relay > floor ? relay : floor;
+}
+
+static bool is_too_short(const struct bench *bench, const struct bench_result *result)
+{
+    return (double)bench->options.events < fastest(result) * DRAIN_MIN_S;
+}
+
+/* The rate of a short drain is too low, as starting is part of it: the default is enough for many servers. */
+void bench_result_warn(const struct bench *bench, const struct bench_result *result)
+{
+    if (!is_too_short(bench, result))
+        return;
+    double events = (double)bench->options.events, rate = fastest(result), enough = 2 * DRAIN_MIN_S * rate;
+    fprintf(stderr,
+            "warning: the shortest drain took %.3f s, and below %d s the numbers are noise: give --events %.0f\n",
+            events / rate, DRAIN_MIN_S, enough > BENCH_EVENTS ? enough : BENCH_EVENTS);
 }
 
 static void print_rate(const char *what, struct spread spread)
@@ -119,14 +143,14 @@ static json_t *server_json(const struct bench_server *server)
 void bench_result_print_json(const struct bench *bench, const struct bench_result *result)
 {
     const struct bench_options *options = &bench->options;
-    json_t *document =
-        json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o}", "server", server_json(&result->server),
-                  "events", (json_int_t)options->events, "keys", (json_int_t)options->keys, "payload_bytes",
-                  (json_int_t)options->payload_bytes, "connections", (json_int_t)options->connections, "pairs",
-                  (json_int_t)result->pair_count, "sink", bench->config->sinks[0].name, "relay",
-                  spread_json(spread_of(result, relay_of)), "floor", spread_json(spread_of(result, floor_of)), "ratio",
-                  spread_json(spread_of(result, ratio_of)), "latency",
-                  result->has_latency ? latency_json(&result->latency) : json_null());
+    json_t *document = json_pack(
+        "{s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:b, s:o}", "server", server_json(&result->server),
+        "events", (json_int_t)options->events, "keys", (json_int_t)options->keys, "payload_bytes",
+        (json_int_t)options->payload_bytes, "connections", (json_int_t)options->connections, "pairs",
+        (json_int_t)result->pair_count, "sink", bench->config->sinks[0].name, "relay",
+        spread_json(spread_of(result, relay_of)), "floor", spread_json(spread_of(result, floor_of)), "ratio",
+        spread_json(spread_of(result, ratio_of)), "too_short", (int)is_too_short(bench, result), "latency",
+        result->has_latency ? latency_json(&result->latency) : json_null());
     json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(document);

@@ -20,6 +20,10 @@ struct bench_result {
     struct bench_latency latency;
 };
 
+/* One line on standard error, with the remedy, if a drain took less than a second: its rate is noise, and so is its
+ * ratio to the other. */
+void bench_result_warn(const struct bench *bench, const struct bench_result *result);
+
 /* A table on standard output. */
 void bench_result_print(const struct bench *bench, const struct bench_result *result);
 

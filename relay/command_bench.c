@@ -59,7 +59,7 @@ static const struct number_option {
     size_t offset;
     int64_t fallback, min, max;
 } numbers[] = {
-    {OPTION_EVENTS, "--events", offsetof(struct bench_options, events), 200000, 1, 100000000},
+    {OPTION_EVENTS, "--events", offsetof(struct bench_options, events), BENCH_EVENTS, 1, 100000000},
     {OPTION_KEYS, "--keys", offsetof(struct bench_options, keys), 20000, 1, 100000000},
     {OPTION_PAYLOAD, "--payload", offsetof(struct bench_options, payload_bytes), 300, 64, 10000000},
     {OPTION_CONNECTIONS, "--connections", offsetof(struct bench_options, connections), 2, 1, 64},
@@ -222,6 +222,7 @@ static bool run_bench(struct bench *bench, const struct bench_arguments *given, 
     if (!bench_schema_check(bench, &result.server, err) || !bench_schema_clean(bench, false, err) ||
         !measure_and_drop(bench, given->sink != NULL, &result, err))
         return false;
+    bench_result_warn(bench, &result);
     if (given->json)
         bench_result_print_json(bench, &result);
     else

@@ -112,6 +112,15 @@ def test_a_drain_ends_when_its_rows_are_gone(empty_db):
     assert json.loads(done.stdout)["relay"]["most"] <= 40 / 0.25
 
 
+@pytest.mark.parametrize("seconds, short", [(0, True), (1, False)])
+def test_a_drain_of_less_than_a_second_is_called_noise(empty_db, seconds, short):
+    empty_db.query(MEDDLE.format(when=DELETE, body=f"perform pg_sleep({seconds}); return null;"))
+    done = bench(empty_db, "--json", *FEW)
+    assert done.returncode == 0 and json.loads(done.stdout)["too_short"] == short
+    warned = re.findall(r"^warning: the shortest drain took 0\.\d{3} s, and below 1 s the numbers are noise: give --events 200000$", done.stderr, re.MULTILINE)
+    assert len(warned) == short and done.stderr.count("\n") == 2 + short, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_mid_drain_ends_it_and_drops_the_schema(empty_db, hanging, number):
     one = hanging()
