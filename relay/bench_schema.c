@@ -10,11 +10,14 @@
 #include "sql_text.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROUND_TRIPS 5
+#define CLEAN_PATIENCE_US (5 * SECOND_US) /* of a client that is gone the server knows after 1 s: bench_watch.sql */
+#define CLEAN_LOOK_MS 100
 
 /* The columns of sql/bench/bench_server.sql and bench_leftovers.sql, and the first of sql/table/table_server.sql. */
 enum { SERVER_VERSION, SERVER_FSYNC, SERVER_COMMIT, SERVER_BUFFERS, SERVER_PUBLICATION, SERVER_READ_ONLY };
@@ -98,13 +101,19 @@ bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct er
     return ok && measure_round_trip(bench, &ret->round_trip_ms, err) && check_locks(bench, err);
 }
 
-/* *ret: nobody else has it. */
-static bool own(struct bench *bench, const char *schema, bool *ret, struct error *err)
+struct ownership {
+    bool mine;  /* nobody else has it */
+    bool there; /* the schema */
+};
+
+static bool own(struct bench *bench, const char *schema, struct ownership *ret, struct error *err)
 {
     PGresult *lock = bench_query(bench, sql_bench_lock, 1, &schema, err);
-    *ret = lock && query_bool(lock, 0, 0);
+    if (!lock)
+        return false;
+    *ret = (struct ownership){query_bool(lock, 0, 0), query_bool(lock, 0, 1)};
     PQclear(lock);
-    return lock != NULL;
+    return true;
 }
 
 /* How many tables go with it. */
@@ -130,29 +139,78 @@ static bool drop_leftover(PGconn *conn, const char *schema, struct error *err)
     return ok;
 }
 
-static bool clean(struct bench *bench, const PGresult *found, int row, bool all, struct error *err)
+/* What a query of bench_leftovers.sql has found. */
+struct leftover {
+    const char *schema, *owner;
+    bool droppable;
+};
+
+/* The session of a bench that was killed ends soon, but not at once. */
+static bool own_until(struct bench *bench, const char *schema, instant_us until, struct ownership *ret,
+                      struct error *err)
 {
-    const char *schema = query_text(found, row, LEFTOVER_NAME), *owner = query_text(found, row, LEFTOVER_OWNER);
-    bool mine, ok = own(bench, schema, &mine, err);
-    if (mine && query_bool(found, row, LEFTOVER_DROPPABLE))
-        ok = drop_leftover(bench->conn, schema, err);
-    else if (mine)
+    struct pollfd told = {.fd = bench->signal_fd, .events = POLLIN};
+    bool ok;
+    while ((ok = own(bench, schema, ret, err)) && !ret->mine && clock_now() < until)
+        poll(&told, 1, CLEAN_LOOK_MS);
+    return ok;
+}
+
+/* *in_use is an error to end with. One that is there already is printed. */
+static bool note_in_use(struct bench *bench, const struct leftover *left, struct error *in_use, struct error *err)
+{
+    PGresult *holder = bench_query(bench, sql_bench_holder, 1, &left->schema, err);
+    if (!holder)
+        return false;
+    if (in_use->kind != ERROR_NONE)
+        command_fail(in_use);
+    const char *pid = query_text(holder, 0, 0);
+    error_set(in_use, ERROR_CONFLICT,
+              "bench: the schema %s is in use by a bench of %s: wait for its end%s%s%s and repeat pgcourier bench "
+              "--clean",
+              left->schema, left->owner, pid ? ", or end it with select pg_terminate_backend(" : "", pid ? pid : "",
+              pid ? ")," : "");
+    PQclear(holder);
+    return true;
+}
+
+/* `until`: how long to wait for what is in use; 0: that is passed over. */
+static bool clean(struct bench *bench, const struct leftover *left, instant_us until, struct error *in_use,
+                  struct error *err)
+{
+    struct ownership has;
+    if (!own_until(bench, left->schema, until, &has, err))
+        return false;
+    if (!has.there)
+        return true; /* its bench has ended meanwhile */
+    if (has.mine && left->droppable)
+        return drop_leftover(bench->conn, left->schema, err);
+    if (has.mine)
         fprintf(stderr,
                 "the schema %s is left over from a bench and belongs to %s; as that role: pgcourier bench --clean\n",
-                schema, owner);
-    else if (ok && all)
-        fprintf(stderr, "the schema %s is in use by a bench of %s\n", schema, owner);
-    return ok;
+                left->schema, left->owner);
+    return has.mine || until == 0 || note_in_use(bench, left, in_use, err);
 }
 
 bool bench_schema_clean(struct bench *bench, bool all, struct error *err)
 {
+    struct error in_use = {0};
+    instant_us until = all ? clock_now() + CLEAN_PATIENCE_US : 0;
     PGresult *found = bench_query(bench, sql_bench_leftovers, 0, NULL, err);
     bool ok = found != NULL;
-    for (int row = 0; ok && row < PQntuples(found); row++)
-        ok = clean(bench, found, row, all, err);
+    for (int row = 0; ok && row < PQntuples(found); row++) {
+        struct leftover left = {query_text(found, row, LEFTOVER_NAME), query_text(found, row, LEFTOVER_OWNER),
+                                query_bool(found, row, LEFTOVER_DROPPABLE)};
+        ok = clean(bench, &left, until, &in_use, err);
+    }
     PQclear(found);
-    return ok;
+    if (in_use.kind == ERROR_NONE)
+        return ok;
+    if (!ok)
+        command_fail(&in_use);
+    else
+        *err = in_use;
+    return false;
 }
 
 static bool create(PGconn *conn, const char *schema, struct error *err)
@@ -168,8 +226,10 @@ static bool create(PGconn *conn, const char *schema, struct error *err)
 
 bool bench_schema_open(struct bench *bench, struct error *err)
 {
-    bool mine; /* it is: nobody else knows the name */
-    bench->made = bench_run(bench, sql_bench_session, 0, NULL, err) && own(bench, bench->schema, &mine, err);
+    struct ownership has; /* it is ours: nobody else knows the name */
+    struct error refused;
+    (void)!bench_run(bench, sql_bench_watch, 0, NULL, &refused); /* without it, --clean may have to wait */
+    bench->made = bench_run(bench, sql_bench_session, 0, NULL, err) && own(bench, bench->schema, &has, err);
     return bench->made && create(bench->conn, bench->schema, err);
 }
 

@@ -9,7 +9,8 @@
 bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct error *err) MUST_CHECK;
 
 /* Drops the schemas that earlier benches have left behind, whose sessions are gone, and says so on stderr. Those of
- * other roles are named only, and with `all` those that are in use, too. */
+ * other roles are named only. What is in use is passed over; with `all` it is waited for, 5 s for all of them, and if
+ * one is in use then, it is the error (ERROR_CONFLICT), when the others are dropped. */
 bool bench_schema_clean(struct bench *bench, bool all, struct error *err) MUST_CHECK;
 
 /* Makes the schema bench->schema, whose name must be new. After a failure it may be there all the same, as the answer

@@ -305,8 +305,6 @@ def test_what_a_killed_bench_leaves_behind_is_dropped_and_one_under_way_is_not(e
     one = hanging()
     one.pause()
     ((schema,),) = empty_db.query(SCHEMAS)
-    done = bench(empty_db, "--clean")
-    assert (done.returncode, done.stdout) == (0, "") and done.stderr == f"the schema {schema} is in use by a bench of shop_owner\n"
     assert bench(empty_db, *FEW).returncode == 0
     assert empty_db.query(SCHEMAS) == [(schema,)]
     one.kill()
@@ -314,6 +312,47 @@ def test_what_a_killed_bench_leaves_behind_is_dropped_and_one_under_way_is_not(e
     done = bench(empty_db, *(["--clean"] if how == "--clean" else FEW))
     assert done.returncode == 0
     assert done.stderr.startswith(f"dropped the schema {schema}, which a bench had left behind\n")
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_schema_that_stays_in_use_is_named_and_the_others_are_dropped(empty_db, hanging):
+    one = hanging()
+    one.pause()
+    ((schema,),) = empty_db.query(SCHEMAS)
+    pid = empty_db.value("select pid from pg_locks where locktype = 'advisory' and classid::bigint = 3075336295")
+    empty_db.query("""create schema pgcourier_bench_99999999_00000000 authorization shop_owner;
+                      comment on schema pgcourier_bench_99999999_00000000 is 'pgcourier bench'""")
+    done = bench(empty_db, "--clean")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr == (
+        "dropped the schema pgcourier_bench_99999999_00000000, which a bench had left behind\n"
+        f"pgcourier: bench: the schema {schema} is in use by a bench of shop_owner: wait for its end, or end it with "
+        f"select pg_terminate_backend({pid}), and repeat pgcourier bench --clean\n")
+    assert empty_db.query(SCHEMAS) == [(schema,)]
+    one.resume()
+    assert one.stop(signal.SIGINT, 60) == 75 and empty_db.query(SCHEMAS) == []
+
+
+def test_what_a_bench_drops_itself_meanwhile_is_not_reported(empty_db, relay, hanging):
+    one = hanging()
+    one.pause()
+    clean = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=["--clean"])
+    wait_until(lambda: empty_db.value("select count(*) from pg_stat_activity where application_name = 'pgcourier/bench' and query ~ 'try_advisory' and pid <> all (select pid from pg_locks where locktype = 'advisory')"), 60, "the lock to be asked for")
+    one.send(signal.SIGINT)
+    one.resume()
+    assert one.wait(60) == 75
+    assert clean.wait(60) == 0 and clean.log == []
+
+
+def test_a_bench_that_is_killed_in_the_middle_of_a_fill_can_be_cleaned_at_once(empty_db, relay, http):
+    """Its server process has much to do before it would write to the client."""
+    one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url=http.url), command="bench", arguments=["--events", "5000000"])
+    wait_until(lambda: empty_db.value(FILLING, (empty_db.name,)), 60, "the fill")
+    ((schema,),) = empty_db.query(SCHEMAS)
+    one.kill()
+    done = bench(empty_db, "--clean")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"dropped the schema {schema}, which a bench had left behind\n"
     assert empty_db.query(SCHEMAS) == []
 
 
