@@ -240,10 +240,7 @@ static struct bench_config *open_config(const struct bench_arguments *given, con
         .schema = schema,
         .connections = given->options.connections,
     };
-    if (given->database.config_path || given->database.conninfo[0])
-        return bench_config_open(&options_of_config, err);
-    error_set(err, ERROR_USAGE, "bench: give -c FILE or -d CONNINFO");
-    return NULL;
+    return database_check(&given->database, "bench", err) ? bench_config_open(&options_of_config, err) : NULL;
 }
 
 static int run(int argc, char **argv)

@@ -6,7 +6,6 @@
 #include "sinks/sink.h"
 
 #include <ctype.h>
-#include <libpq-fe.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,19 +26,9 @@ bool config_check_name(const struct config_place *place, const char *name, struc
 
 bool config_check_database(const struct config_place *place, const char *text, struct error *err)
 {
-    bool is_url = strncmp(text, "postgresql://", 13) == 0 || strncmp(text, "postgres://", 11) == 0;
-    if (!is_url && strstr(text, "://"))
-        return config_error(place, err, "libpq knows no such URL; write postgresql://USER@HOST/DATABASE");
-    bool is_name = !is_url && !strchr(text, '='); /* a database's name alone, or nothing */
-    char *why = NULL;
-    PQconninfoOption *options = is_name ? NULL : PQconninfoParse(text, &why);
-    bool good = is_name || options != NULL;
-    PQconninfoFree(options);
-    PQfreemem(why);
-    if (!good)
-        return config_error(place, err,
-                            "libpq cannot read this; write postgresql://USER@HOST/DATABASE or host=HOST "
-                            "dbname=DATABASE");
+    const char *why = conninfo_refusal(text);
+    if (why)
+        return config_error(place, err, "%s", why);
     struct error cause;
     return conninfo_check(text, &cause) || config_error(place, err, "%s", cause.text);
 }

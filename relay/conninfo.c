@@ -130,6 +130,21 @@ static bool find_exposure(const char *database, struct exposure *ret, bool *ret_
     return exposed;
 }
 
+const char *conninfo_refusal(const char *database)
+{
+    bool is_url = strncmp(database, "postgresql://", 13) == 0 || strncmp(database, "postgres://", 11) == 0;
+    if (!is_url && strstr(database, "://"))
+        return "libpq knows no such URL; write postgresql://USER@HOST/DATABASE";
+    if (!is_url && !strchr(database, '='))
+        return NULL; /* a database's name alone, or nothing */
+    char *why = NULL;
+    PQconninfoOption *options = PQconninfoParse(database, &why);
+    bool good = options != NULL;
+    PQconninfoFree(options);
+    PQfreemem(why);
+    return good ? NULL : "libpq cannot read this; write postgresql://USER@HOST/DATABASE or host=HOST dbname=DATABASE";
+}
+
 bool conninfo_exposed(const char *database, struct exposure *ret)
 {
     bool falls_back;

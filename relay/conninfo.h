@@ -19,6 +19,10 @@ struct conninfo_security {
     enum conninfo_roots roots;
 };
 
+/* Why libpq cannot read `database`, any connection string, and what to write; NULL: it can. Nothing of the string is in
+ * it, which may hold a password: libpq's own words would quote that. */
+const char *conninfo_refusal(const char *database);
+
 /* What libpq would make of `database`, any connection string, and of service file and environment. Connects to nothing.
  * PQconninfoFree() it; NULL when there is no memory. */
 PQconninfoOption *conninfo_options(const char *database);

@@ -2,6 +2,7 @@
 
 #include "relay/command.h"
 #include "relay/config.h"
+#include "relay/conninfo.h"
 #include "relay/other_queue.h"
 
 #include <string.h>
@@ -38,14 +39,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp database_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
 
+bool database_check(const struct database *database, const char *command, struct error *err)
+{
+    if (!database->conninfo[0])
+        return database->config_path || error_set(err, ERROR_USAGE, "%s: give -c FILE or -d CONNINFO", command);
+    const char *why = conninfo_refusal(database->conninfo);
+    return !why || error_set(err, ERROR_USAGE, "%s: -d: %s", command, why);
+}
+
 PGconn *database_connect(const struct database *database, const char *command, struct error *err)
 {
+    if (!database_check(database, command, err))
+        return NULL;
     if (database->conninfo[0])
         return command_connect(database->conninfo, command, err);
-    if (!database->config_path) {
-        error_set(err, ERROR_USAGE, "%s: give -c FILE or -d CONNINFO", command);
-        return NULL;
-    }
     struct config *config = config_load(database->config_path, err);
     if (!config)
         return NULL;

@@ -18,7 +18,10 @@ struct database {
 /* A child for the command's own argp; its input is a struct database. One of -c and -d has to be given. */
 extern const struct argp database_argp;
 
-/* NULL and *err on failure; PQfinish() it. `command` is for application_name. */
+/* False and *err (ERROR_USAGE) unless one of them was given, and libpq can read it. */
+bool database_check(const struct database *database, const char *command, struct error *err) MUST_CHECK;
+
+/* The same, and connects. NULL and *err on failure; PQfinish() it. `command` is for application_name. */
 PGconn *database_connect(const struct database *database, const char *command, struct error *err) MUST_CHECK;
 
 #endif

@@ -83,6 +83,20 @@ def test_usage_errors_name_what_is_wrong(arguments, message):
     assert message in result.stderr.decode(errors="replace")
 
 
+READABLE = "libpq cannot read this; write postgresql://USER@HOST/DATABASE or host=HOST dbname=DATABASE"
+
+
+@pytest.mark.parametrize("command", [["bench"], ["bench", "--clean"], ["migrate"], ["failures"], ["schedule", "list"], ["take", "q"],
+                                     ["done", "00000000-0000-0000-0000-000000000000"], ["publish", "--payload", "{}"]])
+@pytest.mark.parametrize("conninfo, why", [
+    ("host=/tmp port", READABLE), ("postgresql://u:s3cret@[bad", READABLE), ("nonsense=1", READABLE), ("postgresql:///x?nonsense=1", READABLE),
+    ("host=/tmp password=my s3cret", READABLE), ("mysql://u:s3cret@h/x", "libpq knows no such URL; write postgresql://USER@HOST/DATABASE"),
+])
+def test_connection_string_that_libpq_cannot_read_is_a_usage_error_and_not_shown(command, conninfo, why):
+    result = run_command(*command, "-d", conninfo)
+    assert (result.returncode, result.stdout, result.stderr) == (64, "", f"pgcourier: {command[0]}: -d: {why}\n")
+
+
 def test_log_is_json_for_who_asks(db, tmp_path):
     path = tmp_path / "good.yaml"
     path.write_text(f'database: "{db.dsn}"\n{GOOD}')
