@@ -1,5 +1,6 @@
 """What does an outbox cost who inserts: the table, a relay beside it, publish(), the trigger?"""
 
+import functools
 import os
 import re
 import subprocess
@@ -7,11 +8,13 @@ from dataclasses import dataclass
 
 from bench.answer import Answer, BenchFailed
 from bench.harness import last_stats, read_sql
+from bench.table import spread
+from bench.turns import between_floors
 from tests.support.postgres import bin_folders
 from tests.support.process import find_program, wait_until
 
 CLIENTS = 8
-WARM_UP_S = 1  # pgbench's least
+SECONDS = 1  # of a run: pgbench's least
 PAYLOAD = '{"note": "' + "x" * 288 + '"}'
 COLUMNS = "columns: { id: id, key: aggregateid, type: type, payload: payload }"
 
@@ -37,14 +40,14 @@ CASES = (
 )
 
 
-def insert(bench, case, seconds):
+def insert(bench, case):
     """(transactions, transactions a second) of pgbench."""
     path = os.path.join(bench.folder, case.script)
     with open(path, "w", encoding="ascii") as file:
         file.write(read_sql(case.script).replace("TABLE", case.table).replace("PAYLOAD", PAYLOAD))
-    command = [find_program("pgbench", *bin_folders()), "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "2", "-T", str(seconds),
+    command = [find_program("pgbench", *bin_folders()), "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "2", "-T", str(SECONDS),
                "-f", path, bench.db.superuser_dsn]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS + 60)
     count = re.search(r"actually processed: (\d+)", done.stdout)
     rate = re.search(r"^tps = ([\d.]+)", done.stdout, re.MULTILINE)
     if done.returncode != 0 or not count or not rate:
@@ -63,7 +66,7 @@ def expect_all(bench, case, inserted, relay):
         raise BenchFailed(f"{case.name}: {inserted:,} were inserted, {delivered:,} delivered, {left:,} are left")
 
 
-def measure(bench, case, seconds):
+def measure(bench, case):
     """Inserts a second."""
     bench.db.query(f"truncate {case.table} restart identity")
     bench.db.query("checkpoint")
@@ -73,7 +76,7 @@ def measure(bench, case, seconds):
         if relay:
             relay.start()
             wait_until(lambda: relay.logged("relay.start"), what="the relay to start")
-        inserted, rate = insert(bench, case, seconds)
+        inserted, rate = insert(bench, case)
         expect_all(bench, case, inserted, relay)
         return rate
     finally:
@@ -84,15 +87,21 @@ def measure(bench, case, seconds):
 def ask(bench):
     bench.db.psql(read_sql("producer_tables.sql"))
     bench.db.let_relay_in("public.quiet")
-    seconds = bench.run.size(6, 2)
     for case in (PLAIN, *CASES):
-        measure(bench, case, WARM_UP_S)
-    floors, rates = [], {case.name: [] for case in CASES}
-    for number in range(1, bench.run.pairs + 1):
-        floors.append(measure(bench, PLAIN, seconds))
-        for case in CASES:
-            rates[case.name].append(measure(bench, case, seconds))
-        bench.say(f"round {number} of {bench.run.pairs}: {PLAIN.name} {floors[-1]:,.0f}/s, "
-                  + ", ".join(f"{case.name} {rates[case.name][-1]:,.0f}/s" for case in CASES))
-    return [Answer(case.name, "events/s", rates[case.name], floors, case.must, case.aim,
-                   note=f"floor: a plain table with the same indexes; {CLIENTS} clients of pgbench") for case in CASES]
+        measure(bench, case)
+    rounds = bench.run.size(16, 4)
+
+    def say(number, runs):
+        bench.say(f"round {number} of {rounds}: "
+                  + ", ".join(f"{name} {rate:,.0f}/s of {floor:,.0f}/s" for name, (floor, rate) in runs.items()))
+
+    ways = {case.name: functools.partial(measure, bench, case) for case in CASES}
+    measured = between_floors(functools.partial(measure, bench, PLAIN), ways, rounds, say)
+    answers = []
+    for case in CASES:
+        floors, rates = measured[case.name]
+        answer = Answer(case.name, "events/s", rates, floors, case.must, case.aim)
+        answer.note = (f"floor: a plain table with the same indexes, before and after each run; {CLIENTS} clients of pgbench; "
+                       f"ratios {spread(answer.ratios)}")
+        answers.append(answer)
+    return answers

@@ -7,6 +7,7 @@ import subprocess
 
 from bench.answer import Answer, BenchFailed
 from bench.harness import last_stats, read_sql
+from bench.turns import rotated
 from tests.support.postgres import RELAY_ROLE, bin_folders
 from tests.support.process import find_program, wait_until
 
@@ -127,8 +128,7 @@ def measure(bench, seconds):
     rates = {name: [] for name in runs}
     rounds = bench.run.size(24, 4)
     for number in range(rounds):
-        order = list(runs)[number % len(runs):] + list(runs)[:number % len(runs)]
-        for name in order:
+        for name in rotated(list(runs), number):
             rates[name].append(runs[name]())
         bench.say(f"round {number + 1} of {rounds}: pgbench " + ", ".join(f"{name} {rates[name][-1]:,.0f}" for name in runs)
                   + " transactions/s")

@@ -8,7 +8,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from bench import page, plot, results, run, table, workers
+from bench import page, plot, results, run, table, turns, workers
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
 from bench.harness import Bench
@@ -102,6 +102,29 @@ def test_hot_key_is_measured_for_the_time_there_is_whatever_its_first_runs_cost(
 
     monkeypatch.setattr(question, "drain_relay", drain)
     assert question.affordable(None, Drain("hot", 50_000, 1, ""), 50_000, 1) == pytest.approx(count, abs=100)
+
+
+# ---- ways that are measured in turn ----
+
+def test_each_way_has_each_place_once():
+    orders = [turns.rotated(["a", "b", "c"], number) for number in range(4)]
+    assert orders == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
+
+
+def test_run_is_held_against_the_floors_before_and_after_it():
+    """On a machine that gets slower with each run, where both ways do half of what the floor does."""
+    moments, order, said = iter(range(100, 0, -1)), [], []
+
+    def run(name, share):
+        order.append(name)
+        return share * next(moments)
+
+    ways = {name: lambda name=name: run(name, 0.5) for name in ("a", "b")}
+    measured = turns.between_floors(lambda: run("floor", 1), ways, 2, lambda number, runs: said.append((number, runs)))
+    assert order == ["floor", "a", "floor", "b", "floor", "b", "floor", "a", "floor"]
+    assert measured == {"a": ([99, 93], [49.5, 46.5]), "b": ([97, 95], [48.5, 47.5])}
+    assert said == [(1, {"a": (99, 49.5), "b": (97, 48.5)}), (2, {"a": (93, 46.5), "b": (95, 47.5)})]
+    assert answer(*reversed(measured["a"])).ratios == [0.5, 0.5]
 
 
 # ---- workers ----
