@@ -1,17 +1,19 @@
 """What the bench says of its numbers: which limits they keep, and which run they come from."""
 
+import contextlib
 import importlib
 import json
 import os
 import re
+import types
 import xml.etree.ElementTree
 
 import pytest
 
-from bench import page, plot, results, run, table, turns, workers
+from bench import latency, page, plot, results, run, table, turns, workers
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
-from bench.harness import Bench
+from bench.harness import Bench, Run
 
 FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1, "quick": False, "pairs": 5, "commit": "abc1234", "cpus": 2, "cpu": "CPU",
          "postgres": "15.1"}
@@ -77,6 +79,33 @@ def test_run_of_which_starting_is_more_than_a_third_is_refused(seconds, overhead
         return
     with pytest.raises(BenchFailed, match="drain: .* too short to be measured"):
         Bench.expect_long(None, "drain", seconds, overhead_s)
+
+
+# ---- how much came ----
+
+@pytest.mark.parametrize("reached, kept", [(1000, True), (980, True), (979, False)])
+def test_latency_at_less_than_98_percent_of_its_rate_is_refused(reached, kept):
+    if kept:
+        latency.expect_rate(reached)
+        return
+    with pytest.raises(BenchFailed, match="the producers fell behind: 979 of 1,000 events/s"):
+        latency.expect_rate(reached)
+
+
+def test_question_5_fails_when_a_run_has_less_than_its_rate(monkeypatch):
+    """The first run warms up, and may."""
+    question = importlib.import_module("bench.questions.05_latency")
+    monkeypatch.setattr(question, "round_trip_ms", lambda *_: (1, 2))
+    monkeypatch.setattr(question.servers, "Redis", lambda: contextlib.nullcontext(types.SimpleNamespace(url="")))
+    bench = types.SimpleNamespace(run=Run(True, 2, None), say=lambda _: None)
+    for rates, answered in (([900, 1000, 990], True), ([1000, 1000, 970], False)):
+        came = iter(rates)
+        monkeypatch.setattr(question, "of_relay", lambda *_, came=came: (3, 9, next(came)))
+        if answered:
+            assert question.ask(bench)[0].note == "at 990 events/s or more in each run"
+            continue
+        with pytest.raises(BenchFailed, match="970 of 1,000"):
+            question.ask(bench)
 
 
 # ---- how long an event waits beside oldest-first ----
