@@ -13,27 +13,35 @@ def stat(pid):
 
 
 def of_process(pid):
-    return sum(map(int, stat(pid)[11:13])) * TICK_S
+    """To the nanosecond, where the kernel tells: what is idle uses less than a tick in seconds. Threads that have ended are not in it."""
+    try:
+        return sum(of_thread(pid, thread) for thread in os.listdir(f"/proc/{pid}/task"))
+    except FileNotFoundError:
+        return sum(map(int, stat(pid)[11:13])) * TICK_S
+
+
+def of_thread(pid, thread):
+    with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+        return int(file.read().split()[0]) / 1e9
 
 
 def of_server(postgres):
     """All that a PostgreSQL has used: the postmaster, its children, and those that have ended. One that ends meanwhile would be
     counted twice or not at all: then again."""
     while True:
-        before = stat(postgres.pid)[11:15]
-        ticks = sum(map(int, before)) + sum(ticks_of_children(postgres.pid))
-        if stat(postgres.pid)[13:15] == before[2:]:
-            return ticks * TICK_S
+        ended = stat(postgres.pid)[13:15]
+        used = of_process(postgres.pid) + sum(of_children(postgres.pid))
+        if stat(postgres.pid)[13:15] == ended:
+            return used + sum(map(int, ended)) * TICK_S
 
 
-def ticks_of_children(parent):
+def of_children(parent):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            facts = stat(pid)
+            if int(stat(pid)[1]) == parent:
+                yield of_process(pid)
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if int(facts[1]) == parent:
-            yield sum(map(int, facts[11:13]))
 
 
 def of_ended_children():

@@ -5,12 +5,13 @@ import importlib
 import json
 import os
 import re
+import time
 import types
 import xml.etree.ElementTree
 
 import pytest
 
-from bench import latency, page, plot, results, run, table, turns, workers
+from bench import cpu, latency, page, plot, results, run, table, turns, workers
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
 from bench.harness import Bench, Run
@@ -79,6 +80,30 @@ def test_run_of_which_starting_is_more_than_a_third_is_refused(seconds, overhead
         return
     with pytest.raises(BenchFailed, match="drain: .* too short to be measured"):
         Bench.expect_long(None, "drain", seconds, overhead_s)
+
+
+# ---- what is used while there is nothing to do ----
+
+def test_a_process_has_used_what_the_kernel_says_to_less_than_a_tick():
+    time.sleep(0.001)  # the kernel counts when a thread stops
+    before, used = cpu.of_process(os.getpid()), time.process_time()
+    while time.process_time() - used < cpu.TICK_S / 5:
+        pass
+    time.sleep(0.001)
+    assert cpu.TICK_S / 5 <= cpu.of_process(os.getpid()) - before < cpu.TICK_S
+
+
+def test_claims_and_peeks_of_an_idle_relay_are_told_apart_window_by_window():
+    question = importlib.import_module("bench.questions.09_idle")
+    dead, empty, waiting = [question.Idle(2.0, [question.Window(10.0, share, 10, 50, claims, 250, claims + 350) for share, claims in windows])
+                            for windows in ([(0.5, 600), (0.9, 700), (0.6, 680)], [(0.1, 80)] * 3, [(0.7, 18_000)] * 3)]
+    share, claim, peek, wait, nothing = question.answers(5_000_000, dead, empty, 100_000, waiting)
+    assert share.rates == [0.5, 0.9, 0.6] and share.reached == "must" and "150 peeks and 30 claims" in share.note
+    assert claim.rates == [60, 70, 68] and claim.reached == "no"
+    assert claim.note.endswith("68.0 buffers a claim, 5.00 a peek; of all statements 16.8 a poll, 101 a second")
+    assert peek.rates == [5, 5, 5] and peek.reached == "aim"
+    assert wait.rate == 0.7 and "1,800 buffers a claim" in wait.note
+    assert nothing.rate == 0.1 and nothing.reached is None and "8.00 buffers a claim" in nothing.note
 
 
 # ---- how much came ----
