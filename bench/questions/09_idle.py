@@ -1,5 +1,4 @@
-"""What does a relay cost that has nothing to do: over millions of dead rows that an old snapshot keeps; over an
-empty table; beside 100,000 events that wait for their time?"""
+"""What does a relay cost that has nothing to do: over dead rows that a snapshot keeps, over none, beside events that wait?"""
 
 import statistics
 import time

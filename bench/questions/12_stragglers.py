@@ -6,6 +6,7 @@ from bench.answer import Answer, BenchFailed
 from bench.receiver import Load, Receiver, reach
 
 DELAYS = (0.01, 100, 5)  # seconds; every so many requests; those take so many seconds
+JUDGED_S = 3 * DELAYS[2]  # the least of a window: connections fill with stragglers and come free again together, every 5 s
 KEYS = 10_000
 LOOK_S = 0.1  # between two looks at the table
 
@@ -51,6 +52,7 @@ def ask(bench):
     load = Load(int(ideal * (warm_s + window_s + 4)) // KEYS * KEYS, KEYS, warm_s, window_s)
     with Receiver(DELAYS[0]) as receiver:
         share = receiver.check(int(ideal * DELAYS[0]))
+    limits = {"must": 0.70, "aim": 0.90} if window_s >= JUDGED_S else {}
     rates, waits = [], []
     for number in range(1, bench.run.size(bench.run.pairs, 1) + 1):
         with Receiver(*DELAYS) as receiver:
@@ -59,7 +61,8 @@ def ask(bench):
             waits.append(settling.longest_s())
         bench.say(f"stragglers, run {number}: {rates[-1]:,.0f}/s of {ideal:,.0f}/s; the row of a finished key stayed "
                   f"{waits[-1]:.2f} s at most")
-    return [Answer("HTTP, 1 % of requests take 5 s", "events/s", rates, [ideal] * len(rates), must=0.70, aim=0.90,
-                   events=load.events, note=f"floor: 256 connections / mean delay; a bare client of as many requests a second reached {share:.2f}"),
+    return [Answer("HTTP, 1 % of requests take 5 s", "events/s", rates, [ideal] * len(rates), **limits, events=load.events,
+                   note=f"floor: 256 connections / mean delay; a bare client of as many requests a second reached {share:.2f}"
+                        + ("" if limits else f"; {window_s} s are too short to be judged: stragglers come in waves of {DELAYS[2]} s")),
             Answer("longest stay of a finished key's row", "s", waits, must=1, more=False, events=load.events,
                    note=f"keys whose every event was answered; looked at each {LOOK_S} s")]
