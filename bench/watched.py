@@ -33,6 +33,12 @@ def run(bench, seconds=None):
         relay.close()
 
 
+def to_last_event(claims):
+    """Those before it that brought none have taken their time; those after it had nothing to find."""
+    last = max(number for number, (_, events, _) in enumerate(claims) if events)
+    return claims[:last + 1]
+
+
 class Claims:
     """A relay to discard that says each claim in its log: when, how many events, how long it took.
 
@@ -55,7 +61,7 @@ class Claims:
         self._read += len(whole.encode())
         for line in whole.splitlines():
             found = CLAIM.match(line)
-            if found and int(found.group(2)):
+            if found:
                 at = datetime.datetime.fromisoformat(found.group(1) + "+00:00").timestamp()
                 self.claims.append((at, int(found.group(2)), int(found.group(3))))
         return sum(events for _, events, _ in self.claims)
@@ -69,9 +75,10 @@ class Claims:
             wait_until(lambda: self.read() >= wanted, RUN_TIMEOUT_S, "the relay to claim all", interval_s=0.05)
         finally:
             self.relay.pause()
+        claims = to_last_event(self.claims[known:])
         # One that was on its way when it last stood still has taken that time, too.
-        whole = [(count, took_us) for at, count, took_us in self.claims[known:] if at - took_us / 1e6 >= begun]
-        return self.claims[-1][0] - begun, whole
+        whole = [(count, took_us) for at, count, took_us in claims if at - took_us / 1e6 >= begun]
+        return claims[-1][0] - begun, whole
 
     def stop(self):
         """(events that it has delivered, transactions that failed)."""

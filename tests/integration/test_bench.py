@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from bench import cpu, latency, page, plot, results, run, table, turns, workers
+from bench import cpu, latency, page, plot, results, run, table, turns, watched, workers
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
 from bench.harness import Bench, Run
@@ -80,6 +80,13 @@ def test_run_of_which_starting_is_more_than_a_third_is_refused(seconds, overhead
         return
     with pytest.raises(BenchFailed, match="drain: .* too short to be measured"):
         Bench.expect_long(None, "drain", seconds, overhead_s)
+
+
+# ---- what claims take ----
+
+def test_claims_without_events_count_until_the_last_event_is_there():
+    claims = [(0.1, 0, 900), (0.2, 5, 100), (0.3, 0, 800), (0.4, 7, 100), (0.5, 0, 700)]
+    assert watched.to_last_event(claims) == claims[:4]
 
 
 # ---- what is used while there is nothing to do ----
