@@ -9,6 +9,6 @@ def ask(bench):
         bench.db.query("truncate outbox.archive")
         return count
 
-    drain = Drain("drain into the archive", *bench.run.size((200_000, 20_000), (100_000, 10_000)), sink="{ type: discard }",
+    drain = Drain("drain into the archive", *bench.run.size((200_000, 20_000), (50_000, 5_000)), sink="{ type: discard }",
                   queue="after: archive", floor=sql_loop("floor_archive.sql"), received=received)
     return [compare(bench, drain, must=0.75, aim=0.95)]

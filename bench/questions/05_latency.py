@@ -8,7 +8,7 @@ from tests.support import servers
 
 
 def ask(bench):
-    seconds = bench.run.size(20, 5)
+    seconds = bench.run.size(15, 5)
     floors, p50s, p99s, lowest = [], [], [], math.inf
     with servers.Redis() as redis:
         for number in range(bench.run.pairs + 1):

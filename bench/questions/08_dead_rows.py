@@ -7,8 +7,7 @@ from bench.answer import Answer, BenchFailed
 from bench.harness import Bench, read_sql
 from tests.support.servers import wait_until
 
-TENTHS = 10
-SLICES = 5  # of each tenth: the machine is faster at one time than at another
+TENTHS = 10  # each of some slices: the machine is faster at one time than at another
 CLOSED = 10  # keys that lie below all that passes under the snapshot
 PUT_LOCKED = "insert into outbox.events (aggregateid, type, payload) values ('locked row', 't', '{}'), ('locked key', 't', '{}')"
 LOCK = ("select from outbox.events where aggregateid = 'locked row' for update",
@@ -20,8 +19,8 @@ class Stream:
     """Events that pass through a database and one relay, a slice at a time. Those of the first tenth warm up. With `stays`, below
     all of them lie ten closed keys, a row that another session has locked and one whose key it has."""
 
-    def __init__(self, bench, events, keys, stays=False):
-        self.bench, self.events, self.keys, self.closed = bench, events, keys, CLOSED if stays else 0
+    def __init__(self, bench, slices, events, keys, stays=False):
+        self.bench, self.slices, self.events, self.keys, self.closed = bench, slices, events, keys, CLOSED if stays else 0
         bench.db.psql(f"\\set count {self.closed}\n\\set queue {QUEUE}\n" + read_sql("close_keys.sql"))
         self.locker = self.lock_some() if stays else None
         self.relay = watched.Claims(bench)
@@ -33,7 +32,7 @@ class Stream:
         self.bench.append(self.events, self.keys, first=self.passed)
         seconds, claims = self.relay.drain(self.events)
         self.passed += self.events
-        if self.passed <= self.events * SLICES:
+        if self.passed <= self.events * self.slices:
             return
         self.rates.append(self.events / seconds)
         self.event_us.append(sum(took_us for _, took_us in claims) / sum(events for events, _ in claims))
@@ -41,7 +40,7 @@ class Stream:
 
     def tenth_us(self, number):
         """What claims took in this tenth, an event: the median of its slices."""
-        return statistics.median(self.event_us[number * SLICES:][:SLICES])
+        return statistics.median(self.event_us[number * self.slices:][:self.slices])
 
     def p99_ms(self):
         return statistics.quantiles(self.claims_us, n=100, method="inclusive")[-1] / 1000
@@ -72,18 +71,18 @@ class Stream:
             raise BenchFailed(f"{delivered:,} of {self.passed + self.locked:,} events were delivered, {left:,} are left")
 
 
-def under_a_snapshot(bench, events, keys):
+def under_a_snapshot(bench, events, slices, keys):
     """A tenth of the events at a time goes through one relay, in turn under an old snapshot, past what stays, and, in a database of
     its own, where vacuum may clean up. The snapshot of one database holds nothing back in another."""
     free = Bench(bench.postgres, bench.run, name=f"{bench.db.name}_free")
     holder = bench.db.connect(autocommit=False)
     holder.set_session(isolation_level="REPEATABLE READ")
     holder.cursor().execute("select 1")
-    slice_of = events // TENTHS // SLICES
-    held, usual = Stream(bench, slice_of, keys, stays=True), Stream(free, slice_of, keys)
+    slice_of = events // TENTHS // slices
+    held, usual = Stream(bench, slices, slice_of, keys, stays=True), Stream(free, slices, slice_of, keys)
     try:
         for number in range(TENTHS + 1):
-            for _ in range(SLICES):
+            for _ in range(slices):
                 usual.pass_slice()
                 held.pass_slice()
             free.db.query("vacuum outbox.events")
@@ -103,7 +102,7 @@ def under_a_snapshot(bench, events, keys):
                    events=events, note=f"{CLOSED} closed keys, a row and a key locked by another session lie below them; floor: the same without snapshot and these; "
                         f"{len(held.rates)} slices, after some that warm up"),
             Answer("time of a claim, last tenth / first tenth", "", [last / first], must=1.3, aim=1.1, more=False,
-                   events=events, note=f"{held.tenth_us(TENTHS - 1):.2f} us and {held.tenth_us(0):.2f} us an event, medians of {SLICES} slices; beside the same without "
+                   events=events, note=f"{held.tenth_us(TENTHS - 1):.2f} us and {held.tenth_us(0):.2f} us an event, medians of {slices} slices; beside the same without "
                                        f"the snapshot, {usual.tenth_us(TENTHS - 1):.2f} us and {usual.tenth_us(0):.2f} us, {last:.2f} and {first:.2f}; p99 of a "
                                        f"claim {held.p99_ms():.1f} ms, without it {usual.p99_ms():.1f} ms")]
 
@@ -147,7 +146,6 @@ def between_dead_ends(bench, dead, events, keys):
 
 
 def ask(bench):
-    passing, keys = bench.run.size((5_000_000, 50_000), (500_000, 5_000))
-    answers = under_a_snapshot(bench, passing, keys)
-    dead, events, keys = bench.run.size((10_000_000, 500_000, 50_000), (500_000, 200_000, 20_000))
+    answers = under_a_snapshot(bench, *bench.run.size((5_000_000, 5, 50_000), (300_000, 3, 5_000)))
+    dead, events, keys = bench.run.size((10_000_000, 300_000, 30_000), (300_000, 60_000, 6_000))
     return [*answers, between_dead_ends(bench, dead, events, keys)]

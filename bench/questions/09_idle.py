@@ -146,7 +146,7 @@ def said(what, idle):
 
 
 def ask(bench):
-    rows, seconds = bench.run.size((5_000_000, 60), (300_000, 9))
+    rows, seconds = bench.run.size((5_000_000, 60), (200_000, 6))
     delayed_events, shorter_s = bench.run.size((100_000, 30), (20_000, 6))
     with servers.Postgres({"shared_preload_libraries": "pg_stat_statements"}, durable=True) as postgres:
         idle = Bench(postgres, bench.run, name="idle")

@@ -78,10 +78,10 @@ def judge(bench, number, came, answered, ended_at, old_keys):
 
 
 def ask(bench):
-    old_keys, seconds, runs = bench.run.size((10_000, 60, 3), (2_000, 10, 1))
+    old_keys, seconds, runs = bench.run.size((10_000, 60, 3), (1_000, 6, 1))
     bench.db.psql(read_sql("arrival_table.sql"))
     with Receiver(DELAY_S) as receiver:
-        receiver.check(CONNECTIONS)
+        receiver.check(CONNECTIONS, bench.run.size(2, 1))
     results = [judge(bench, number, *run(bench, old_keys, seconds), old_keys) for number in range(1, runs + 1)]
     note = (f"{seconds} s, {' and '.join(f'{result.overload:.2f}' for result in results)} times as many as delivered, {old_keys:,} old keys; an HTTP "
             f"receiver that allows {RATE:,.0f}/s")

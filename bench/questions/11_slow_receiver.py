@@ -7,11 +7,11 @@ DELAY_S = 0.05
 
 
 def ask(bench):
-    window_s = bench.run.size(8, 3)
+    window_s = bench.run.size(8, 2)
     ideal = Load.connections / DELAY_S
     load = Load(int(ideal * (window_s + 4)), 10_000, 1, window_s)
     with Receiver(DELAY_S) as receiver:
-        share = receiver.check(load.connections)
+        share = receiver.check(load.connections, bench.run.size(2, 1))
     rates = []
     for number in range(1, bench.run.pairs + 1):
         with Receiver(DELAY_S) as receiver:

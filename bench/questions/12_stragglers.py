@@ -51,7 +51,7 @@ def ask(bench):
         ideal = Load.connections / receiver.mean_s
     load = Load(int(ideal * (warm_s + window_s + 4)) // KEYS * KEYS, KEYS, warm_s, window_s)
     with Receiver(DELAYS[0]) as receiver:
-        share = receiver.check(int(ideal * DELAYS[0]))
+        share = receiver.check(int(ideal * DELAYS[0]), bench.run.size(2, 1))
     limits = {"must": 0.70, "aim": 0.90} if window_s >= JUDGED_S else {}
     rates, waits = [], []
     for number in range(1, bench.run.size(bench.run.pairs, 1) + 1):

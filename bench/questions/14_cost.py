@@ -2,7 +2,7 @@
 
 from bench import cpu
 from bench.answer import Answer
-from bench.drain import Drain, delete_loop
+from bench.drain import Drain, delete_loop, smaller
 from tests.support.process import wait_until
 
 
@@ -29,13 +29,14 @@ def measure(bench, drain, run):
 
 
 def ask(bench):
-    drain = Drain("cost", *bench.run.size((500_000, 50_000), (200_000, 20_000)), sink="{ type: discard }")
+    drain = Drain("cost", *bench.run.size((300_000, 30_000), (100_000, 10_000)), sink="{ type: discard }")
     # Vacuum takes as much for either, but at a moment of its own.
     bench.db.query("alter table outbox.events set (autovacuum_enabled = false)")
     floors, servers, relays = [], [], []
     for number in range(bench.run.pairs + 1):
-        floor, _ = measure(bench, drain, lambda: delete_loop(bench, drain))
-        server, relay = measure(bench, drain, lambda: bench.time_relay(drain.sink))
+        some = drain if number else smaller(drain)
+        floor, _ = measure(bench, some, lambda: delete_loop(bench, some))
+        server, relay = measure(bench, some, lambda: bench.time_relay(some.sink))
         if not number:
             continue  # that was to warm up
         floors.append(floor)

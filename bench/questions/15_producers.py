@@ -89,7 +89,7 @@ def ask(bench):
     bench.db.let_relay_in("public.quiet")
     for case in (PLAIN, *CASES):
         measure(bench, case)
-    rounds = bench.run.size(16, 4)
+    rounds = bench.run.size(16, 3)
 
     def say(number, runs):
         bench.say(f"round {number} of {rounds}: "

@@ -115,18 +115,18 @@ def ask(bench):
     bench.db.query("alter system set autovacuum_naptime = '3s'")
     bench.db.query("select pg_reload_conf()")
     try:
-        return measure(bench, seconds=5)
+        return measure(bench, *bench.run.size((12, 5), (3, 2)))
     finally:
         bench.db.query("alter system reset autovacuum_naptime")
         bench.db.query("select pg_reload_conf()")
 
 
-def measure(bench, seconds):
+def measure(bench, rounds, seconds):
     """The machine's speed changes within minutes: so many short rounds, and each run has each place in turn."""
-    runs = {"alone": lambda: other_work(bench, seconds), "left": lambda: beside_tasks_left(bench, seconds),
+    left = bench.run.size({"left": lambda: beside_tasks_left(bench, seconds)}, {})
+    runs = {"alone": lambda: other_work(bench, seconds), **left,
             **{name: functools.partial(beside_tasks_done, bench, queue, seconds) for name, queue in QUEUES.items()}}
     rates = {name: [] for name in runs}
-    rounds = bench.run.size(24, 4)
     for number in range(rounds):
         for name in rotated(list(runs), number):
             rates[name].append(runs[name]())
@@ -136,5 +136,5 @@ def measure(bench, seconds):
             f"{A_TRANSACTION} tasks a transaction")
     work = f"pgbench beside {TASKS:,} tasks/s"
     answers = [Answer(f"{work}, {name}", "transactions/s", rates[name], rates["alone"], must=0.90, aim=0.95, note=note) for name in QUEUES]
-    return [*answers, Answer(f"{work} that come and are left", "transactions/s", rates["left"], rates["alone"],
-                             note=f"{note}; no relay: what the tasks' arrival takes by itself")]
+    return answers + [Answer(f"{work} that come and are left", "transactions/s", rates[name], rates["alone"],
+                             note=f"{note}; no relay: what the tasks' arrival takes by itself") for name in left]

@@ -15,6 +15,7 @@ from bench import cpu, latency, page, plot, results, run, table, turns, watched,
 from bench.answer import Answer, BenchFailed
 from bench.drain import Drain
 from bench.harness import Bench, Run
+from tests.support.process import REPO
 
 FACTS = {"made": "2026-11-21T10:00:00+00:00", "load_before": 0.1, "quick": False, "pairs": 5, "commit": "abc1234", "cpus": 2, "cpu": "CPU",
          "postgres": "15.1"}
@@ -69,6 +70,24 @@ def test_table_has_a_line_for_each_entry():
     assert len(lines) == 3
     assert "100,000" in lines[1] and "80,000 .. 90,000" in lines[1] and ">= 0.8" in lines[1] and lines[1].endswith("must")
     assert lines[2].split()[-4:] == ["-", "-", "-", "-"]
+
+
+# ---- how long a run takes ----
+
+@pytest.mark.parametrize("seconds, quick, whole, said", [
+    (480, True, True, "== done in 480 s: the 8 minutes that are promised are kept"),
+    (491, True, True, "== done in 491 s: longer than the 8 minutes that are promised, by 11 s"),
+    (3541, False, True, "== done in 3541 s: the 60 minutes that are promised are kept"),
+    (3660, False, True, "== done in 3660 s: longer than the 60 minutes that are promised, by 60 s"),
+    (9000, True, False, "== done in 9000 s")])
+def test_run_of_all_questions_says_whether_it_kept_to_its_time(seconds, quick, whole, said):
+    assert run.time_said(seconds, quick, whole) == said
+
+
+@pytest.mark.parametrize("path", ["bench/README.md", "docs/performance.md"])
+def test_documentation_promises_the_time_that_a_run_is_held_against(path):
+    text = read(os.path.join(REPO, path))
+    assert f"in {run.PROMISED_MINUTES['full']} minutes" in text and f"in {run.PROMISED_MINUTES['quick']} minutes" in text
 
 
 # ---- what is too short to be measured ----
