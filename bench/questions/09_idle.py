@@ -46,6 +46,9 @@ class Idle:
     def shares(self):
         return [window.share for window in self.windows]
 
+    def a_poll(self):
+        return [window.buffers / (window.claims + window.peeks) for window in self.windows]
+
     def a_claim(self):
         return [window.claim_buffers / window.claims for window in self.windows]
 
@@ -170,9 +173,10 @@ def answers(rows, dead, empty, delayed_events, waiting):
     note = (f"{dead.sum('seconds'):.0f} s over {rows:,} dead rows, {dead.sum('peeks'):,} peeks and {dead.sum('claims'):,} claims; {dead.place_s:.0f} s "
             "after the start, when all of them had been looked at once")
     return [Answer("idle: relay and server", "% of a core", dead.shares(), must=1, aim=0.2, more=False, note=note),
-            Answer("idle: buffers a claim", "buffers", dead.a_claim(), must=50, aim=20, more=False,
-                   note=f"the statement that locks, by pg_stat_statements; {dead.buffers_said()}"),
-            Answer("idle: buffers a peek", "buffers", dead.a_peek(), must=50, aim=20, more=False, note="what an idle queue asks instead of claiming"),
+            Answer("idle: buffers a poll", "buffers", dead.a_poll(), must=50, aim=20, more=False,
+                   note="all of the relay's statements, by pg_stat_statements, over claims and peeks"),
+            Answer("idle: buffers of a claim's statement that locks", "buffers", dead.a_claim(), more=False, note=dead.buffers_said()),
+            Answer("idle: buffers of a peek", "buffers", dead.a_peek(), more=False, note="what an idle queue asks instead of claiming"),
             Answer(f"idle, {delayed_events:,} events wait: relay and server", "% of a core", waiting.shares(), must=1, aim=0.2, more=False,
                    note=waiting.buffers_said()),
             Answer("idle, an empty table: relay and server", "% of a core", empty.shares(), more=False, note=empty.buffers_said())]
