@@ -38,7 +38,7 @@ def relay_rate(bench, events, keys):
 def ask(bench):
     bench.db.psql(read_sql("article_table.sql"))
     bench.db.let_relay_in("public.events")
-    events, keys, seconds = bench.run.size((300_000, 30_000, 8), (120_000, 12_000, 2))
+    events, keys, seconds = bench.run.size((300_000, 30_000, 8), (100_000, 10_000, 2))
     article_rate(bench, events, keys, seconds / WARM_UP)
     relay_rate(bench, events // WARM_UP, keys // WARM_UP)
     overhead_s = bench.relay_overhead_s()
