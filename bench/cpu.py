@@ -4,6 +4,7 @@ import os
 import resource
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+TELLS_NS = os.path.exists("/proc/self/schedstat")
 
 
 def stat(pid):
@@ -14,15 +15,17 @@ def stat(pid):
 
 def of_process(pid):
     """To the nanosecond, where the kernel tells: what is idle uses less than a tick in seconds. Threads that have ended are not in it."""
-    try:
-        return sum(of_thread(pid, thread) for thread in os.listdir(f"/proc/{pid}/task"))
-    except FileNotFoundError:
+    if not TELLS_NS:
         return sum(map(int, stat(pid)[11:13])) * TICK_S
+    return sum(of_thread(pid, thread) for thread in os.listdir(f"/proc/{pid}/task"))
 
 
 def of_thread(pid, thread):
-    with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
-        return int(file.read().split()[0]) / 1e9
+    try:
+        with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[0]) / 1e9
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it has ended
 
 
 def of_server(postgres):

@@ -7,6 +7,7 @@
 
 #define FLOOR_STRETCH 200000
 #define FLOOR_ROWS 5000                 /* that are covered: 30 ms to 50 ms */
+#define FLOOR_ROWS_STEP 64
 #define STUCK_US (1 * SECOND_US)        /* so long the floor waits for an event */
 #define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */
 
@@ -22,6 +23,7 @@ bool horizon_init(struct horizon *horizon, const struct ordering_options *option
                                 .key_index = options->key_index,
                                 .queue = options->queue,
                                 .floor = SCAN_ID_MIN,
+                                .rows = 1,
                                 .stuck = SCAN_ID_MIN};
     return (horizon->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
            (horizon->holders_sql = sql_render(sql_horizon_holders, v, err)) &&
@@ -49,7 +51,8 @@ void horizon_forget(struct horizon *horizon, struct scan *scan)
 {
     horizon->floor = horizon->stuck = SCAN_ID_MIN;
     left_behind_clear(&horizon->left);
-    horizon->covered = horizon->passing = false;
+    horizon->covered = false;
+    horizon->rows = 1;
     forget_writers(horizon);
     horizon->epoch++;
     scan_init(scan);
@@ -97,8 +100,8 @@ static size_t probe_floor(struct horizon *horizon, const struct scan *scan, inst
     statement_add_int(floor, arena, from);
     statement_add_int(floor, arena, horizon->floor_to);
     statement_add_text(floor, horizon->queue);
-    bool passes = horizon->passing || (horizon->asks && horizon->covered);
-    statement_add_int(floor, arena, passes ? FLOOR_ROWS : 1);
+    horizon->floor_rows = horizon->asks && horizon->covered ? FLOOR_ROWS : horizon->rows;
+    statement_add_int(floor, arena, horizon->floor_rows);
     left_behind_add_to(&horizon->left, arena, floor);
     return count;
 }
@@ -113,7 +116,8 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_u
     ret[PROBE_HOLDERS] = statement_of(horizon->holders_sql);
     statement_add_int(&ret[PROBE_HOLDERS], arena, scan_unsettled(scan) ? SCAN_ID_MIN : scan->settled);
     size_t count = PROBE_MORE;
-    if (horizon->kind != FLOOR_NONE && scan->settled != SCAN_ID_MIN && horizon->floor <= scan->settled)
+    bool more = horizon->floor <= scan->settled || horizon->left.count > 0;
+    if (horizon->kind != FLOOR_NONE && scan->settled != SCAN_ID_MIN && more)
         count += probe_floor(horizon, scan, now, arena, ret + count);
     horizon->floor_at = count - 1;
     return count;
@@ -153,14 +157,19 @@ static void read_left(struct horizon *horizon, const PGresult *res)
     left_behind_move(&horizon->left, ids, count);
 }
 
-/* Whoever has it, and whatever for: when it is still there after a while, the next probe goes past it. */
-static void note_stuck(struct horizon *horizon, int64_t id, struct span key)
+/* Probes have found it at the floor for long, whoever has it, and whatever for. The first of all ids never is: nothing
+ * goes past it. */
+static bool is_stuck(struct horizon *horizon, int64_t id)
 {
     if (horizon->stuck != id || id == SCAN_ID_MIN)
         horizon->stuck_since = horizon->probed_at;
     horizon->stuck = id;
-    if (horizon->kind == FLOOR_KEYS && sees_keys(horizon) && horizon->probed_at - horizon->stuck_since >= STUCK_US)
-        left_behind_add(&horizon->left, key, id);
+    return horizon->probed_at - horizon->stuck_since >= STUCK_US;
+}
+
+static int64_t more_rows(int64_t rows)
+{
+    return rows < FLOOR_ROWS / FLOOR_ROWS_STEP ? rows * FLOOR_ROWS_STEP : FLOOR_ROWS;
 }
 
 static void read_floor(struct horizon *horizon, const PGresult *res)
@@ -175,10 +184,10 @@ static void read_floor(struct horizon *horizon, const PGresult *res)
     if (horizon->floor < horizon->floor_from || id < horizon->floor)
         return; /* a claim has found more out meanwhile */
     horizon->floor = id;
-    horizon->passing = passed;
+    horizon->rows = passed ? more_rows(horizon->floor_rows) : 1;
     horizon->covered = covered != 0 || passed;
-    if (found)
-        note_stuck(horizon, id, result_span(res, 0, 3));
+    if (found && is_stuck(horizon, id) && horizon->kind == FLOOR_KEYS && sees_keys(horizon))
+        left_behind_add(&horizon->left, PQgetisnull(res, 0, 3) ? NULL : PQgetvalue(res, 0, 3), id);
 }
 
 /* They are sent back as they came. */

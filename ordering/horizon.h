@@ -28,14 +28,14 @@ struct horizon {
     int64_t floor;
     struct left_behind left;
     bool covered; /* its event is, or what lies there is passed: horizon_movers.sql is worth asking */
-    bool passing; /* all that was looked at last was */
+    int64_t rows; /* to look at next: many more while all that was looked at last was passed */
     /* The event that probes have found at the floor, again and again since then. */
     int64_t stuck;
     instant_us stuck_since;
-    /* The probe under way: when it was sent, what the floor was, the end of its stretch, the index of its statement,
-     * and whether movers are asked for before it. */
+    /* The probe under way: when it was sent, what the floor was, the end of its stretch, the rows to look at, the index
+     * of its statement, and whether movers are asked for before it. */
     instant_us probed_at;
-    int64_t floor_from, floor_to;
+    int64_t floor_from, floor_to, floor_rows;
     size_t floor_at;
     bool asks;
     /* Looks at movers: not before, what the last one has found or NULL, what had settled when it was sent, and when the

@@ -5,18 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *copy_text(struct span text)
-{
-    char *copy = memory_new(text.size + 1);
-    memcpy(copy, text.data, text.size);
-    return copy;
-}
-
-static bool has_key(const struct left_event *event, struct span key)
-{
-    return event->key && key.data && span_equal(span_of(event->key), key);
-}
-
 void left_behind_clear(struct left_behind *left)
 {
     for (size_t i = 0; i < left->count; i++)
@@ -24,23 +12,23 @@ void left_behind_clear(struct left_behind *left)
     left->count = 0;
 }
 
-void left_behind_add(struct left_behind *left, struct span key, int64_t id)
+void left_behind_add(struct left_behind *left, const char *key, int64_t id)
 {
-    for (size_t i = 0; i < left->count; i++)
-        if (has_key(&left->events[i], key)) {
+    for (size_t i = 0; key && i < left->count; i++)
+        if (left->events[i].key && strcmp(left->events[i].key, key) == 0) {
             if (id < left->events[i].id)
                 left->events[i].id = id;
             return;
         }
     if (left->count < LEFT_BEHIND_MAX)
-        left->events[left->count++] = (struct left_event){key.data ? copy_text(key) : NULL, id};
+        left->events[left->count++] = (struct left_behind_event){memory_text(key), id};
 }
 
 void left_behind_move(struct left_behind *left, const int64_t *ids, size_t count)
 {
     size_t kept = 0;
     for (size_t i = 0; i < left->count; i++) {
-        struct left_event event = left->events[i];
+        struct left_behind_event event = left->events[i];
         if (i < count && ids[i] == SCAN_ID_MIN) {
             free(event.key);
             continue;
@@ -65,7 +53,7 @@ void left_behind_add_to(const struct left_behind *left, struct arena *arena, str
     struct span keys[LEFT_BEHIND_MAX];
     int64_t ids[LEFT_BEHIND_MAX];
     for (size_t i = 0; i < left->count; i++) {
-        keys[i] = left->events[i].key ? span_of(left->events[i].key) : (struct span){NULL, 0};
+        keys[i] = span_of(left->events[i].key);
         ids[i] = left->events[i].id;
     }
     statement_add_texts(st, arena, keys, left->count);

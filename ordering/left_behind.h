@@ -2,7 +2,9 @@
  *
  * Somebody has one for long: its row or its key is locked, a receiver does not answer. So that it keeps no other key's
  * reads among what is dead, the floor goes past it, and its key is read from it on, wherever the floor is. A relay
- * knows its own; they are few, and when there is no room the floor stays where it is. */
+ * knows its own; they are few, and when there is no room the floor stays where it is.
+ *
+ *   {0} -> (left_behind_add -> left_behind_add_to each statement -> left_behind_move)* -> left_behind_clear */
 #ifndef ORDERING_LEFT_BEHIND_H
 #define ORDERING_LEFT_BEHIND_H
 
@@ -10,22 +12,22 @@
 
 #define LEFT_BEHIND_MAX 64
 
-struct left_event {
+struct left_behind_event {
     char *key;  /* owned; NULL: an event without a key, which stands for itself */
     int64_t id; /* of the key, all events that the floor has passed have this id or a greater one */
 };
 
 struct left_behind {
-    struct left_event events[LEFT_BEHIND_MAX];
+    struct left_behind_event events[LEFT_BEHIND_MAX];
     size_t count;
 };
 
 void left_behind_clear(struct left_behind *left);
 
-/* An absent key is none. Does nothing when there is no room. */
-void left_behind_add(struct left_behind *left, struct span key, int64_t id);
+/* Copies `key`; NULL is none. Does nothing when there is no room. */
+void left_behind_add(struct left_behind *left, const char *key, int64_t id);
 
-/* Takes out the first `count` events whose id in `ids` is SCAN_ID_MIN, and gives the others that id. */
+/* Of the first `count` events those go whose id in `ids` is SCAN_ID_MIN, and the others get that id. */
 void left_behind_move(struct left_behind *left, const int64_t *ids, size_t count);
 
 /* `floor`, or the least id of all when that is less. */

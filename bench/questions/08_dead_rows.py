@@ -95,6 +95,7 @@ def under_a_snapshot(bench, events, slices, keys):
     finally:
         held.relay.relay.close()
         usual.relay.relay.close()
+        held.locker.close()
         holder.close()
         free.db.drop()
     first, last = [held.tenth_us(number) / usual.tenth_us(number) for number in (0, TENTHS - 1)]

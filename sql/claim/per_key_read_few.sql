@@ -1,11 +1,11 @@
 -- The second half of a claim like per_key_read.sql, with its parameters and columns, for keys that have few events each: one
 -- walk over the index on key and id takes half the time of a look-up for each key. It has no limit for a key ($3 holds
--- for those that wait only), and when not everything can be read, the order of the keys is unfair: so it is used while
--- everything can.
+-- for those that wait or were left behind, which are read apart), and when not everything can be read, the order of the
+-- keys is unfair: so it is used while everything can.
 --
 -- :table :where :state :id :key :key_type   as in per_key_lock.sql
 -- :columns :text_once :key_range :key_order as in per_key_read.sql
-with waits as materialized (
+with apart as materialized (
     select k.name, w.attempts, w.event_id, w.next_at, l.id as left_id
     from pg_catalog.unnest(case when (select exists (
              select from :state.parked p where p.queue = $1::text order by p.next_at offset 0)) or pg_catalog.cardinality($5::text[]) > 0
@@ -32,11 +32,11 @@ union all
 (select null, null, null, :columns
  from :table e:text_once
  where :key = any (pg_catalog.current_setting('courier.claim'):::key_type[]) and :id >= $2::bigint and (:where)
-   and not (:key)::text = any (select w.name from waits w)
+   and not (:key)::text = any (select a.name from apart a)
  order by :key, :id limit $4::bigint)
 union all
 select p.attempts, p.event_id, case when e.id is null then p.name end, e.*
-from waits p
+from apart p
 cross join lateral (select p.name) as k (name)
 cross join lateral (select p.left_id) as l (id)
 left join lateral (

@@ -4,13 +4,11 @@
 -- before it was visible: so nothing is taken for covered while its key's lock is held, its entry is leased, or nobody knows
 -- who was at work: see horizon_movers.sql, and docs/guarantees.md for the argument.
 --
---
 -- What has been left behind (ordering/left_behind.h) is passed, too: its key is read from there. What is looked for here is how
 -- far that still holds. A key that has nothing more at or below $1 and $2, or nothing that is not covered, need not be
 -- remembered; but what lies between $2 and $1, which was passed, may have come after somebody has looked.
 --
--- :table :state :id :key :lock_hash   as in per_key_lock.sql, and parked is asked as there
--- :behind_entry   as in settle_park.sql
+-- :table :state :id :key :lock_hash :parked_key   as in per_key_lock.sql, and parked is asked as there
 -- $1 $2 bigint  the stretch, all of it settled
 -- $3 text       queue
 -- $4 bigint     rows to look at
@@ -30,7 +28,7 @@ with movers as materialized (
     from rows from (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::bigint[])) with ordinality as p (key, event_id, place)
     left join lateral (
         (select :id as id, :key as key, null::bigint as solo from :table e
-         where :behind_entry and :id <= greatest($1::bigint, $2::bigint)
+         where (:key, :id) >= (:parked_key, p.event_id) and (:key, :id) <= (:parked_key, greatest($1::bigint, $2::bigint))
          order by :key, :id limit 1)
         union all
         (select :id, :key, :id from :table e
@@ -66,7 +64,7 @@ with movers as materialized (
                               or (:lock_hash)::bigint & 4294967295 = any (select pg_catalog.unnest(m.hashes) from movers m)
                               or (k.place is not null and $1::bigint > $2::bigint and exists (
                                   select from :table e
-                                  where :key = k.key and :id > $2::bigint and :id <= $1::bigint
+                                  where (:key, :id) > (k.key, $2::bigint) and (:key, :id) <= (k.key, $1::bigint)
                                   order by :key, :id offset 0)))
 ), first as (
     select b.id, b.key, b.covered from bare b where b.place is null order by b.id limit 1

@@ -155,10 +155,11 @@ bool query_sees(const struct backend *backend, const struct version *version);
 bool query_sees_row(const struct backend *backend, const struct row *row);
 
 /* The entry of a key, or, with `solo` an id, that of an event without one. NULL: it does not wait. */
+const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo);
+
 /* The least id from which on reads of a key, or of an event without one, begin, by the two arrays at `at`;
  * QUERY_NO_ID: as those of others. */
 int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t solo);
-const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo);
 
 /* The newest version of it, live or being changed; NULL: there is none. Ending one, false: has to wait. */
 struct wait *query_newest_wait(const struct backend *backend, int key, int64_t head);

@@ -16,10 +16,10 @@ static void tear_down(void)
 
 START_TEST(each_key_is_there_once_with_its_least_id)
 {
-    left_behind_add(&left, span_of("a"), 7);
-    left_behind_add(&left, span_of("a"), 9);
+    left_behind_add(&left, "a", 7);
+    left_behind_add(&left, "a", 9);
     ck_assert_int_eq(left.events[0].id, 7);
-    left_behind_add(&left, span_of("a"), 5);
+    left_behind_add(&left, "a", 5);
     ck_assert_uint_eq(left.count, 1);
     ck_assert_int_eq(left.events[0].id, 5);
     ck_assert_str_eq(left.events[0].key, "a");
@@ -28,9 +28,9 @@ END_TEST
 
 START_TEST(events_without_a_key_stand_for_themselves_and_an_empty_key_is_one)
 {
-    left_behind_add(&left, (struct span){NULL, 0}, 7);
-    left_behind_add(&left, (struct span){NULL, 0}, 9);
-    left_behind_add(&left, span_of(""), 8);
+    left_behind_add(&left, NULL, 7);
+    left_behind_add(&left, NULL, 9);
+    left_behind_add(&left, "", 8);
     ck_assert_uint_eq(left.count, 3);
     ck_assert_ptr_null(left.events[1].key);
     ck_assert_str_eq(left.events[2].key, "");
@@ -42,19 +42,19 @@ START_TEST(nothing_is_added_when_there_is_no_room_but_what_is_there_changes)
     char key[16];
     for (int i = 0; i <= LEFT_BEHIND_MAX; i++) {
         snprintf(key, sizeof key, "%d", i);
-        left_behind_add(&left, span_of(key), i + 100);
+        left_behind_add(&left, key, i + 100);
     }
     ck_assert_uint_eq(left.count, LEFT_BEHIND_MAX);
-    left_behind_add(&left, span_of("3"), 50);
+    left_behind_add(&left, "3", 50);
     ck_assert_int_eq(left.events[3].id, 50);
 }
 END_TEST
 
 START_TEST(moving_takes_out_what_is_gone_and_keeps_what_came_later)
 {
-    left_behind_add(&left, span_of("a"), 1);
-    left_behind_add(&left, span_of("b"), 2);
-    left_behind_add(&left, span_of("c"), 3);
+    left_behind_add(&left, "a", 1);
+    left_behind_add(&left, "b", 2);
+    left_behind_add(&left, "c", 3);
     left_behind_move(&left, (int64_t[]){SCAN_ID_MIN, 20}, 2);
     ck_assert_uint_eq(left.count, 2);
     ck_assert_str_eq(left.events[0].key, "b");
@@ -69,9 +69,9 @@ END_TEST
 START_TEST(least_is_that_of_all_or_the_floor)
 {
     ck_assert_int_eq(left_behind_least(&left, 10), 10);
-    left_behind_add(&left, span_of("a"), 12);
+    left_behind_add(&left, "a", 12);
     ck_assert_int_eq(left_behind_least(&left, 10), 10);
-    left_behind_add(&left, span_of("b"), -4);
+    left_behind_add(&left, "b", -4);
     ck_assert_int_eq(left_behind_least(&left, 10), -4);
 }
 END_TEST
@@ -79,8 +79,8 @@ END_TEST
 START_TEST(parameters_are_two_arrays_in_the_same_order)
 {
     struct arena *arena = arena_new();
-    left_behind_add(&left, span_of("key-a"), 258);
-    left_behind_add(&left, (struct span){NULL, 0}, 7);
+    left_behind_add(&left, "key-a", 258);
+    left_behind_add(&left, NULL, 7);
     struct statement st = statement_of("select"), same = statement_of("select");
     left_behind_add_to(&left, arena, &st);
     statement_add_texts(&same, arena, (struct span[]){span_of("key-a"), {NULL, 0}}, 2);

@@ -1,4 +1,5 @@
 /* Events that stay: the floor goes past them, and their keys are read from them on. */
+#include "ordering/left_behind.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/per_key_stage.h"
 
@@ -122,6 +123,73 @@ START_TEST(who_moves_entries_is_asked_for_what_was_left_behind_and_little_is_wal
 }
 END_TEST
 
+START_TEST(floor_stays_when_there_is_no_room_and_goes_on_when_there_is)
+{
+    probe(1000000, 0, false, 0);
+    char key[16];
+    for (int i = 0; i <= LEFT_BEHIND_MAX; i++)
+        for (int n = 0; n < 2; n++) {
+            size_t count = ordering_per_key.probe(o, (2 * i + n) * SECOND_US, arena, statements);
+            PGresult *res = floor_row(100 + i, false, 0);
+            snprintf(key, sizeof key, "%d", i);
+            set_text(res, 0, FLOOR_KEY, key);
+            ordering_per_key.probed(o, count - 1, res);
+            PQclear(res);
+        }
+    ck_assert_int_eq(ordering_per_key.least(o), 100);
+    claim();
+    ck_assert_int_eq(parameter(1, 2), 100 + LEFT_BEHIND_MAX);
+    find_of_key(100 + LEFT_BEHIND_MAX, 0, 200 * SECOND_US); /* the first of them is gone, and the next one is added */
+    ck_assert_int_eq(ordering_per_key.least(o), 101);
+    find_of_key(900, 101, 200 * SECOND_US);
+    claim();
+    ck_assert_int_eq(parameter(1, 2), 900);
+}
+END_TEST
+
+START_TEST(list_is_looked_at_when_the_floor_has_passed_everything)
+{
+    leave_77();
+    find_of_key(0, 77, SECOND_US);
+    while (ordering_per_key.probe(o, SECOND_US, arena, statements) > 2 && parameter(2, 1) < 1000000)
+        find_of_key(0, 77, SECOND_US);
+    find_of_key(0, 0, SECOND_US);
+    check_left(NULL, 0, SECOND_US);
+}
+END_TEST
+
+START_TEST(list_counts_when_a_claim_has_moved_the_floor_meanwhile)
+{
+    leave_77();
+    size_t count = ordering_per_key.probe(o, SECOND_US, arena, statements);
+    claim();
+    PGresult *res = lock_row(1000);
+    set_bigint(res, 0, BARE_MIN, 20);
+    ck_assert(take_result(0, res));
+    res = floor_row(500, false, 0);
+    set_bigint(res, 0, PLACE, 1);
+    set_bigint(res, 0, LEAST, 90);
+    ordering_per_key.probed(o, count - 1, res);
+    PQclear(res);
+    check_left("a", 90, SECOND_US);
+    ck_assert_int_eq(ordering_per_key.least(o), 20);
+}
+END_TEST
+
+START_TEST(few_rows_are_looked_at_behind_one_that_was_passed)
+{
+    leave_77();
+    floor_probed(ordering_per_key.probe(o, SECOND_US + 1, arena, statements) - 1, 0, false, 77);
+    ordering_per_key.probe(o, SECOND_US + 1, arena, statements);
+    int64_t rows = parameter(2, 4);
+    ck_assert_int_gt(rows, 1);
+    ck_assert_int_lt(rows, 100);
+    floor_probed(2, 0, false, 200);
+    ordering_per_key.probe(o, SECOND_US + 1, arena, statements);
+    ck_assert_int_gt(parameter(2, 4), 10 * rows);
+}
+END_TEST
+
 static void open_again(bool filter, bool key_index)
 {
     ordering_per_key.close(o);
@@ -156,6 +224,10 @@ int main(void)
     tcase_add_test(tcase, key_is_read_from_what_is_left_of_it_until_nothing_is);
     tcase_add_test(tcase, what_was_left_behind_is_forgotten_with_everything_else);
     tcase_add_test(tcase, who_moves_entries_is_asked_for_what_was_left_behind_and_little_is_walked);
+    tcase_add_test(tcase, floor_stays_when_there_is_no_room_and_goes_on_when_there_is);
+    tcase_add_test(tcase, list_is_looked_at_when_the_floor_has_passed_everything);
+    tcase_add_test(tcase, list_counts_when_a_claim_has_moved_the_floor_meanwhile);
+    tcase_add_test(tcase, few_rows_are_looked_at_behind_one_that_was_passed);
     tcase_add_test(tcase, nothing_is_left_behind_where_a_filter_hides_some_of_a_key);
     tcase_add_test(tcase, nothing_is_left_behind_where_no_index_finds_those_of_a_key);
     return run_suite(suite);
