@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define FLOOR_STRETCH 200000
-#define FLOOR_ROWS 5000                 /* that are covered: 30 ms to 50 ms */
+#define FLOOR_ROWS 5000 /* that are covered: 30 ms to 50 ms */
 #define FLOOR_ROWS_STEP 64
 #define STUCK_US (1 * SECOND_US)        /* so long the floor waits for an event */
 #define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */

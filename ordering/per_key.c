@@ -22,6 +22,7 @@
 #define WARY_CLAIMS 32
 #define FAIR_CLAIMS 4
 #define LOCK_COLUMNS 14
+#define BUSY_SHARE 16 /* of a claim's keys one part in so many may be left out by name before it chooses */
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
 
@@ -163,14 +164,17 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
     statement_add_int(&lock, arena, pk->options.lock_class);
     statement_add_int(&lock, arena, pk->horizon.floor);
     left_behind_add_to(&pk->horizon.left, arena, &lock);
+    statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
+    statement_add_ids(&lock, arena, request->busy_solos, request->busy_solo_count);
     return lock;
 }
 
-/* Where it is not enough to lock whatever comes: some of it must not be, or takes a place from what is more urgent, or
- * not all of it can be read and an order has to see to it that each key has its turn. */
+/* Where it is not enough to lock whatever comes: much of it must not be, or it takes a place from what is more urgent,
+ * or not all of it can be read and an order has to see to it that each key has its turn. */
 static bool has_to_choose(const struct per_key *pk, const struct claim_request *request)
 {
-    return request->behind || request->max_keys == 1 || request->busy_key_count + request->busy_solo_count > 0 ||
+    size_t busy = request->busy_key_count + request->busy_solo_count;
+    return request->behind || request->max_keys == 1 || (int64_t)busy * BUSY_SHARE > request->max_keys ||
            pk->wary > 0 || !claim_rows_suffice(&pk->rows);
 }
 

@@ -18,12 +18,15 @@
 -- $12 bigint    no event has a smaller id, but those that their key's entry covers (horizon_floor.sql), and
 -- $13 text[]    of these keys (ordering/left_behind.h) those
 -- $14 bigint[]  with this id or a greater one; of no key that one
+-- $15 text[]    keys this relay is busy with or must not touch: left out; a few
+-- $16 bigint[]  the same for events without a key
 --
 -- One row, or one for each missed key, with the columns of per_key_lock.sql.
 with due as materialized (
     select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo
     from :state.parked p
     where p.queue = $10::text and p.next_at <= pg_catalog.statement_timestamp() and (p.keyless or (:parked_key) is not null)
+      and not (p.key = any ($15::text[]) and not p.keyless) and not (p.event_id = any ($16::bigint[]) and p.keyless)
     order by p.next_at
     limit least(greatest($7::bigint / 4, 1), $7::bigint - pg_catalog.cardinality($9::text[]))
 ), room as materialized (
@@ -38,19 +41,19 @@ with due as materialized (
            pg_catalog.count(*) filter (where ok) as locked, pg_catalog.count(ok) as tried,
            pg_catalog.array_agg(key) filter (where ok and solo is null)::text as claim,
            pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo,
-           pg_catalog.array_agg(key::text) filter (where not ok and solo is null) as missed,
-           pg_catalog.array_agg(low) filter (where not ok and solo is null) as missed_low,
-           pg_catalog.array_agg(high) filter (where not ok and solo is null) as missed_high,
+           pg_catalog.array_agg(key::text) filter (where (not ok or busy) and solo is null) as missed,
+           pg_catalog.array_agg(low) filter (where (not ok or busy) and solo is null) as missed_low,
+           pg_catalog.array_agg(high) filter (where (not ok or busy) and solo is null) as missed_high,
            pg_catalog.min(low) filter (where bare) as bare_min
     from (
-        -- ok is null: it waits, or is followed anyway.
+        -- ok is null: it waits, is followed anyway, or is left out.
         select k.*, case when free then pg_catalog.pg_try_advisory_xact_lock($11::integer, :lock_hash) end as ok
         from (
             select key, solo, null::bigint as low, null::bigint as high, null::bigint as newest_id,
-                   null::bigint as oldest_id, 0 as newest_rows, 0 as oldest_rows, 0 as rows, true as free, false as bare
+                   null::bigint as oldest_id, 0 as newest_rows, 0 as oldest_rows, 0 as rows, false as busy, true as free, false as bare
             from due
             union all
-            select f.key:::key_type, null, null, null, null, null, 0, 0, 0,
+            select f.key:::key_type, null, null, null, null, null, 0, 0, 0, false,
                    not exists (
                        select from :state.parked p
                        where p.queue = $10::text and not p.keyless and p.key between f.key and f.key
@@ -59,7 +62,7 @@ with due as materialized (
             from pg_catalog.unnest($9::text[]) as f (key)
             union all
             select f.*,
-                   case when f.solo is null and f.key::text = any (select pg_catalog.unnest($9::text[])) then false
+                   case when f.busy or f.solo is null and f.key::text = any (select pg_catalog.unnest($9::text[])) then false
                    when not (select exists (
                        select from :state.parked p where p.queue = $10::text order by p.next_at offset 0)) then true
                    when f.solo is null then not exists (
@@ -88,7 +91,9 @@ with due as materialized (
                 select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
                        pg_catalog.min(newest_id) as newest_id, pg_catalog.max(oldest_id) as oldest_id,
                        pg_catalog.count(newest_id)::integer as newest_rows,
-                       pg_catalog.count(oldest_id)::integer as oldest_rows, pg_catalog.count(*)::integer as rows
+                       pg_catalog.count(oldest_id)::integer as oldest_rows, pg_catalog.count(*)::integer as rows,
+                       case when key is not null then key::text = any (select pg_catalog.unnest($15::text[]))
+                       else case when key is null then id end = any (select pg_catalog.unnest($16::bigint[])) end as busy
                 from (
                     select id, key, newest_id, oldest_id
                     from ((select :id as id, :key as key, null::bigint as newest_id, :id as oldest_id from :table e

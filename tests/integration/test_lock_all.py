@@ -45,15 +45,15 @@ def arrays(left):
     return [key for key, _ in left], [event for _, event in left]
 
 
-def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0, left=()):
-    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7, %s, %s, %s)",
-                    (fresh, *newest, *oldest, rows, keys, rows, list(follow), floor, *arrays(left)))
+def claim_all(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0, left=(), busy=((), ())):
+    session.execute("execute lock_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, 'orders', 7, %s, %s, %s, %s::text[], %s::bigint[])",
+                    (fresh, *newest, *oldest, rows, keys, rows, list(follow), floor, *arrays(left), *map(list, busy)))
     return Answer(session)
 
 
-def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0, left=()):
-    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, '{}', '{}', %s, 'orders', 7, 0, %s, null, %s, %s, %s)",
-                    (fresh, *newest, *oldest, rows, keys, list(follow), rows, floor, *arrays(left)))
+def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow=(), fresh=NOTHING_NEW, floor=0, left=(), busy=((), ())):
+    session.execute("execute lock_some(%s, %s, %s, %s, %s, %s, %s, 50, %s::text[], %s::bigint[], %s, 'orders', 7, 0, %s, null, %s, %s, %s)",
+                    (fresh, *newest, *oldest, rows, keys, *map(list, busy), list(follow), rows, floor, *arrays(left)))
     return Answer(session)
 
 
@@ -107,6 +107,16 @@ def test_what_another_session_holds_is_told(db, session):
         assert (answer.missed_min, answer.missed_max) == (8, 22)
         session.execute("rollback; begin")
     other.close()
+
+
+def test_what_is_busy_is_left_out_and_told(db, session):
+    fill(db)
+    db.query("insert into outbox.parked (queue, key, keyless, event_id, next_at) values ('orders', '', true, 22, now())")
+    for claim in claim_all, claim_some:
+        answer = claim(session, fresh=0, busy=(["k1", "k4", "elsewhere"], [22]))  # k4 and event 22 have waited long enough
+        assert answer.keys == ["k0", "k2", "k5", "k6", "k7", "k8", "k9"] and answer.solos == []
+        assert answer.missed == {"k1": (1, 11), "k4": (4, 14)} and (answer.missed_min, answer.missed_max) == (None, None)
+        session.execute("rollback; begin")
 
 
 def test_no_more_is_locked_than_was_asked_for_and_the_rest_is_looked_at_again(db, session):

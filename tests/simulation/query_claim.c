@@ -414,7 +414,8 @@ void query_lock_all(struct backend *backend, const struct call *call)
     same.lists[17] = call->lists[12];
     same.lists[18] = call->lists[13];
     same.n[7] = same.n[13] = same.n[15] = 0;
-    same.lists[8] = same.lists[9] = (struct list){0};
+    same.lists[8] = call->lists[14];
+    same.lists[9] = call->lists[15];
     begin_choice(backend, &same);
     choice.all = true;
     add_waits();

@@ -8,7 +8,7 @@ static bool locks_all(void)
 {
     bool all = strstr(statements[0].sql, "room as") != NULL;
     ck_assert(all == plan.all);
-    ck_assert_int_eq(statements[0].count, all ? 14 : 19);
+    ck_assert_int_eq(statements[0].count, all ? 16 : 19);
     return all;
 }
 
@@ -101,6 +101,29 @@ START_TEST(claim_that_must_not_lock_everything_chooses)
 }
 END_TEST
 
+START_TEST(few_that_are_busy_are_left_out_by_name)
+{
+    const struct span keys[] = {SPAN_LITERAL("b"), SPAN_LITERAL("c")};
+    const int64_t id[] = {3};
+    struct claim_request request = {.max_keys = 32,
+                                    .events_per_key = 4,
+                                    .busy_keys = keys,
+                                    .busy_key_count = 1,
+                                    .busy_solos = id,
+                                    .busy_solo_count = 1};
+    ck_assert(locks_all_for(&request));
+    struct statement names = statement_of("select");
+    statement_add_texts(&names, arena, keys, 1);
+    statement_add_ids(&names, arena, id, 1);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(statements[0].lengths[14 + i], names.lengths[i]);
+        ck_assert_mem_eq(statements[0].values[14 + i], names.values[i], (size_t)names.lengths[i]);
+    }
+    request.busy_key_count = 2;
+    ck_assert(!locks_all_for(&request));
+}
+END_TEST
+
 START_TEST(claim_chooses_while_rows_have_too_few_keys)
 {
     claim();
@@ -140,6 +163,7 @@ int main(void)
     tcase_add_test(tcase, as_many_rows_are_looked_at_as_keys_are_wanted);
     tcase_add_test(tcase, each_end_has_one_row_at_least);
     tcase_add_test(tcase, claim_that_must_not_lock_everything_chooses);
+    tcase_add_test(tcase, few_that_are_busy_are_left_out_by_name);
     tcase_add_test(tcase, claim_chooses_while_rows_have_too_few_keys);
     tcase_add_test(tcase, after_a_claim_of_which_not_all_was_read_the_order_of_keys_is_fair);
     return run_suite(suite);
