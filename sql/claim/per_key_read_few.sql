@@ -1,15 +1,21 @@
 -- The second half of a claim like per_key_read.sql, with its parameters and columns, for keys that have few events each: one
 -- walk over the index on key and id takes half the time of a look-up for each key. It has no limit for a key ($3 holds
 -- for those that wait or were left behind, which are read apart), and when not everything can be read, the order of the
--- keys is unfair: so it is used while everything can.
+-- keys is unfair: so it is used while everything can. Few entries of parked are read once, as in per_key_lock_all.sql.
 --
 -- :table :where :state :id :key :key_type   as in per_key_lock.sql
 -- :columns :text_once :key_range :key_order as in per_key_read.sql
-with apart as materialized (
+with few as materialized (
+    select p.key, p.keyless, p.event_id from :state.parked p where p.queue = $1::text order by p.next_at limit 65
+), known as materialized (
+    select pg_catalog.count(*) as entries from few
+), apart as materialized (
     select k.name, w.attempts, w.event_id, w.next_at, l.id as left_id
-    from pg_catalog.unnest(case when (select exists (
-             select from :state.parked p where p.queue = $1::text order by p.next_at offset 0)) or pg_catalog.cardinality($5::text[]) > 0
-         then pg_catalog.current_setting('courier.claim')::text[] end) as k (name)
+    from (select n.name
+          from pg_catalog.unnest(case when (select entries > 0 from known) or pg_catalog.cardinality($5::text[]) > 0
+              then pg_catalog.current_setting('courier.claim')::text[] end) as n (name)
+          where (select entries >= 65 from known) or n.name = any (select f.key from few f where not f.keyless)
+             or n.name = any (select pg_catalog.unnest($5::text[]))) as k
     left join lateral (
         select (w.attempts + (w.token is not null)::integer) * (w.token is null or w.event_id = w.taken_id)::integer as attempts,
                w.event_id, w.next_at

@@ -148,8 +148,10 @@ def test_event_without_a_key_that_waits_need_not_be_remembered(db, look):
 
 @pytest.mark.parametrize("statement", ["per_key_read.sql", "per_key_read_few.sql"])
 @pytest.mark.parametrize("planner", ["", "set enable_hashjoin = off; set enable_hashagg = off", "set plan_cache_mode = force_custom_plan"])
-def test_key_that_was_left_behind_is_read_from_its_least_id_on(db, statement, planner):
+@pytest.mark.parametrize("others", [0, 63, 64, 500])
+def test_key_that_was_left_behind_is_read_from_its_least_id_on(db, statement, planner, others):
     fill(db)
+    db.query("insert into outbox.parked (queue, key, event_id, next_at) select 'orders', 'other' || n, n, 'infinity' from generate_series(1, %s) n", [others])
     db.query("insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'c', 6, 1, now())")
     with closing(db.connect(autocommit=False)) as connection, connection.cursor() as cursor:
         cursor.execute(f"set plan_cache_mode = force_generic_plan; {planner}")

@@ -57,8 +57,10 @@ def claim_some(session, keys=100, newest=(1, 0), oldest=(1, 0), rows=100, follow
     return Answer(session)
 
 
-def fill(db):
-    """Ids 1 to 20 are of ten keys, 21 and 22 of none; k3 and event 21 are closed, k4 has waited long enough."""
+def fill(db, others=0):
+    """Ids 1 to 20 are of ten keys, 21 and 22 of none; k3 and event 21 are closed, k4 has waited long enough. So many others are closed,
+    too: three and 61 are read as a whole."""
+    db.query("insert into outbox.parked (queue, key, event_id, next_at) select 'orders', 'other' || n, n, 'infinity' from generate_series(1, %s) n", [others])
     db.query("insert into outbox.events (aggregateid) select 'k' || n % 10 from generate_series(1, 20) n; "
              "insert into outbox.events (aggregateid) values (null), (null); "
              "insert into outbox.parked (queue, key, keyless, event_id, next_at) values ('orders', 'k3', false, 3, 'infinity'),"
@@ -84,8 +86,9 @@ def test_what_was_left_behind_is_not_bare(db, session, left, bare):
     assert [claim(session, oldest=(1, 22), floor=100, left=left).bare_min for claim in (claim_all, claim_some)] == [bare, bare]
 
 
-def test_what_is_found_and_free_is_locked_once(db, session):
-    fill(db)
+@pytest.mark.parametrize("others", [0, 61, 62, 500])
+def test_what_is_found_and_free_is_locked_once(db, session, others):
+    fill(db, others)
     for claim in claim_all, claim_some:
         answer = claim(session, newest=(11, 22), oldest=(1, 10), follow=["k1", "k3", "elsewhere"])
         assert answer.keys == ["elsewhere", "k0", "k1", "k2", "k4", "k5", "k6", "k7", "k8", "k9"]
