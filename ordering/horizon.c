@@ -148,13 +148,13 @@ static void read_drawn(struct horizon *horizon, const struct scan *scan, const P
  * not be known. */
 static void read_left(struct horizon *horizon, const PGresult *res)
 {
-    int64_t ids[LEFT_BEHIND_MAX], place;
-    size_t count = 0;
-    for (int row = 0; row < PQntuples(res) && count < LEFT_BEHIND_MAX && result_bigint(res, row, 4, &place); row++) {
+    int64_t ids[LEFT_BEHIND_MAX];
+    int count = 0;
+    for (; count < PQntuples(res) && count < LEFT_BEHIND_MAX && !PQgetisnull(res, count, 4); count++) {
         ids[count] = SCAN_ID_MIN;
-        result_bigint(res, row, 5, &ids[count++]);
+        result_bigint(res, count, 5, &ids[count]);
     }
-    left_behind_move(&horizon->left, ids, count);
+    left_behind_move(&horizon->left, ids, (size_t)count);
 }
 
 /* Probes have found it at the floor for long, whoever has it, and whatever for. The first of all ids never is: nothing

@@ -17,7 +17,7 @@
 -- One row, or one for each of $5, in its order:
 --          floor bigint, null: there is none in the rows looked at
 --          covered bigint, 1: that of an event that is covered, for all that can be seen without horizon_movers.sql
---          passed bigint, null, or: all rows looked at are covered, the last one was this, and there may be more
+--          passed bigint, null, or: all rows looked at are covered or left behind, the last one was this, and there may be more
 --          key text, that of the floor's event
 --          place bigint, in $5, from 1; null: $5 is empty
 --          least bigint, the least id of that key now; null: it need not be remembered

@@ -81,6 +81,8 @@ def test_both_ways_to_read_a_claim_read_what_waits_alike():
     assert "courier.solo" in alone and other.endswith(alone)
     wait = re.compile(r"select (w\.attempts.*) from :state\.parked w$", re.M)
     assert len(set(wait.findall(one) + wait.findall(other))) == 1
+    left = [" ".join(text[text.index("select case when k.name = any"):].split(") as l on true")[0].split()) for text in (one, other)]
+    assert left[0] == left[1] and "$6" in left[0]
 
 
 # Commands fill these in, with the same quoted names in other places.

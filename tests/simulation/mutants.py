@@ -108,7 +108,7 @@ MUTANTS = [
     Mutant("reads_a_key_that_was_left_behind_from_the_floor_on", ["G2"], "ordering/per_key.c",
            "left_behind_add_to(&pk->horizon.left, arena, &read);", "left_behind_add_to(&(struct left_behind){0}, arena, &read);", soon=True),
     Mutant("forgets_what_was_left_behind_while_it_is_there", ["G2"], "ordering/horizon.c",
-           "result_bigint(res, row, 5, &ids[count++]);", "count++;", soon=True),
+           "        result_bigint(res, count, 5, &ids[count]);\n", "", soon=True),
     Mutant("claims_again_the_events_that_it_is_busy_with", ["G3", "G5"], "ordering/unordered.c",
            "request->busy_solos, request->busy_solo_count);", "request->busy_solos, 0);", soon=True),
     Mutant("takes_rows_for_locks_that_can_be_kept", ["G3", "G5"], "ordering/unordered.c",
