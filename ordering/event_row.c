@@ -19,6 +19,7 @@ enum event_column {
     EVENT_HEADERS,
     EVENT_EVENT_ID,
     EVENT_TRACEPARENT,
+    EVENT_TID,
     EVENT_EXTRA
 };
 
@@ -48,6 +49,15 @@ static int32_t attempts_of(const PGresult *res, int row)
     if (PQgetlength(res, row, EVENT_ATTEMPTS) == sizeof attempts)
         memcpy(&attempts, PQgetvalue(res, row, EVENT_ATTEMPTS), sizeof attempts);
     return (int32_t)be32toh(attempts);
+}
+
+/* As tidsend() writes it: 32 bits and 16. */
+static uint64_t tid_of(const PGresult *res, int row)
+{
+    uint64_t big = 0;
+    if (PQgetlength(res, row, EVENT_TID) == 6)
+        memcpy(&big, PQgetvalue(res, row, EVENT_TID), 6);
+    return be64toh(big) >> 16;
 }
 
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
@@ -87,6 +97,7 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
     event.headers = result_span(res, row, EVENT_HEADERS);
     event.event_id = result_span(res, row, EVENT_EVENT_ID);
     event.traceparent = result_span(res, row, EVENT_TRACEPARENT);
+    event.tid = tid_of(res, row);
     result_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
     int64_t any;
     event.passed = options->passes && result_bigint(res, row, EVENT_EXTRA + (int)options->extra_columns, &any);

@@ -99,6 +99,7 @@ static struct statement settle_statement(const struct settler *settler, const st
         break;
     case SETTLE_DONE:
         statement_add_ids(&st, arena, s->done, s->done_count);
+        statement_add_tids(&st, arena, s->tids, s->tids ? s->done_count : 0);
         if (settler->archive)
             statement_add_text(&st, settler->queue);
         if (s->responses)

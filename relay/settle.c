@@ -36,6 +36,7 @@ static struct tally count(const struct batch *batches, bool prefixes)
 
 struct lists {
     int64_t *done, *solos;
+    uint64_t *tids; /* of what is done */
     struct settle_failure *parked, *buried;
     struct span *responses; /* to what is done, where those go on; else NULL */
     struct span *keys;
@@ -124,6 +125,7 @@ static const struct item *add_acked(struct settle_job *job, struct lists *lists,
     for (size_t i = 0; i < lane->settling; i++, item = item->next) {
         if (lists->responses)
             lists->responses[s->done_count] = response_span(item->delivery.response);
+        lists->tids[s->done_count] = item->event.tid;
         lists->done[s->done_count++] = item->event.id;
     }
     lists->room -= lane->settling;
@@ -204,6 +206,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     job->lanes = arena_array(arena, tally.lanes, sizeof(struct lane *));
     struct lists lists = {
         .done = arena_array(arena, tally.done + tally.failures, sizeof *lists.done),
+        .tids = arena_array(arena, tally.done, sizeof *lists.tids),
         .solos = arena_array(arena, tally.lanes, sizeof *lists.solos),
         .parked = arena_array(arena, tally.failures, sizeof *lists.parked),
         .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
@@ -228,6 +231,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     for (size_t i = 0; i < s->buried_count; i++)
         lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
+    s->tids = lists.tids;
     s->responses = lists.responses;
     s->parked = lists.parked;
     s->buried = lists.buried;

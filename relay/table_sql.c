@@ -136,7 +136,7 @@ static const char *event_columns(const struct table *table, const struct queue_c
         table->created_at_sql ? arena_printf(arena, "e.%s::timestamptz", table->created_at_sql) : "null::timestamptz";
     char *out = arena_printf(arena,
                              "e.%s::bigint as id, %s as created_at, %s as oversize, %s as key, %s as type, "
-                             "%s as payload, %s as headers, %s as event_id, %s as traceparent",
+                             "%s as payload, %s as headers, %s as event_id, %s as traceparent, e.ctid as tid",
                              table->id_sql, created, oversize, as_text(arena, table_sent_key(table)),
                              as_text(arena, table->type_sql), body, as_text(arena, table->headers_sql),
                              as_text(arena, table->event_id_sql), as_text(arena, table->traceparent_sql));
@@ -237,7 +237,7 @@ static const char *response_value(const struct table *next)
                                   : "pg_catalog.convert_from(r.response, 'UTF8')::json";
 }
 
-static const char responses[] = " join rows from (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bytea[]))"
+static const char responses[] = " join rows from (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($3::bytea[]))"
                                 " as r (id, response) on r.id = g.id";
 
 /* The variables of settle_next.sql; empty without a next queue. An id, an event_id and a created_at of its own the new

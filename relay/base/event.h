@@ -31,6 +31,7 @@ struct event {
     enum payload_kind headers_kind; /* PAYLOAD_TEXT: nobody has checked that it is JSON */
     struct span traceparent;        /* or absent */
     int64_t created_at_us;          /* wall clock, microseconds since 1970 UTC, or EVENT_NO_TIME */
+    uint64_t tid;                   /* the row's ctid when it was read: block << 16 | number; 0: not known */
     int64_t oversize_bytes;         /* size of a payload that is larger than may be sent and was not read; else 0 */
     unsigned attempt;               /* this delivery's number, counted from 1 */
     bool passed;                    /* it had to wait for its time, and later ones of its key did not */

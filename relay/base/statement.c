@@ -11,6 +11,7 @@
 #define OID_BYTEA 17
 #define OID_INT8 20
 #define OID_TEXT 25
+#define OID_TID 27
 
 struct text {
     char *data;
@@ -140,6 +141,20 @@ void statement_add_ids(struct statement *st, struct arena *arena, const int64_t 
         p = put32(p, 8);
         memcpy(p, &big, sizeof big);
         p += sizeof big;
+    }
+    add(st, start, (size_t)(p - start), 1);
+}
+
+/* As tidrecv() reads them: 32 bits and 16. */
+void statement_add_tids(struct statement *st, struct arena *arena, const uint64_t *tids, size_t count)
+{
+    char *start = arena_alloc(arena, ARRAY_HEADER_BYTES + count * 10);
+    char *p = array_header(start, 0, OID_TID, count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t big = htobe64(tids[i] << 16);
+        p = put32(p, 6);
+        memcpy(p, &big, 6);
+        p += 6;
     }
     add(st, start, (size_t)(p - start), 1);
 }

@@ -34,7 +34,8 @@ struct statement {
 struct statement statement_of(const char *sql);
 void statement_add_text(struct statement *st, const char *value); /* borrowed; NULL is SQL NULL */
 void statement_add_int(struct statement *st, struct arena *arena, int64_t value);
-void statement_add_ids(struct statement *st, struct arena *arena, const int64_t *ids, size_t count); /* bigint[] */
+void statement_add_ids(struct statement *st, struct arena *arena, const int64_t *ids, size_t count);    /* bigint[] */
+void statement_add_tids(struct statement *st, struct arena *arena, const uint64_t *tids, size_t count); /* tid[] */
 /* text[] and bytea[]; an absent span is a NULL element. */
 void statement_add_texts(struct statement *st, struct arena *arena, const struct span *texts, size_t count);
 void statement_add_bytes(struct statement *st, struct arena *arena, const struct span *bytes, size_t count);

@@ -1,8 +1,11 @@
 """Which rows leave a table: those that were delivered, wherever they have gone meanwhile, and no others."""
 
+from contextlib import closing
+
 import pytest
 
 from tests.support.servers import Reply, wait_until
+from tests.support.sql_files import rendered
 
 CONFIG = """
 database: "{db}"
@@ -58,3 +61,66 @@ def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http, before,
     assert one.stop() == 0
     assert len(http.requests) == 2
     assert not one.logged("settle.missing") and (before or not one.logged("settle"))
+
+
+@pytest.mark.parametrize("rest", ["", ", after: archive", ", ordering: lease"])
+def test_row_that_was_updated_since_it_was_read_leaves(db, relay, http, rest):
+    db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
+            f"create index on events (order_id, id); {INSERT}")
+    db.let_relay_in("public.events")
+
+    def update(request):
+        db.query("update events set status = 'seen'")
+        return Reply(200)
+
+    http.respond = update
+    one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=rest), until_empty=True)
+    assert one.wait() == 0
+    assert ids(db) == [] and len(http.requests) == 2
+    assert not one.logged("settle.missing") and not one.logged("settle")
+
+
+@pytest.mark.parametrize("before", ["", EMPTIED])
+def test_trigger_that_keeps_a_row_is_asked_once(db, relay, http, before):
+    db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
+            f"create index on events (order_id, id); {before}")
+    db.psql("vacuum (truncate false) events")
+    db.psql("create table asked (id bigint); create function keep() returns trigger language plpgsql security definer as $$ begin"
+            " insert into public.asked values (old.id); update public.events set status = 'done' where id = old.id; return null; end $$;"
+            f"create trigger keep before delete on events for each row execute function keep(); {INSERT}")
+    db.let_relay_in("public.events")
+    one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=""" , where: "status <> 'done'" """), until_empty=True)
+    assert one.wait() == 0
+    assert db.query("select id, status from events order by id") == [(row, "done") for row in ids(db)] and len(ids(db)) == 2
+    assert [row[0] for row in db.query("select id from asked order by id")] == ids(db)
+    assert len(http.requests) == 2
+
+
+NAMES = {"table": "public.events", "table_name": "'public.events'", "id": "e.id", "key": "e.order_id", "created_at": "null", "state": "outbox",
+         "handed": ", e.order_id as handed", "next_table": "public.next", "next_table_name": "'public.next'", "next_columns": "order_id",
+         "next_values": "g.handed", "responses": "", "queue_name": "'q'"}
+
+
+@pytest.mark.parametrize("name,more", [("settle_delete.sql", ""), ("settle_archive.sql", ", 'q'"), ("settle_next.sql", ""),
+                                       ("settle_next_archive.sql", "")])
+def test_rows_are_found_where_they_were_and_no_others_are_taken(db, name, more):
+    db.psql("create table events (id bigserial primary key, order_id bigint); create table next (order_id bigint);"
+            "insert into events (order_id) select n from generate_series(1, 9) n")
+    with closing(db.connect(autocommit=True)) as session:
+        run = session.cursor()
+        run.execute("set enable_seqscan = off; set enable_sort = off; set plan_cache_mode = force_generic_plan")
+        run.execute(f"prepare settle as {rendered('settle', name, **NAMES)}")
+        # Of 1 to 3 the first is where it was, the second has moved, and where the third was there is the fourth.
+        run.execute("update events set order_id = 20 where id = 2")
+        run.execute("execute settle('{1,2,3}', '{\"(0,1)\",\"(0,2)\",\"(0,4)\"}'" + more + ")")
+        assert run.fetchone()[0] == 3
+        run.execute("explain (analyze, format json) execute settle('{4,5,6}', '{\"(0,4)\",\"(0,5)\",\"(0,6)\"}'" + more + ")")
+        found = {node["Node Type"]: node for node in nodes(run.fetchone()[0][0]["Plan"]) if node.get("Relation Name") == "events"
+                 and node["Node Type"] in ("Tid Scan", "Index Scan")}
+        assert found["Tid Scan"]["Actual Rows"] == 3 and found["Index Scan"]["Actual Rows"] == 0
+    assert ids(db) == [7, 8, 9]
+    assert sum(db.value(f"select count(*) from {table}") for table in ("next", "outbox.archive")) == 6 * (name.count("next") + name.count("archive"))
+
+
+def nodes(plan):
+    return [plan, *(node for part in plan.get("Plans", []) for node in nodes(part))]

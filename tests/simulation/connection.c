@@ -170,7 +170,7 @@ static struct list read_array(const char *p)
             list.texts[i] = arena_copy(sim.arena, (struct span){p, size});
             list.values[i] = number_of(list.texts[i]);
         } else {
-            memcpy(&big, p, sizeof big);
+            memcpy(&big, p, size);
             list.values[i] = (int64_t)be64toh(big);
         }
         p += size;

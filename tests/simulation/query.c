@@ -43,7 +43,7 @@ int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t 
 
 static void reply_event(struct backend *backend, const struct wait *wait, const struct row *row)
 {
-    PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 13);
+    PGresult *res = result_new(PGRES_SINGLE_TUPLE, 1, 14);
     if (wait) {
         bool counts = wait->token == 0 || wait->head == wait->taken_id;
         result_int(res, 0, 0, counts ? (int32_t)wait->attempts + (wait->token != 0) : 0);
@@ -55,6 +55,7 @@ static void reply_event(struct backend *backend, const struct wait *wait, const 
         static const char payload[2048];
         bool oversize = sim.plan.queue.max_event_bytes > 0 && row->bytes > sim.plan.queue.max_event_bytes;
         result_bigint(res, 0, 3, row->id);
+        result_tid(res, 0, 12, row->id);
         judge_read(backend->process, row, backend->reads_paused);
         if (oversize)
             result_bigint(res, 0, 5, row->bytes);
@@ -63,7 +64,7 @@ static void reply_event(struct backend *backend, const struct wait *wait, const 
         if (row->sent != KEY_NONE_SIM)
             result_key(res, 0, 6, row->sent);
         if (sim.plan.holds && row->due_at > backend->started_at)
-            result_bigint(res, 0, 12, row->due_at - backend->started_at);
+            result_bigint(res, 0, 13, row->due_at - backend->started_at);
     }
     server_reply(backend, res);
 }

@@ -6,6 +6,8 @@
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
 
+#include <assert.h>
+
 static bool must_wait(struct backend *backend, const struct version *version)
 {
     backend->waits_for = store_contested(&sim.store, version, backend->txn);
@@ -200,6 +202,15 @@ static bool run_kept(struct backend *backend, const struct list *ids)
     return true;
 }
 
+/* See result_tid(). */
+static bool are_places_of(const struct list *places, const struct list *ids)
+{
+    bool all = places->count == ids->count;
+    for (size_t i = 0; all && i < ids->count; i++)
+        all = (uint64_t)places->values[i] >> 32 == (uint32_t)ids->values[i];
+    return all;
+}
+
 bool query_settle(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
@@ -218,6 +229,7 @@ bool query_settle(struct backend *backend, const struct call *call)
     case QUERY_DUE:
         return query_due(backend, call);
     case QUERY_DONE:
+        assert(are_places_of(&call->lists[1], &call->lists[0]) && "rows are looked for where they were read");
         return run_delete(backend, call, &call->lists[0]);
     case QUERY_BURY:
         return run_delete(backend, call, &call->lists[1]);

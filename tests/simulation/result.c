@@ -83,6 +83,14 @@ void result_key(PGresult *res, int row, int column, int64_t key)
     result_text(res, row, column, text, key_text(text, key));
 }
 
+void result_tid(PGresult *res, int row, int column, int64_t id)
+{
+    struct cell *cell = cell_at(res, row, column);
+    cell->number = htobe64((uint64_t)id << 32 | 1 << 16);
+    cell->data = (const char *)&cell->number;
+    cell->size = 6;
+}
+
 const char *result_sqlstate(const PGresult *res)
 {
     return res->sqlstate;

@@ -19,6 +19,8 @@ void result_int(PGresult *res, int row, int column, int32_t value);
 void result_text(PGresult *res, int row, int column, const char *text, size_t size); /* a copy */
 void result_key(PGresult *res, int row, int column, int64_t key);                    /* its name */
 
+void result_tid(PGresult *res, int row, int column, int64_t id); /* the place of the row `id` */
+
 const char *result_sqlstate(const PGresult *res); /* NULL: no failure */
 
 /* Results that nobody has cleared. */

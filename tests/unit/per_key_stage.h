@@ -14,6 +14,7 @@
 
 #define EPOCH_2000_S INT64_C(946684800)
 #define EVENTS_MAX 8
+#define ALL_COLUMNS_MAX 24
 
 static const struct sql_variable variables[] = {
     {"table", "t"},
@@ -134,7 +135,7 @@ static inline void tear_down(void)
 
 static inline PGresult *result_of(int columns)
 {
-    static PGresAttDesc attributes[16];
+    static PGresAttDesc attributes[ALL_COLUMNS_MAX];
     static char name[] = "c";
     for (int i = 0; i < columns; i++)
         attributes[i] = (PGresAttDesc){.name = name, .format = 1};
@@ -183,6 +184,7 @@ enum {
     HEADERS,
     EVENT_ID,
     TRACE,
+    TID,
     EXTRA_0,
     EXTRA_1,
     DELAY, /* where there are delays, */

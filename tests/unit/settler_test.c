@@ -29,8 +29,8 @@ static const struct sql_variable variables[] = {
 static const struct {
     bool archive, hand_on, responses;
     int parameters;
-} ways[] = {{false, false, false, 1}, {true, false, false, 2}, {false, true, false, 1},
-            {true, true, false, 1},   {false, true, true, 2},  {true, true, true, 2}};
+} ways[] = {{false, false, false, 2}, {true, false, false, 3}, {false, true, false, 2},
+            {true, true, false, 2},   {false, true, true, 3},  {true, true, true, 3}};
 
 START_TEST(what_was_delivered_goes_where_it_is_wanted)
 {

@@ -135,6 +135,23 @@ START_TEST(array_of_ids_decodes)
 }
 END_TEST
 
+START_TEST(array_of_places_decodes)
+{
+    const uint64_t tids[] = {0, 1, (uint64_t)UINT32_MAX << 16 | UINT16_MAX, UINT64_C(0x123456789abc)};
+    statement_add_tids(&st, arena, tids, 4);
+    struct reader reader;
+    ck_assert_uint_eq(read_header(&reader, 0, 27), 4);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_uint_eq(read32(&reader), 6);
+        uint64_t block = read32(&reader);
+        ck_assert_uint_eq(block << 16 | (uint64_t)(unsigned char)reader.p[0] << 8 | (unsigned char)reader.p[1],
+                          tids[i]);
+        reader.p += 2;
+    }
+    ck_assert_ptr_eq(reader.p, reader.end);
+}
+END_TEST
+
 START_TEST(array_of_texts_decodes)
 {
     const struct span texts[] = {SPAN_LITERAL("a"), {NULL, 0}, SPAN_LITERAL(""), SPAN_LITERAL("{\"x,'\\")};
@@ -192,6 +209,7 @@ int main(void)
     tcase_add_test(tcase, unknown_name_is_an_error_that_names_it);
     tcase_add_test(tcase, long_texts_are_rendered_whole);
     tcase_add_test(tcase, array_of_ids_decodes);
+    tcase_add_test(tcase, array_of_places_decodes);
     tcase_add_test(tcase, array_of_texts_decodes);
     tcase_add_test(tcase, empty_arrays_have_no_dimension);
     tcase_add_test(tcase, numbers_and_texts_go_as_text);

@@ -205,7 +205,7 @@ START_TEST(extra_columns_come_last_in_order)
     table.extra_sql = extra;
     table.extra_count = 2;
     const char *columns = value("columns");
-    assert_has(columns, "as traceparent, e.\"region\"::text as extra_0, e.\"id\"::text as extra_1");
+    assert_has(columns, "as traceparent, e.ctid as tid, e.\"region\"::text as extra_0, e.\"id\"::text as extra_1");
 }
 END_TEST
 
@@ -296,7 +296,7 @@ START_TEST(answer_goes_on_as_what_its_column_is)
     ck_assert_str_eq(value("handed"), "");
     ck_assert_str_eq(value("next_columns"), "\"p\"");
     ck_assert_str_eq(value("next_values"), responses[_i].value);
-    assert_has(value("responses"), " join rows from (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bytea[]))");
+    assert_has(value("responses"), " join rows from (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($3::bytea[]))");
 }
 END_TEST
 
