@@ -1,5 +1,5 @@
 -- Moves delivered events from the table to the archive: what was still there, exactly once. How the rows are
--- found is told in settle_delete.sql.
+-- found: settle_delete.sql.
 --
 -- :table :id :key   the queue's table (as e), its order column and its key
 -- :created_at       its time of creation, or null
@@ -17,7 +17,8 @@ with way as materialized (
 ), placed as (
     delete from only :table e
     where e.ctid = any (case when (select w.blind from way w) then array(
-                                 select e.ctid from only :table e where :id = any ($1::bigint[]) order by :id)
+                                 select e.ctid from only :table e
+                                 where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
                              when (select w.by_place from way w) then $2::tid[] end)
       and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id, (:key)::text as key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original

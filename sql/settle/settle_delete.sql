@@ -3,13 +3,16 @@
 -- A row is looked for where it was when it was read: that takes two thirds of the time of a look-up by its id. But a place
 -- may be another row's by now, so the id has to be one of these as well; and what is not found there, as somebody has
 -- updated it since, or does so at this moment, is looked for by its id. A row that a trigger keeps must not be tried twice,
--- and a place is one of this table alone, not of its partitions: such tables know only the second way.
+-- and a place is one of this table alone, not of its partitions: tables with partitions, children or a trigger for each row
+-- before DELETE know only the second way. Rows are locked in the order of their places, then those that have moved; who
+-- locks several of them in another order may meet a deadlock, which the relay survives by trying again.
 --
 -- Of a table that vacuum has seen empty and could not make shorter the planner believes that it has no rows, however many
 -- have come since, and then any index that has :id anywhere in it looks as good as the one that begins with it: a
 -- settlement of 2,560 events was seen to read the index on key and id 2,560 times from end to end. For as long as the
 -- planner is blind, the places are found in the order of :id, which only the right index has (session_settings.sql forbids
--- to sort), and nothing else is tried: a row that somebody updates at the same moment stays.
+-- to sort), and nothing else is tried: a row that somebody updates at the same moment may stay. The list of ids in there is
+-- given only then, as PostgreSQL may run that look-up, once, where a row has been updated meanwhile.
 --
 -- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
 --
@@ -26,7 +29,8 @@ with way as materialized (
 ), placed as (
     delete from only :table e
     where e.ctid = any (case when (select w.blind from way w) then array(
-                                 select e.ctid from only :table e where :id = any ($1::bigint[]) order by :id)
+                                 select e.ctid from only :table e
+                                 where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
                              when (select w.by_place from way w) then $2::tid[] end)
       and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id

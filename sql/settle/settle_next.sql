@@ -1,7 +1,6 @@
 -- Takes delivered events out of the table and puts them into the next queue's: the rows that this very statement takes out,
 -- so each goes on exactly once, whoever else settles it at the same moment and whatever a trigger keeps. In the order of
--- :id, which is the order in which they get their new ids. How the rows are found is told in
--- settle_delete.sql.
+-- :id, which is the order in which they get their new ids. How the rows are found: settle_delete.sql.
 --
 -- Fails when a row is not put in, as when a trigger there returns NULL: the event would be lost. SQL has no RAISE; a text
 -- that is no number says it as well.
@@ -24,7 +23,8 @@ with way as materialized (
 ), placed as (
     delete from only :table e
     where e.ctid = any (case when (select w.blind from way w) then array(
-                                 select e.ctid from only :table e where :id = any ($1::bigint[]) order by :id)
+                                 select e.ctid from only :table e
+                                 where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
                              when (select w.by_place from way w) then $2::tid[] end)
       and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id:handed

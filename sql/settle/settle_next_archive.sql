@@ -16,7 +16,8 @@ with way as materialized (
 ), placed as (
     delete from only :table e
     where e.ctid = any (case when (select w.blind from way w) then array(
-                                 select e.ctid from only :table e where :id = any ($1::bigint[]) order by :id)
+                                 select e.ctid from only :table e
+                                 where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
                              when (select w.by_place from way w) then $2::tid[] end)
       and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id, (:key)::text as archive_key, (:created_at)::timestamptz as created_at, pg_catalog.row_to_json(e.*) as original:handed

@@ -200,8 +200,8 @@ def lock_row_for_a_moment(connection, event):
 
 
 def test_a_deadlock_is_survived(drain):
-    """Of a key's three events `other` has locked the last, and then waits for the first. A relay deletes them in the order of
-    their ids: it has locked the first by then, and waits for the second, which `third` holds until then. Its next wait closes
+    """Of a key's three events `other` has locked the last, and then waits for the first. A relay deletes them in the order in
+    which they lie, here that of their ids: it has locked the first by then, and waits for the second, which `third` holds until then. Its next wait closes
     the circle, and it is the relay that finds it, as the other has an hour's patience."""
     db = drain.db
     db.query(f"alter database {db.name} set deadlock_timeout = '10ms'")

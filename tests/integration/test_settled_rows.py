@@ -34,7 +34,7 @@ def test_rows_at_the_same_place_in_another_partition_stay(db, relay, http):
 
 
 INSERT = "insert into events (order_id, status) values (1, 'new'), (2, 'new')"
-EMPTIED = f"{INSERT}; delete from events;"  # and vacuumed: the planner takes it for empty, and rows are taken by their place
+EMPTIED = f"{INSERT}; delete from events;"  # and vacuumed: the planner takes it for empty, and the places are looked up first
 
 
 @pytest.mark.parametrize("before", ["", EMPTIED])
@@ -115,9 +115,9 @@ def test_rows_are_found_where_they_were_and_no_others_are_taken(db, name, more):
         run.execute("execute settle('{1,2,3}', '{\"(0,1)\",\"(0,2)\",\"(0,4)\"}'" + more + ")")
         assert run.fetchone()[0] == 3
         run.execute("explain (analyze, format json) execute settle('{4,5,6}', '{\"(0,4)\",\"(0,5)\",\"(0,6)\"}'" + more + ")")
-        found = {node["Node Type"]: node for node in nodes(run.fetchone()[0][0]["Plan"]) if node.get("Relation Name") == "events"
-                 and node["Node Type"] in ("Tid Scan", "Index Scan")}
-        assert found["Tid Scan"]["Actual Rows"] == 3 and found["Index Scan"]["Actual Rows"] == 0
+        scans = [node for node in nodes(run.fetchone()[0][0]["Plan"]) if node.get("Relation Name") == "events" and "Scan" in node["Node Type"]]
+        assert [scan["Actual Rows"] for scan in scans if scan["Node Type"] == "Tid Scan"] == [3]
+        assert len(scans) >= 3 and sum(scan["Actual Rows"] for scan in scans if scan["Node Type"] != "Tid Scan") == 0
     assert ids(db) == [7, 8, 9]
     assert sum(db.value(f"select count(*) from {table}") for table in ("next", "outbox.archive")) == 6 * (name.count("next") + name.count("archive"))
 

@@ -52,7 +52,7 @@ def table_old_snapshot(stage, step):
 
 
 def table_rows_locked(stage, step):
-    """In the order in which relays delete, or against it and waiting for them, which ends in deadlocks."""
+    """In the order of their ids, as relays delete rows that lie in that order, or against it and waiting for them, which ends in deadlocks."""
     deadlocks = step.pick % 2
     with stage.hold("table"), application(stage) as cursor:
         if deadlocks:
