@@ -10,7 +10,8 @@ class BenchFailed(Exception):
 
 @dataclass
 class Answer:
-    """What must and aim limit is the median ratio when there are floors, else the median of the rates.
+    """What must and aim limit is the median ratio when there are floors, else the median of the rates; or, of what must not
+    happen even once, the worst of them.
 
     floors and rates are single runs in pairs; without a floor, floors is empty and rates may be one value."""
 
@@ -21,6 +22,7 @@ class Answer:
     must: float = None  # None: nothing is asked
     aim: float = None
     more: bool = True  # more is better; False: less is
+    worst: bool = False  # judged by the worst run
     note: str = ""
     events: int = None  # of one run
     overhead_s: float = None  # of starting and ending, subtracted from the time of each of the relay's runs: a median
@@ -48,7 +50,9 @@ class Answer:
         return statistics.median(self.ratios) if self.floors else None
 
     def keeps(self, limit):
-        value = self.rate if self.ratio is None else self.ratio
+        values = self.rates if self.ratio is None else self.ratios
+        judge = statistics.median if not self.worst else min if self.more else max
+        value = judge(values)
         return value >= limit if self.more else value <= limit
 
     @property
@@ -62,7 +66,7 @@ class Answer:
 
     def as_json(self):
         return {"number": self.number, "question": self.question, "floor": rounded(self.floor), "rate": rounded(self.rate),
-                "ratio": rounded(self.ratio), "must": self.must, "aim": self.aim, "more": self.more, "reached": self.reached,
+                "ratio": rounded(self.ratio), "must": self.must, "aim": self.aim, "more": self.more, "reached": self.reached, "worst": self.worst,
                 "unit": self.unit, "floors": [rounded(one) for one in self.floors],
                 "rates": [rounded(one) for one in self.rates], "ratios": [rounded(one) for one in self.ratios],
                 "events": self.events, "overhead_s": rounded(self.overhead_s), "note": self.note}

@@ -68,7 +68,8 @@ def redis(server, stream):
 
 
 def http(server, path):
-    """wrk runs for a time, not for a number of requests: it is stopped when nginx has counted as many."""
+    """wrk runs for a time, not for a number of requests: it is stopped when nginx has counted as many. Its time begins when it is
+    connected, with its first request."""
     def floor(bench, drain):
         script = os.path.join(bench.folder, "post.lua")
         with open(script, "w", encoding="utf-8") as file:
@@ -79,11 +80,14 @@ def http(server, path):
             before, begun = server.requests(), time.monotonic()
             with subprocess.Popen(command, stdout=subprocess.DEVNULL) as wrk:
                 try:
-                    while server.requests() - before < drain.events:
+                    first = None
+                    while (sent := server.requests() - before) < drain.events:
                         if wrk.poll() is not None or time.monotonic() - begun > RUN_TIMEOUT_S:
                             raise BenchFailed("wrk did not send enough requests")
-                        time.sleep(0.005)
-                    return time.monotonic() - begun
+                        if sent and first is None:
+                            first = (time.monotonic(), sent)
+                        time.sleep(0.005 if first is None else 0.02)
+                    return (time.monotonic() - first[0]) * drain.events / (sent - first[1])
                 finally:
                     wrk.send_signal(signal.SIGINT)
         return delete_beside(bench, drain, load)

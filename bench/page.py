@@ -3,6 +3,7 @@
 
 import os
 import re
+import statistics
 
 from bench import plot, results
 from bench.table import limit, number, spread
@@ -12,6 +13,7 @@ PAGE = os.path.join(REPO, "docs", "performance.md")
 PAGES = (PAGE, os.path.join(REPO, "README.md"))
 PLOTS = "../bench/results"
 SHORT = (1, 2, 3, 4, 5)  # the questions that README.md shows
+BARE_FLOORS = (1, 2, 3, 4)  # whose times begin when they are connected
 BLOCK = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 COLUMNS = (  # title, text of an entry
@@ -71,18 +73,30 @@ def origin(entries):
     return "\n".join(lines)
 
 
-def block_all(entries):
-    """What has been reached, and of what run."""
+def reached_said(entries):
     asked = [entry for entry in entries if entry["reached"]]
     reached = [entry["reached"] for entry in asked]
-    words = (f"Of {len(asked)} numbers with a target, {reached.count('aim')} reach the aim, {reached.count('must')} more what they "
-             f"must, and {reached.count('no')} do not.\n")
+    return (f"Of {len(asked)} numbers with a target, {reached.count('aim')} reach the aim, {reached.count('must')} more what they "
+            f"must, and {reached.count('no')} do not")
+
+
+def block_all(entries):
+    """What has been reached, and of what run."""
+    words = f"{reached_said(entries)}.\n"
     return f"{words}\n![each number beside its aim]({PLOTS}/all.svg)\n\n{origin(entries)}"
+
+
+def whole(entry):
+    """The ratio with them, where the floor is no relay."""
+    if entry["number"] not in BARE_FLOORS or not entry["ratios"] or not entry["events"]:
+        return ""
+    with_them = [1 / (1 / rate + entry["overhead_s"] / entry["events"]) / floor for rate, floor in zip(entry["rates"], entry["floors"])]
+    return f" (with them the ratio is {statistics.median(with_them):.2f})"
 
 
 def note_of(entry):
     overhead_s = entry.get("overhead_s")
-    subtracted = f"{overhead_s:.2f} s of starting and ending are not in the relay's times" if overhead_s else ""
+    subtracted = f"{overhead_s:.2f} s of starting and ending are not in the relay's times{whole(entry)}" if overhead_s else ""
     return "; ".join(filter(None, [entry["note"], subtracted]))
 
 
@@ -97,7 +111,10 @@ def block_question(entries, asked):
 def block_short(entries):
     some = [entry for entry in entries if entry["number"] in SHORT]
     middles = {"floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}
-    return f"{table(some, [(title, middles.get(title, text)) for title, text in COLUMNS])}\n{origin(some)}"
+    missed = "; ".join(f"{entry['question']} ({number(entry['rate'] if entry['ratio'] is None else entry['ratio'])})"
+                       for entry in entries if entry["reached"] == "no")
+    words = f"{reached_said(entries)}{f': {missed}' if missed else ''}.\n"
+    return f"{table(some, [(title, middles.get(title, text)) for title, text in COLUMNS])}\n{words}\n{origin(some)}"
 
 
 def block(name, entries):

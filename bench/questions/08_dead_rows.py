@@ -42,6 +42,9 @@ class Stream:
         """What claims took in this tenth, an event: the median of its slices."""
         return statistics.median(self.event_us[number * self.slices:][:self.slices])
 
+    def tenth(self, number):
+        return self.rates[number * self.slices:][:self.slices]
+
     def p99_ms(self):
         return statistics.quantiles(self.claims_us, n=100, method="inclusive")[-1] / 1000
 
@@ -98,10 +101,11 @@ def under_a_snapshot(bench, events, slices, keys):
         held.locker.close()
         holder.close()
         free.db.drop()
+    tenths = " ".join(f"{statistics.median(a / b for a, b in zip(held.tenth(number), usual.tenth(number))):.2f}" for number in range(TENTHS))
     first, last = [held.tenth_us(number) / usual.tenth_us(number) for number in (0, TENTHS - 1)]
     return [Answer(f"{events:,} events pass under an old snapshot", "events/s", held.rates, usual.rates, must=0.80, aim=0.95,
                    events=events, note=f"{CLOSED} closed keys, a row and a key locked by another session lie below them; floor: the same without snapshot and these; "
-                        f"{len(held.rates)} slices, after some that warm up"),
+                        f"{len(held.rates)} slices, after some that warm up; tenth by tenth {tenths}"),
             Answer("time of a claim, last tenth / first tenth", "", [last / first], must=1.3, aim=1.1, more=False,
                    events=events, note=f"{held.tenth_us(TENTHS - 1):.2f} us and {held.tenth_us(0):.2f} us an event, medians of {slices} slices; beside the same without "
                                        f"the snapshot, {usual.tenth_us(TENTHS - 1):.2f} us and {usual.tenth_us(0):.2f} us, {last:.2f} and {first:.2f}; p99 of a "

@@ -85,7 +85,7 @@ def ask(bench):
     results = [judge(bench, number, *run(bench, old_keys, seconds), old_keys) for number in range(1, runs + 1)]
     note = (f"{seconds} s, {' and '.join(f'{result.overload:.2f}' for result in results)} times as many as delivered, {old_keys:,} old keys; an HTTP "
             f"receiver that allows {RATE:,.0f}/s")
-    return [Answer("longest wait / that of oldest-first", "", [result.wait for result in results], must=2, aim=1.5, more=False, events=results[0].count,
+    return [Answer("longest wait / that of oldest-first", "", [result.wait for result in results], must=2, aim=1.5, more=False, worst=True, events=results[0].count,
                    note=f"{note}; what oldest-first would keep waiting for less than {LEAST_S:g} s counts as {LEAST_S:g} s: without that "
                         f"{statistics.median(result.bare_wait for result in results):.2f}"),
             Answer("age of new events at their delivery, p50", "s", [result.freshness_s for result in results], must=1, more=False,

@@ -64,5 +64,5 @@ def ask(bench):
     return [Answer("HTTP, 1 % of requests take 5 s", "events/s", rates, [ideal] * len(rates), **limits, events=load.events,
                    note=f"floor: 256 connections / mean delay; a bare client of as many requests a second reached {share:.2f}"
                         + ("" if limits else f"; {window_s} s are too short to be judged: stragglers come in waves of {DELAYS[2]} s")),
-            Answer("longest stay of a finished key's row", "s", waits, must=1, more=False, events=load.events,
+            Answer("longest stay of a finished key's row", "s", waits, must=1, more=False, worst=True, events=load.events,
                    note=f"keys whose every event was answered; looked at each {LOOK_S} s")]

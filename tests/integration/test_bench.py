@@ -32,6 +32,14 @@ def test_ratio_is_held_against_must_and_aim(rate, more, reached):
     assert answer([rate * 100], [100], more=more, **limits).reached == reached
 
 
+@pytest.mark.parametrize("worst, rates, floors, more, reached", [
+    (False, [1, 2, 9], [], False, "must"), (True, [1, 2, 9], [], False, "no"), (True, [1, 2, 3], [], False, "must"),
+    (True, [90, 90, 20], [100, 100, 100], True, "no"), (False, [90, 90, 20], [100, 100, 100], True, "aim")])
+def test_what_must_not_happen_once_is_judged_by_the_worst_run(worst, rates, floors, more, reached):
+    must, aim = (0.5, 0.9) if more else (3, 1)
+    assert answer(rates, floors, more=more, worst=worst, must=must, aim=aim).reached == reached
+
+
 @pytest.mark.parametrize("value, must, aim, reached", [(2, 3, 1.5, "must"), (4, 3, 1.5, "no"), (1.5, 3, 1.5, "aim"), (11, None, 10, "no"),
                                                        (3, 3, None, "must"), (3, None, None, None)])
 def test_value_without_a_floor_is_held_against_them_itself(value, must, aim, reached):
