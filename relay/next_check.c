@@ -50,8 +50,8 @@ static PGresult *ask(struct check *check, const char *template, struct error *er
     char oid[16];
     snprintf(oid, sizeof oid, "%u", check->next->oid);
     bool wants = template == sql_table_next_wants;
-    int count = wants ? 1 : check->queue->then_payload == THEN_RESPONSE ? 2 : 0;
-    const char *params[] = {wants ? oid : NULL, NULL};
+    int count = wants ? 1 : check->queue->then_payload == THEN_RESPONSE ? 3 : 2;
+    const char *params[] = {wants ? oid : NULL, NULL, NULL};
     PGresult *result = query_in_time(check->conn, "then", sql, count, params, err);
     free(sql);
     return result;
