@@ -1,5 +1,7 @@
 #include "relay/table_sql.h"
 
+#include "sql_text.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -292,6 +294,30 @@ static const char *lock_of_event(const struct table *table, const struct queue_c
                         table->name_sql, table->id_sql, table->id_sql);
 }
 
+/* What is wanted of a delivered row, besides its id. */
+static const char *taken(const struct queue_config *queue, const char *key, const char *created_at, const char *handed,
+                         struct arena *arena)
+{
+    if (queue->after != AFTER_ARCHIVE)
+        return handed;
+    return arena_printf(arena,
+                        ", (%s)::text as archive_key, (%s)::timestamptz as created_at, "
+                        "pg_catalog.row_to_json(e.*) as original%s",
+                        key, created_at, handed);
+}
+
+/* How delivered rows leave the table, and what is taken of them. */
+static const char *gone(const char *name, const char *name_literal, const char *id, const char *wanted,
+                        struct arena *arena, struct error *err)
+{
+    const struct sql_variable variables[] = {
+        {"table", name}, {"table_name", name_literal}, {"id", id}, {"taken", wanted}, {NULL, NULL}};
+    char *text = sql_render(sql_settle_gone, variables, err);
+    const char *out = arena_printf(arena, "%s", text);
+    free(text);
+    return out;
+}
+
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
                                            struct arena *arena)
 {
@@ -301,10 +327,14 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     key_range(table, arena, key, id, &range, &order);
     const char *state = queue->state ? queue->state : "outbox";
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
+    const char *name = literal(arena, table->plain_name), *created_at = column(arena, table->created_at_sql, "null");
+    const struct sql_variable *next = next_variables(table, queue, arena);
+    const char *handed = table->next ? next->text : ""; /* the first of them */
     struct error err;
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
-        {"table_name", literal(arena, table->plain_name)},
+        {"table_name", name},
+        {"gone", gone(table->name_sql, name, id, taken(queue, key, created_at, handed, arena), arena, &err)},
         {"where", condition(table, queue, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena, &err))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
@@ -317,7 +347,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"id", id},
         {"key", key},
         {"type", column(arena, table->type_sql, "null")},
-        {"created_at", column(arena, table->created_at_sql, "null")},
+        {"created_at", created_at},
         {"not_before", column(arena, table->not_before_sql, "null::timestamptz")},
         {"key_type", key_type_name(table->key_type)},
         {"priority", column(arena, table->priority_sql, "null::bigint")},
@@ -342,7 +372,6 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     };
     struct sql_variable *out = arena_alloc(arena, sizeof variables + NEXT_VARIABLES * sizeof *out);
     memcpy(out, variables, sizeof variables);
-    memcpy(out + sizeof variables / sizeof variables[0] - 1, next_variables(table, queue, arena),
-           (NEXT_VARIABLES + 1) * sizeof *out);
+    memcpy(out + sizeof variables / sizeof variables[0] - 1, next, (NEXT_VARIABLES + 1) * sizeof *out);
     return out;
 }

@@ -67,12 +67,15 @@ static void put_plain_names(struct work *work)
     put(work, "created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz");
 }
 
-static void put_variables(struct work *work, bool dead, bool keyless)
+static void put_variables(struct work *work, const char *path, bool dead, bool keyless)
 {
     const struct table *table = work->table;
+    struct queue_config queue = *work->queue;
+    if (strstr(path, "_archive.sql"))
+        queue.after = AFTER_ARCHIVE;
     memset(work->variables, 0, sizeof work->variables);
     work->variable_count = 0;
-    for (const struct sql_variable *v = table_variables(table, work->queue, work->arena); v->name; v++)
+    for (const struct sql_variable *v = table_variables(table, &queue, work->arena); v->name; v++)
         put(work, v->name, v->text);
     put(work, "wanted", "true");
     put(work, "rows", "1000");
@@ -123,6 +126,8 @@ static bool applies(const struct work *work, const char *path)
         return work->table->sequence_sql != NULL;
     if (strstr(path, "_next"))
         return work->table->next != NULL;
+    if (strstr(path, "/settle_gone.sql"))
+        return false; /* it is in others, as :gone */
     return !strstr(path, "/table_filter.sql") || work->queue->where;
 }
 
@@ -133,7 +138,7 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
         return error_prefix(err, "%s", path);
     bool dead = strstr(path, "/dead/") != NULL;
     for (int keyless = 0; keyless <= dead && applies(work, path); keyless++) {
-        put_variables(work, dead, keyless);
+        put_variables(work, path, dead, keyless);
         if (strstr(path, "/pause_key.sql"))
             put_written_key(work);
         prepare(work, path, template);

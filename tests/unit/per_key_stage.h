@@ -37,6 +37,7 @@ static const struct sql_variable variables[] = {
     {"parked_key", "p.key"},
     {"state", "outbox"},
     {"parked_name", "'outbox.parked'"},
+    {"gone", "with gone as (delete from t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"lock_class", "7"},
     {NULL, NULL},

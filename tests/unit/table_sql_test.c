@@ -273,6 +273,21 @@ START_TEST(columns_that_both_tables_have_go_on)
 }
 END_TEST
 
+START_TEST(of_a_row_that_leaves_only_what_is_wanted_is_taken)
+{
+    assert_has(value("gone"), "returning e.\"id\" as id\n");
+    config.after = AFTER_ARCHIVE;
+    assert_has(value("gone"), "returning e.\"id\" as id, (e.\"order_id\")::text as archive_key, ");
+    static char next_name[] = "\"public\".\"next\"", next_key[] = "\"k\"";
+    static struct table next;
+    next = (struct table){.name_sql = next_name, .plain_name = plain_name, .key_sql = next_key};
+    table.next = &next;
+    assert_has(value("gone"), "pg_catalog.row_to_json(e.*) as original, e.\"order_id\" as key\n");
+    config.after = AFTER_DELETE;
+    assert_has(value("gone"), "returning e.\"id\" as id, e.\"order_id\" as key\n");
+}
+END_TEST
+
 static const struct {
     enum payload_kind kind;
     bool jsonb;
@@ -323,6 +338,7 @@ int main(void)
     tcase_add_test(tcase, key_that_was_remembered_is_cast_only_where_it_fits);
     tcase_add_test(tcase, ids_are_fed_by_the_sequence_or_else_by_the_table);
     tcase_add_test(tcase, columns_that_both_tables_have_go_on);
+    tcase_add_test(tcase, of_a_row_that_leaves_only_what_is_wanted_is_taken);
     tcase_add_loop_test(tcase, answer_goes_on_as_what_its_column_is, 0, 4);
     return run_suite(suite);
 }

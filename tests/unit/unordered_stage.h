@@ -30,6 +30,7 @@ static const struct sql_variable variables[] = {
     {"drawn_further", "true"},
     {"state", "outbox"},
     {"parked_name", "'outbox.parked'"},
+    {"gone", "with gone as (delete from t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"parked_key", "p.key"},
     {"priority", "e.p"},

@@ -1,0 +1,50 @@
+-- The head of the statements that take delivered events out of the table, and their :gone: the rows that they take out, each
+-- exactly once, as gone. What becomes of these, and how many they are, is told behind it.
+--
+-- A row is looked for where it was when it was read: that takes two thirds of the time of a look-up by its id. But a place
+-- may be another row's by now, so the id has to be one of these as well; and what is not found there, as somebody has
+-- updated it since, or does so at this moment, is looked for by its id. A row that a trigger keeps must not be tried twice,
+-- and a place is one of this table alone, not of its partitions: tables with partitions, children or a trigger for each row
+-- before DELETE know only the second way. Rows are locked in the order of their places, then those that have moved; who
+-- locks several of them in another order may meet a deadlock, which the relay survives by trying again.
+--
+-- Of a table that vacuum has seen empty and could not make shorter the planner believes that it has no rows, however many
+-- have come since, and then any index that has :id anywhere in it looks as good as the one that begins with it: a
+-- settlement of 2,560 events was seen to read the index on key and id 2,560 times from end to end. For as long as the
+-- planner is blind, the places are found in the order of :id, which only the right index has (session_settings.sql forbids
+-- to sort), and nothing else is tried: a row that somebody updates at the same moment may stay. The list of ids in there is
+-- given only then, as PostgreSQL may run that look-up, once, where a row has been updated meanwhile.
+--
+-- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
+--
+-- :table :id    the queue's table (as e) and its order column
+-- :table_name   the table's name as a literal
+-- :taken        what else of a row is wanted, as columns of e with names, each behind a comma
+-- $1 bigint[]   ids
+-- $2 tid[]      places, of any of them
+-- gone has the columns id and those of :taken.
+with way as materialized (
+    select c.reltuples = 0 and c.relpages > 0 as blind,
+           not exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and t.tgtype & 11 = 11) as by_place
+    from pg_catalog.pg_class c
+    where c.oid = :table_name::regclass and c.relkind = 'r' and not c.relhassubclass
+), placed as (
+    delete from only :table e
+    where e.ctid = any (case when (select w.blind from way w) then array(
+                                 select e.ctid from only :table e
+                                 where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
+                             when (select w.by_place from way w) then $2::tid[] end)
+      and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
+    returning :id as id:taken
+), moved as materialized (
+    select pg_catalog.array_agg(m.id) as ids from pg_catalog.unnest($1::bigint[]) as m (id)
+    where (select w.blind from way w) is not true
+      and (select pg_catalog.count(*) from placed) < pg_catalog.cardinality($1::bigint[])
+      and (m.id = any (select p.id from placed p)) is not true
+), listed as (
+    delete from :table e
+    where :id = any ((select m.ids from moved m)::bigint[])
+    returning :id as id:taken
+), gone as not materialized (
+    select * from placed union all select * from listed
+)
