@@ -51,8 +51,8 @@ class Answer:
 
     def keeps(self, limit):
         values = self.rates if self.ratio is None else self.ratios
-        judge = statistics.median if not self.worst else min if self.more else max
-        value = judge(values)
+        worst = min if self.more else max
+        value = worst(values) if self.worst else statistics.median(values)
         return value >= limit if self.more else value <= limit
 
     @property

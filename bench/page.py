@@ -86,8 +86,8 @@ def block_all(entries):
     return f"{words}\n![each number beside its aim]({PLOTS}/all.svg)\n\n{origin(entries)}"
 
 
-def whole(entry):
-    """The ratio with them, where the floor is no relay."""
+def ratio_with_overhead(entry):
+    """Where the floor is no relay: the ratio that starting and ending would leave."""
     if entry["number"] not in BARE_FLOORS or not entry["ratios"] or not entry["events"]:
         return ""
     with_them = [1 / (1 / rate + entry["overhead_s"] / entry["events"]) / floor for rate, floor in zip(entry["rates"], entry["floors"])]
@@ -96,8 +96,9 @@ def whole(entry):
 
 def note_of(entry):
     overhead_s = entry.get("overhead_s")
-    subtracted = f"{overhead_s:.2f} s of starting and ending are not in the relay's times{whole(entry)}" if overhead_s else ""
-    return "; ".join(filter(None, [entry["note"], subtracted]))
+    subtracted = f"{overhead_s:.2f} s of starting and ending are not in the relay's times{ratio_with_overhead(entry)}" if overhead_s else ""
+    judged = "judged by the worst run" if entry.get("worst") and len(entry["rates"]) > 1 else ""
+    return "; ".join(filter(None, [entry["note"], subtracted, judged]))
 
 
 def block_question(entries, asked):

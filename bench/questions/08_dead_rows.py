@@ -40,10 +40,10 @@ class Stream:
 
     def tenth_us(self, number):
         """What claims took in this tenth, an event: the median of its slices."""
-        return statistics.median(self.event_us[number * self.slices:][:self.slices])
+        return statistics.median(self.tenth(self.event_us, number))
 
-    def tenth(self, number):
-        return self.rates[number * self.slices:][:self.slices]
+    def tenth(self, values, number):
+        return values[number * self.slices:][:self.slices]
 
     def p99_ms(self):
         return statistics.quantiles(self.claims_us, n=100, method="inclusive")[-1] / 1000
@@ -101,7 +101,8 @@ def under_a_snapshot(bench, events, slices, keys):
         held.locker.close()
         holder.close()
         free.db.drop()
-    tenths = " ".join(f"{statistics.median(a / b for a, b in zip(held.tenth(number), usual.tenth(number))):.2f}" for number in range(TENTHS))
+    ratios = [rate / floor for rate, floor in zip(held.rates, usual.rates)]
+    tenths = " ".join(f"{statistics.median(held.tenth(ratios, number)):.2f}" for number in range(TENTHS))
     first, last = [held.tenth_us(number) / usual.tenth_us(number) for number in (0, TENTHS - 1)]
     return [Answer(f"{events:,} events pass under an old snapshot", "events/s", held.rates, usual.rates, must=0.80, aim=0.95,
                    events=events, note=f"{CLOSED} closed keys, a row and a key locked by another session lie below them; floor: the same without snapshot and these; "

@@ -280,6 +280,9 @@ def test_page_says_what_is_subtracted_from_the_relays_times():
     entries = results.merge([], [answer([1], number=1, overhead_s=0.0634, note="by itself"), answer([1], number=1)], FACTS)
     assert page.note_of(entries[0]) == "by itself; 0.06 s of starting and ending are not in the relay's times"
     assert page.note_of(entries[1]) == ""
+    some = results.merge([], [answer([90, 80], [100, 100], number=2, overhead_s=0.1, events=90), answer([1, 2], number=3, worst=True)], FACTS)
+    assert page.note_of(some[0]) == "0.10 s of starting and ending are not in the relay's times (with them the ratio is 0.78)"
+    assert page.note_of(some[1]) == "judged by the worst run"
 
 
 def test_plots_are_xml_whatever_the_numbers():
