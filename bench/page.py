@@ -6,7 +6,7 @@ import re
 import statistics
 
 from bench import plot, results
-from bench.table import limit, number, spread
+from bench.table import limit, number, ratio, spread
 from tests.support.process import REPO
 
 PAGE = os.path.join(REPO, "docs", "performance.md")
@@ -21,7 +21,7 @@ COLUMNS = (  # title, text of an entry
     ("floor", lambda entry: with_range(entry["floor"], entry["floors"])),
     ("relay", lambda entry: with_range(entry["rate"], entry["rates"])),
     ("unit", lambda entry: entry["unit"]),
-    ("ratio", lambda entry: number(entry["ratio"])),
+    ("ratio", ratio),
     ("must", lambda entry: limit(entry, "must")),
     ("aim", lambda entry: limit(entry, "aim")),
     ("reached", lambda entry: f"**{entry['reached']}**" if entry["reached"] else "-"),
@@ -112,7 +112,7 @@ def block_question(entries, asked):
 def block_short(entries):
     some = [entry for entry in entries if entry["number"] in SHORT]
     middles = {"floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}
-    missed = "; ".join(f"{entry['question']} ({number(entry['rate'] if entry['ratio'] is None else entry['ratio'])})"
+    missed = "; ".join(f"{entry['question']} ({number(entry['rate']) if entry['ratio'] is None else ratio(entry)})"
                        for entry in entries if entry["reached"] == "no")
     words = f"{reached_said(entries)}{f': {missed}' if missed else ''}.\n"
     return f"{table(some, [(title, middles.get(title, text)) for title, text in COLUMNS])}\n{words}\n{origin(some)}"

@@ -1,5 +1,7 @@
 """Entries of latest.json as text: the table that `./dev bench` prints."""
 
+import operator
+
 
 def number(value):
     """Three digits: a measurement has no more."""
@@ -8,6 +10,17 @@ def number(value):
     if abs(value) >= 100 or value == 0:
         return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def ratio(entry):
+    """A third digit where two would tell something else beside must or aim."""
+    value = entry["ratio"]
+    if value is None or value >= 10:
+        return number(value)
+    keeps = operator.ge if entry["more"] else operator.le
+    bounds = [entry[name] for name in ("must", "aim") if entry[name] is not None]
+    misleads = any(keeps(value, bound) != keeps(float(number(value)), bound) for bound in bounds)
+    return f"{value:.3f}" if misleads else number(value)
 
 
 def spread(values):
@@ -27,7 +40,7 @@ COLUMNS = (  # title, width (negative: to the left), text of an entry
     ("relay", 9, lambda entry: number(entry["rate"])),
     ("(range)", -19, lambda entry: spread(entry["rates"])),
     ("unit", -8, lambda entry: entry["unit"]),
-    ("ratio", 6, lambda entry: number(entry["ratio"])),
+    ("ratio", 6, ratio),
     ("must", 8, lambda entry: limit(entry, "must")),
     ("aim", 8, lambda entry: limit(entry, "aim")),
     ("reached", -7, lambda entry: entry["reached"] or "-"),

@@ -32,6 +32,12 @@ def test_ratio_is_held_against_must_and_aim(rate, more, reached):
     assert answer([rate * 100], [100], more=more, **limits).reached == reached
 
 
+@pytest.mark.parametrize("value, more, said", [(0.8984, True, "0.898"), (0.9004, True, "0.90"), (0.85, True, "0.85"), (1.0949, False, "1.09"),
+                                               (0.904, False, "0.904"), (122.4, True, "122")])
+def test_ratio_is_not_rounded_across_a_bound(value, more, said):
+    assert table.ratio({"ratio": value, "must": 0.9, "aim": None, "more": more}) == said
+
+
 @pytest.mark.parametrize("worst, rates, floors, more, reached", [
     (False, [1, 2, 9], [], False, "must"), (True, [1, 2, 9], [], False, "no"), (True, [1, 2, 3], [], False, "must"),
     (True, [90, 90, 20], [100, 100, 100], True, "no"), (False, [90, 90, 20], [100, 100, 100], True, "aim")])
