@@ -21,6 +21,7 @@ class Drain:
     queue: str = ""  # what the queue's configuration has besides the sink
     floor: Callable = None  # (bench, drain) -> seconds until no event is left; None: the bare loop of DELETE
     by_relay: "Drain" = None  # or another drain by a relay is what this one is held against
+    relays: int = 1
     received: Callable = None  # () -> how many events the sink has got since the call before; None: not counted
 
 
@@ -55,8 +56,8 @@ def drain_relay(bench, drain):
     if drain.received:
         drain.received()  # what that has put there
     bench.refill(drain.events, drain.keys)
-    seconds, stats = bench.time_relay(drain.sink, drain.queue)
-    bench.expect_drained("the relay", int(stats["delivered"]), drain.events)
+    seconds, delivered = bench.time_relay(drain.sink, drain.queue, drain.relays)
+    bench.expect_drained("the relay", delivered, drain.events)
     if drain.received and (received := drain.received()) != drain.events:
         raise BenchFailed(f"{drain.question}: the sink received {received:,} of {drain.events:,} events")
     return drain.events / (seconds - overhead_s) if seconds > overhead_s else math.inf

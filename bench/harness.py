@@ -1,5 +1,6 @@
 """What the questions share: a database with rows to drain, and relays on it."""
 
+import contextlib
 import os
 import re
 import statistics
@@ -113,18 +114,19 @@ class Bench:
         config = CONFIG.format(dsn=self.db.dsn, sink=sink, queue=f", {queue}" if queue else "")
         return servers.Relay(config, until_empty=until_empty)
 
-    def time_relay(self, sink, queue=""):
-        """(seconds from exec to exit, facts of the last queue.stats line) of a run --until-empty."""
-        relay = self.relay(sink, queue, until_empty=True)
-        try:
+    def time_relay(self, sink, queue="", count=1):
+        """(seconds from the first exec to the last exit, events delivered) of so many relays that run --until-empty."""
+        with contextlib.ExitStack() as stack:
+            relays = [stack.enter_context(contextlib.closing(self.relay(sink, queue, until_empty=True))) for _ in range(count)]
             begun = time.monotonic()
-            code = relay.start().wait(RUN_TIMEOUT_S)
+            for relay in relays:
+                relay.start()
+            for relay in relays:
+                code = relay.wait(RUN_TIMEOUT_S)
+                if code != 0:
+                    raise BenchFailed(f"the relay ended with {code}\n{relay.process.log_tail()}")
             seconds = time.monotonic() - begun
-            if code != 0:
-                raise BenchFailed(f"the relay ended with {code}\n{relay.process.log_tail()}")
-            return seconds, last_stats(relay)
-        finally:
-            relay.close()
+            return seconds, sum(int(last_stats(relay)["delivered"]) for relay in relays)
 
     def relay_overhead_s(self, sink="{ type: discard }", queue=""):
         """What a run costs besides the events: starting, checking the table, connecting to the receiver, noticing that the
