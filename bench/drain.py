@@ -72,13 +72,16 @@ def expect_long(bench, drain, rate):
 
 
 def compare(bench, drain, must=None, aim=None, note=""):
-    """Floor and relay in turn, after a tenth of it to warm up. Returns the Answer."""
-    for run in drain_floor, drain_relay:
+    """Floor and relay in turn, each of them first in every second pair, after a tenth of it to warm up. Returns the Answer."""
+    turn = [drain_floor, drain_relay]
+    rates_of = {run: [] for run in turn}
+    floors, rates = (rates_of[run] for run in turn)
+    for run in turn:
         run(bench, smaller(drain))
-    floors, rates = [], []
     for number in range(1, bench.run.pairs + 1):
-        floors.append(drain_floor(bench, drain))
-        rates.append(drain_relay(bench, drain))
+        for run in turn:
+            rates_of[run].append(run(bench, drain))
+        turn.reverse()
         expect_long(bench, drain, rates[-1])
         if drain.by_relay:
             expect_long(bench, drain.by_relay, floors[-1])

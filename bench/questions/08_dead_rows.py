@@ -103,14 +103,14 @@ def under_a_snapshot(bench, events, slices, keys):
         free.db.drop()
     ratios = [rate / floor for rate, floor in zip(held.rates, usual.rates)]
     tenths = " ".join(f"{statistics.median(held.tenth(ratios, number)):.2f}" for number in range(TENTHS))
-    first, last = [held.tenth_us(number) / usual.tenth_us(number) for number in (0, TENTHS - 1)]
+    first, last = [(held.tenth_us(number), usual.tenth_us(number)) for number in (0, TENTHS - 1)]
     return [Answer(f"{events:,} events pass under an old snapshot", "events/s", held.rates, usual.rates, must=0.80, aim=0.95,
                    events=events, note=f"{CLOSED} closed keys, a row and a key locked by another session lie below them; floor: the same without snapshot and these; "
                         f"{len(held.rates)} slices, after some that warm up; tenth by tenth {tenths}"),
-            Answer("time of a claim, last tenth / first tenth", "", [last / first], must=1.3, aim=1.1, more=False,
-                   events=events, note=f"{held.tenth_us(TENTHS - 1):.2f} us and {held.tenth_us(0):.2f} us an event, medians of {slices} slices; beside the same without "
-                                       f"the snapshot, {usual.tenth_us(TENTHS - 1):.2f} us and {usual.tenth_us(0):.2f} us, {last:.2f} and {first:.2f}; p99 of a "
-                                       f"claim {held.p99_ms():.1f} ms, without it {usual.p99_ms():.1f} ms")]
+            Answer("time of a claim, last tenth / first tenth", "", [last[0] / first[0]], must=1.3, aim=1.1, more=False,
+                   events=events, note=f"{last[0]:.2f} us and {first[0]:.2f} us an event, medians of {slices} slices; at the same times without the snapshot "
+                                       f"{last[1]:.2f} us and {first[1]:.2f} us, beside which it is {last[0] / first[0] / (last[1] / first[1]):.2f}; p99 of "
+                                       f"a claim {held.p99_ms():.1f} ms, without it {usual.p99_ms():.1f} ms")]
 
 
 def expect_dead(bench, rows):
@@ -124,7 +124,8 @@ def expect_dead(bench, rows):
 
 
 def between_dead_ends(bench, dead, events, keys):
-    """Each pair has a relay of its own and rows in a part of the gap that had none before."""
+    """Each pair has a relay of its own and rows in a part of the gap that had none before. What finds dead rows for the first time marks
+    them in the index, so the first run is shown by itself, too."""
     overhead_s = bench.relay_overhead_s()
     ends = Bench(bench.postgres, bench.run, name=f"{bench.db.name}_ends")
     try:
@@ -147,11 +148,13 @@ def between_dead_ends(bench, dead, events, keys):
                       f"with {rates[-1]:,.0f}/s")
     finally:
         ends.db.drop()
-    return Answer(f"{dead:,} dead rows at both ends, no vacuum", "events/s", rates, floors, must=0.80, aim=0.95, events=events, overhead_s=overhead_s,
-                  note="floor: the relay in question 1; the first run is the first to find them dead")
+    name = f"{dead:,} dead rows at both ends, no vacuum"
+    return [Answer(name, "events/s", rates, floors, must=0.80, aim=0.95, events=events, overhead_s=overhead_s,
+                   note="floor: the relay in question 1; the first run is the first to find them dead"),
+            Answer(f"{name}: the first run", "events/s", rates[:1], floors[:1], events=events, overhead_s=overhead_s)]
 
 
 def ask(bench):
     answers = under_a_snapshot(bench, *bench.run.size((5_000_000, 5, 50_000), (300_000, 3, 5_000)))
     dead, events, keys = bench.run.size((10_000_000, 300_000, 30_000), (300_000, 100_000, 10_000))
-    return [*answers, between_dead_ends(bench, dead, events, keys)]
+    return answers + between_dead_ends(bench, dead, events, keys)

@@ -64,14 +64,16 @@ class Result:
     freshness_s: float
     overload: float  # events that came, over those delivered meanwhile
     count: int
-    fresh: int
+    aged: int  # events that the freshness is of
+    aged_share: float  # of the new ones
 
 
 def judge(bench, number, came, answered, ended_at, old_keys):
     ages = [at - came[event] for event, at in answered.items() if event > old_keys and at < ended_at]
     rate = sum(at < ended_at for at in answered.values()) / (ended_at - min(answered.values()))
     arrivals = (len(came) - old_keys) / (ended_at - min(came.values()))
-    result = Result(longest_wait(came, answered), longest_wait(came, answered, 0), statistics.median(ages), arrivals / rate, len(came), len(ages))
+    result = Result(longest_wait(came, answered), longest_wait(came, answered, 0), statistics.median(ages), arrivals / rate, len(came), len(ages),
+                    len(ages) / (len(came) - old_keys))
     bench.say(f"fairness, run {number}: {arrivals:,.0f} events/s came, {rate:,.0f}/s were delivered; longest wait {result.wait:.2f} x oldest-first, "
               f"{result.bare_wait:.2f} x where waits below {LEAST_S:g} s count as they are, p50 of new events {result.freshness_s:.2f} s")
     return result
@@ -89,4 +91,5 @@ def ask(bench):
                    note=f"{note}; what oldest-first would keep waiting for less than {LEAST_S:g} s counts as {LEAST_S:g} s: without that "
                         f"{statistics.median(result.bare_wait for result in results):.2f}"),
             Answer("age of new events at their delivery, p50", "s", [result.freshness_s for result in results], must=1, more=False,
-                   events=results[0].fresh, note=note + "; of those delivered while the producers were at work")]
+                   events=results[0].aged, note=f"{note}; of those delivered while the producers were at work, "
+                                                f"{' and '.join(f'{result.aged_share:.0%}' for result in results)} of the new ones")]

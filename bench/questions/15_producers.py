@@ -15,6 +15,7 @@ from tests.support.process import find_program, wait_until
 
 CLIENTS = 8
 SECONDS = 1  # of a run: pgbench's least
+LEAST_DELIVERED = 0.8  # of what is inserted, before the relay is stopped: or it has not worked as it would
 PAYLOAD = '{"note": "' + "x" * 288 + '"}'
 COLUMNS = "columns: { id: id, key: aggregateid, type: type, payload: payload }"
 
@@ -62,7 +63,7 @@ def expect_all(bench, case, inserted, relay):
             raise BenchFailed(f"the relay ended with {relay.exit_code}\n{relay.process.log_tail()}")
         delivered = int(last_stats(relay)["delivered"])
     left = bench.db.value(f"select count(*) from {case.table}")
-    if inserted != delivered + left or (case.serves == case.table) != (delivered > 0):
+    if inserted != delivered + left or (delivered < inserted * LEAST_DELIVERED if case.serves == case.table else delivered > 0):
         raise BenchFailed(f"{case.name}: {inserted:,} were inserted, {delivered:,} delivered, {left:,} are left")
 
 
@@ -102,6 +103,7 @@ def ask(bench):
         floors, rates = measured[case.name]
         answer = Answer(case.name, "events/s", rates, floors, case.must, case.aim)
         answer.note = (f"floor: a plain table with the same indexes, before and after each run; {CLIENTS} clients of pgbench; "
-                       f"ratios {spread(answer.ratios)}")
+                       f"ratios {spread(answer.ratios)}"
+                       + (f"; at least {LEAST_DELIVERED:.0%} was delivered meanwhile" if case.serves == case.table else ""))
         answers.append(answer)
     return answers
