@@ -7,6 +7,7 @@
 #include "relay/report.h"
 #include "relay/settle.h"
 #include "relay/side.h"
+#include "relay/table_ordering.h"
 #include "relay/table_sql.h"
 #include "sql_text.h"
 
@@ -45,28 +46,9 @@ static bool open_ordering(struct queue *queue, struct error *err)
     const struct queue_config *config = queue->config;
     const struct ordering_type *type = ordering_type_find(config->ordering);
     assert(type && "config_tables.c names those that there are");
-    struct ordering_options options = {
-        .queue = config->name,
-        .variables = queue->variables,
-        .lock_class = queue->table->lock_class,
-        .payload_kind = queue->table->payload_kind,
-        .headers_kind = queue->table->headers_kind,
-        .extra_columns = queue->table->extra_count,
-        .keys_per_claim = config->keys_per_claim,
-        .oldest_share = config->oldest_share,
-        .archive = config->after == AFTER_ARCHIVE,
-        .hand_on = queue->table->next != NULL,
-        .sequence = queue->table->sequence_sql != NULL,
-        .key_index = queue->table->index_key_id,
-        .delays = table_holds_delayed(queue->table, config),
-        .passes = table_passes_delayed(queue->table, config),
-        .filter = config->where != NULL,
-        .after = table_comes_after(queue->table),
-        .lease_us = queue->leases.used ? config->lease_us : 0,
-        .lease_owner = queue->leases.owner,
-        .priority = queue->table->priority_sql != NULL,
-        .lock_rows = config->locks == LOCKS_ROWS,
-    };
+    struct ordering_options options = table_ordering_options(queue->table, config, queue->variables);
+    options.lease_us = queue->leases.used ? config->lease_us : 0;
+    options.lease_owner = queue->leases.owner;
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;
 }
