@@ -14,6 +14,7 @@ from bench.harness import CONNECTIONS, RUN_TIMEOUT_S, read_sql, run_floor
 from tests.support.process import find_program
 
 IN_FLIGHT = 256  # the relay's default
+PAYLOADS = 10_000  # so many that none comes again within the 64 kB of a partition that lz4 looks back on
 EVENT_ID = "3f0e4b4c-7b8e-4d55-9a35-2f6f0a3c9f11"
 
 # What the relay sends of an event besides the payload: docs/sinks/http.md.
@@ -33,6 +34,14 @@ def payload(bench):
     return bench.db.value("select payload::text from filled order by n desc limit 1")
 
 
+def payloads_path(bench):
+    """A file with one in each line, none of them twice."""
+    path = os.path.join(bench.folder, "payloads.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"{text}\n" for text, in bench.db.query("select payload::text from filled where n < %s", [PAYLOADS]))
+    return path
+
+
 def delete_beside(bench, drain, load):
     """The longer of both times. load() returns its seconds."""
     with futures.ThreadPoolExecutor(1) as pool:
@@ -43,7 +52,7 @@ def delete_beside(bench, drain, load):
 def kafka(server, topic):
     def floor(bench, drain):
         rows, seconds = run_floor("kafka", bench.db.superuser_dsn, read_sql("floor_drain.sql"), CONNECTIONS, server.bootstrap,
-                                  topic, drain.events, drain.keys, payload(bench))
+                                  topic, drain.events, drain.keys, payloads_path(bench))
         if rows != drain.events:
             raise BenchFailed(f"the floor deleted {rows:,.0f} of {drain.events:,} rows")
         return seconds

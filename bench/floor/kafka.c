@@ -1,12 +1,14 @@
 /* How fast can a table be emptied while a bare producer sends as many records of the same bytes?
  *
- *   kafka CONNINFO SQL CONNECTIONS BOOTSTRAP TOPIC COUNT KEYS PAYLOAD
+ *   kafka CONNINFO SQL CONNECTIONS BOOTSTRAP TOPIC COUNT KEYS PAYLOADS
  *
  * does both at the same time, with nothing between them, and prints `ROWS SECONDS`: from when all are connected to when
  * the last row is deleted and the last record is acked. The producer has the properties that matter of the relay's
- * (sinks/kafka_conf.c), but waits longer for a batch: it has nothing to lose by that. */
+ * (sinks/kafka_conf.c), but waits longer for a batch: it has nothing to lose by that. The file PAYLOADS has one in each
+ * line; the records have them in turn, as one that is always the same would be compressed to nothing. */
 #include "bench/floor/drainers.h"
 #include "bench/floor/session.h"
+#include "relay/base/arena.h"
 #include "relay/base/clock.h"
 
 #include <inttypes.h>
@@ -17,15 +19,39 @@
 
 #define CONNECT_MS 10000
 #define FLUSH_MS 600000
+#define PAYLOADS_MAX 100000
 
 static const char *const properties[][2] = {
     {"enable.idempotence", "true"},   {"acks", "all"}, {"partitioner", "murmur2_random"}, {"compression.codec", "lz4"},
     {"socket.nagle.disable", "true"},
 };
 
+struct payloads {
+    char **lines; /* until the program ends */
+    size_t count;
+};
+
 struct acks {
     int64_t acked;
 };
+
+static struct payloads read_payloads(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        session_fail("PAYLOADS", path);
+    struct payloads ret = {.lines = memory_array(PAYLOADS_MAX, sizeof *ret.lines)};
+    size_t room = 0;
+    ssize_t length;
+    while (ret.count < PAYLOADS_MAX && (length = getline(&ret.lines[ret.count], &room, file)) > 0) {
+        ret.lines[ret.count++][length - 1] = '\0'; /* instead of the line's end */
+        room = 0;
+    }
+    fclose(file);
+    if (ret.count == 0)
+        session_fail("PAYLOADS", "an empty file");
+    return ret;
+}
 
 static void on_ack(rd_kafka_t *kafka, const rd_kafka_message_t *message, void *data)
 {
@@ -93,17 +119,18 @@ static void produce(rd_kafka_t *kafka, const char *topic, int64_t number, int64_
 int main(int argc, char **argv)
 {
     if (argc != 9)
-        session_fail("usage", "kafka CONNINFO SQL CONNECTIONS BOOTSTRAP TOPIC COUNT KEYS PAYLOAD");
+        session_fail("usage", "kafka CONNINFO SQL CONNECTIONS BOOTSTRAP TOPIC COUNT KEYS PAYLOADS");
     int64_t count = strtoll(argv[6], NULL, 10), keys = strtoll(argv[7], NULL, 10);
     if (count < 1 || keys < 1)
         session_fail("COUNT and KEYS", "from 1 on");
+    struct payloads payloads = read_payloads(argv[8]);
     struct acks acks = {0};
     rd_kafka_t *kafka = open_producer(argv[4], argv[5], &acks);
     struct drainers *drainers = drainers_open(argv[1], argv[2], strtol(argv[3], NULL, 10));
     instant_us begun = clock_now();
     drainers_start(drainers);
     for (int64_t i = 0; i < count; i++)
-        produce(kafka, argv[5], i, keys, argv[8]);
+        produce(kafka, argv[5], i, keys, payloads.lines[(size_t)i % payloads.count]);
     if (rd_kafka_flush(kafka, FLUSH_MS) != RD_KAFKA_RESP_ERR_NO_ERROR || acks.acked != count)
         session_fail("flush", "not every record was acked");
     int64_t rows = drainers_join(drainers);
