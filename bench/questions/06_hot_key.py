@@ -47,6 +47,7 @@ def ask(bench):
             many = Drain(f"events of many keys to {name}", events, events // 10, **to)
             hot = replace(many, question=f"one hot key to {name}", keys=1, floor=None, by_relay=many)
             if not bench.run.quick:  # which has the quick ones only
-                hot.events = affordable(bench, hot, events, SECONDS)
+                many.events = hot.events = affordable(bench, hot, events, SECONDS)
+                many.keys = many.events // 10
             answers.append(compare(bench, hot, must=must, aim=aim))
     return answers
