@@ -190,6 +190,21 @@ static void key_range(const struct table *table, struct arena *arena, const char
     }
 }
 
+/* Without an index on the key all ids are gone through in any case, and the first that is one of its is found. */
+static void whole_key(const struct table *table, struct arena *arena, const char *key, const char *id,
+                      const char **ret_whole, const char **ret_order)
+{
+    const char *type = key_type_name(table->key_type);
+    if (table->index_key_id)
+        *ret_whole = arena_printf(arena, "(%s, %s) >= (k.name::%s, %s) and (%s, %s) <= (k.name::%s, %s)", key, id, type,
+                                  "'-9223372036854775808'::bigint", key, id, type, "9223372036854775807");
+    else
+        *ret_whole = arena_printf(arena, "%s = k.name::%s", key, type);
+    *ret_order = table->index_key_id ? arena_printf(arena, "%s, %s", key, id)
+                 : table->index_key  ? arena_printf(arena, "%s + 0", id)
+                                     : id;
+}
+
 /* The shared rule is written over :key and :id; in the claim these are the chosen key's. */
 static const char *lock_hash(const struct table *table, struct arena *arena, struct error *err)
 {
@@ -323,8 +338,9 @@ const struct sql_variable *table_variables(const struct table *table, const stru
 {
     const char *id = column(arena, table->id_sql, NULL);
     const char *key = column(arena, table->key_sql, "null::text");
-    const char *range = NULL, *order = NULL;
+    const char *range = NULL, *order = NULL, *whole = NULL, *whole_order = NULL;
     key_range(table, arena, key, id, &range, &order);
+    whole_key(table, arena, key, id, &whole, &whole_order);
     const char *state = queue->state ? queue->state : "outbox";
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
     const char *name = literal(arena, table->plain_name), *created_at = column(arena, table->created_at_sql, "null");
@@ -362,6 +378,8 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"text_once", text_once(table, queue, arena)},
         {"key_range", range},
         {"key_order", order},
+        {"key_whole", whole},
+        {"key_whole_order", whole_order},
         {"sequence", feeds},
         {"sequence_name", literal(arena, feeds)},
         {"holders_of", literal(arena, feeds)},

@@ -4,13 +4,18 @@
 -- whoever pauses or resumes the key. A paused key keeps its entry: to drop it would be to resume it. What somebody else has
 -- leased is left alone as in settle_park.sql.
 --
--- :table :where :state :id :key :key_type   as in per_key_lock.sql
+-- The next event is looked for as in per_key_read.sql: of a table that the planner is blind to (see settle_gone.sql) the least
+-- :id of a key would be found by going through all ids in their order.
+--
+-- :table :where :state :id   as in per_key_lock.sql
+-- :key_whole         the condition that picks the events of key k.name
+-- :key_whole_order   the id order of those events, spelled so that an index on the key serves it if there is one
 -- $1 text      queue
 -- $2 text[]    keys
 -- $3 bigint[]  heads of events without a key
 -- $4 text[]    tokens of our leases
 with next as materialized (
-    select k.name, (select pg_catalog.min(:id) from :table e where :key = k.name:::key_type and (:where)) as id
+    select k.name, (select :id from :table e where :key_whole and (:where) order by :key_whole_order limit 1) as id
     from pg_catalog.unnest($2::text[]) as k (name)
 ), entry as materialized (
     select w.place, n.id

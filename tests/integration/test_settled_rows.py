@@ -63,6 +63,30 @@ def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http, before,
     assert not one.logged("settle.missing") and (before or not one.logged("settle"))
 
 
+@pytest.mark.parametrize("before", ["", EMPTIED])
+def test_row_that_is_updated_while_it_is_buried_leaves(db, relay, http, before):
+    db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
+            f"create index on events (order_id, id); {before}")
+    db.psql("vacuum (truncate false) events")
+    db.psql(INSERT)
+    db.let_relay_in("public.events")
+    with closing(db.connect(autocommit=False)) as application:
+        def update(request):
+            application.cursor().execute("update events set status = 'seen'")
+            return Reply(422)
+
+        http.respond = update
+        one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=", retry: { attempts: 1 }"))
+        wait_until(lambda: db.value("select count(*) > 0 from pg_stat_activity where application_name = 'pgcourier'"
+                                    " and datname = current_database() and wait_event_type = 'Lock'"), what="the relay to wait for the row")
+        application.commit()
+    wait_until(lambda: ids(db) == [], what="the rows to leave")
+    assert one.stop() == 0
+    assert len(http.requests) == 2
+    assert db.query("select key, attempts, original->>'status' from outbox.dead order by event_id") == [("1", 1, "seen"), ("2", 1, "seen")]
+    assert not one.logged("settle.missing") and (before or not one.logged("settle"))
+
+
 @pytest.mark.parametrize("rest", ["", ", after: archive", ", ordering: lease"])
 def test_row_that_was_updated_since_it_was_read_leaves(db, relay, http, rest):
     db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
@@ -125,3 +149,48 @@ def test_rows_are_found_where_they_were_and_no_others_are_taken(db, name, more):
 
 def nodes(plan):
     return [plan, *(node for part in plan.get("Plans", []) for node in nodes(part))]
+
+
+# Of a table that was vacuumed while it was empty, and could not be made shorter, the planner believes that it has no rows.
+BLIND = ("create table events (id bigserial primary key, order_id bigint, status text) with (autovacuum_enabled = off); {index}"
+         "insert into events (order_id) values (1); delete from events; vacuum (truncate off) events;")
+MANY = "insert into events (order_id) select n % 100 from generate_series(1, 20000) n"
+FEW = "{%s}" % ",".join(map(str, range(11001, 11101)))
+WHYS = "{%s}" % ",".join(["refused"] * 100)
+BY_KEY_ID = {"key_whole": "(e.order_id, e.id) >= (k.name::bigint, '-9223372036854775808'::bigint)"
+                          " and (e.order_id, e.id) <= (k.name::bigint, 9223372036854775807)", "key_whole_order": "e.order_id, e.id"}
+BY_KEY = {"key_whole": "e.order_id = k.name::bigint", "key_whole_order": "e.id + 0"}
+
+
+@pytest.mark.parametrize("index", ["create index on events (order_id, id);", "create index on events (order_id);"])
+def test_dead_letters_are_found_by_their_ids_where_the_planner_is_blind(db, index):
+    db.psql(BLIND.format(index=index))
+    names = {**TABLE, "key": "e.order_id", "type": "e.status", "created_at": "null", "state": "outbox"}
+    read = entries_read(db, rendered("settle", "settle_bury.sql", **names), f"'q', '{FEW}', '{FEW}', '{WHYS}'")
+    assert read == 100
+    assert db.value("select count(*) from events") == 20000 - 100
+    assert db.value("select count(*) from outbox.dead where event_id = attempts and original->>'id' = event_id::text"
+                    " and event_id between 11001 and 11100 and reason = 'refused'") == 100
+
+
+@pytest.mark.parametrize("index,names", [("create index on events (order_id, id);", BY_KEY_ID), ("create index on events (order_id);", BY_KEY)])
+def test_next_event_of_a_key_is_found_by_the_key_where_the_planner_is_blind(db, index, names):
+    db.psql(BLIND.format(index=index))
+    db.query("insert into outbox.parked (queue, key, event_id, next_at) values ('q', '7', 1, 'infinity')")
+    names = {**names, "table": "public.events", "id": "e.id", "where": "e.status is null", "state": "outbox"}
+    read = entries_read(db, rendered("settle", "settle_unpark.sql", **names), "'q', '{7}', '{}', '{}'",
+                        before="delete from events where id < 15000")
+    assert read <= 200  # what the key has had
+    assert db.query("select event_id from outbox.parked") == [(15008,)]
+
+
+def entries_read(db, statement, values, before="select"):
+    """Of the indexes of a table that has filled up, by a statement that was planned before."""
+    with closing(db.connect(autocommit=True)) as session:
+        run = session.cursor()
+        run.execute("set enable_seqscan = off; set enable_sort = off; set plan_cache_mode = force_generic_plan")
+        run.execute(f"prepare settle as {statement}")
+        db.psql(f"{MANY}; {before}")
+        run.execute(f"explain (analyze, format json) execute settle({values})")
+        scans = [node for node in nodes(run.fetchone()[0][0]["Plan"]) if node.get("Relation Name") == "events" and "Index" in node["Node Type"]]
+        return sum(scan["Actual Loops"] * (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) for scan in scans)

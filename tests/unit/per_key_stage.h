@@ -30,6 +30,8 @@ static const struct sql_variable variables[] = {
     {"text_once", ""},
     {"key_range", "true"},
     {"key_order", "e.id"},
+    {"key_whole", "true"},
+    {"key_whole_order", "e.id"},
     {"sequence", "s"},
     {"sequence_name", "'s'"},
     {"holders_of", "'s'"},

@@ -17,6 +17,8 @@ static const struct sql_variable variables[] = {
     {"state", "outbox"},
     {"gone", "with gone as (delete from t e returning e.id as id)"},
     {"behind_entry", "true"},
+    {"key_whole", "true"},
+    {"key_whole_order", "e.id"},
     {"next_table", "n"},
     {"next_table_name", "'n'"},
     {"next_columns", "\"nk\""},

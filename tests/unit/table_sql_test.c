@@ -68,6 +68,8 @@ START_TEST(range_of_a_key_is_one_walk_of_an_index_on_key_and_id)
 {
     assert_has(value("key_range"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
     assert_has(value("key_order"), "e.\"order_id\", e.\"id\"");
+    assert_has(value("key_whole"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
+    ck_assert_str_eq(value("key_whole_order"), "e.\"order_id\", e.\"id\"");
 }
 END_TEST
 
@@ -76,6 +78,16 @@ START_TEST(range_of_a_key_without_that_index_cannot_be_served_by_the_primary_key
     table.index_key_id = false;
     assert_has(value("key_range"), "e.\"order_id\" = k.name::bigint");
     ck_assert_str_eq(value("key_order"), "e.\"id\" + 0");
+    table.index_key = true;
+    ck_assert_str_eq(value("key_whole"), "e.\"order_id\" = k.name::bigint");
+    ck_assert_str_eq(value("key_whole_order"), "e.\"id\" + 0");
+}
+END_TEST
+
+START_TEST(first_event_of_a_key_without_any_index_is_found_in_the_order_of_ids)
+{
+    table.index_key_id = table.index_key = false;
+    ck_assert_str_eq(value("key_whole_order"), "e.\"id\"");
 }
 END_TEST
 
@@ -324,6 +336,7 @@ int main(void)
     tcase_add_test(tcase, names_become_literals_that_cannot_end_early);
     tcase_add_test(tcase, range_of_a_key_is_one_walk_of_an_index_on_key_and_id);
     tcase_add_test(tcase, range_of_a_key_without_that_index_cannot_be_served_by_the_primary_key);
+    tcase_add_test(tcase, first_event_of_a_key_without_any_index_is_found_in_the_order_of_ids);
     tcase_add_test(tcase, key_is_compared_in_its_own_type);
     tcase_add_test(tcase, queue_without_a_key_column_has_null_keys);
     tcase_add_test(tcase, payload_is_the_row_unless_a_column_is_mapped);

@@ -17,6 +17,8 @@ static const struct sql_variable variables[] = {
     {"table_name", "'t'"},
     {"where", "true"},
     {"id", "e.id"},
+    {"key_whole", "true"},
+    {"key_whole_order", "e.id"},
     {"key", "null"},
     {"type", "e.t"},
     {"created_at", "null"},
