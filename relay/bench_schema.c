@@ -122,20 +122,27 @@ static void ignore_notice(void *unused, const PGresult *notice)
     (void)unused, (void)notice;
 }
 
-static bool drop(PGconn *conn, const char *schema, struct error *err)
+/* A large schema takes its time, and a signal ends that. Who was told to stop before it began tries for a while. */
+static bool drop(const struct bench *bench, PGconn *conn, const char *schema, struct error *err)
 {
+    const struct asker asker = {.conn = conn,
+                                .what = "bench",
+                                .stop_fd = bench->told ? -1 : bench->signal_fd,
+                                .limit_us = bench->told ? QUERY_ANSWER_S * SECOND_US : 0};
     char *sql = bench_render(sql_bench_drop, schema);
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    bool ok = query_script_in_time(conn, "bench", sql, err);
+    bool ok = query_script_or_cancel(&asker, sql, err);
     free(sql);
     return ok;
 }
 
-static bool drop_leftover(PGconn *conn, const char *schema, struct error *err)
+static bool drop_leftover(struct bench *bench, const char *schema, struct error *err)
 {
-    bool ok = drop(conn, schema, err);
+    bool ok = drop(bench, bench->conn, schema, err);
     if (ok)
         fprintf(stderr, "dropped the schema %s, which a bench had left behind\n", schema);
+    else
+        (void)bench_is_told(bench, err);
     return ok;
 }
 
@@ -184,7 +191,7 @@ static bool clean(struct bench *bench, const struct leftover *left, instant_us u
     if (!has.there)
         return true; /* its bench has ended meanwhile */
     if (has.mine && left->droppable)
-        return drop_leftover(bench->conn, left->schema, err);
+        return drop_leftover(bench, left->schema, err);
     if (has.mine)
         fprintf(stderr,
                 "the schema %s is left over from a bench and belongs to %s; as that role: pgcourier bench --clean\n",
@@ -249,18 +256,25 @@ bool bench_schema_fill(struct bench *bench, struct error *err)
            bench_run(bench, sql_bench_vacuum, 0, NULL, err);
 }
 
+/* A signal that has come by now has ended the measuring, or the drop before this one. */
+static bool drop_own(struct bench *bench, PGconn *conn, struct error *err)
+{
+    (void)bench_is_told(bench, err);
+    return drop(bench, conn, bench->schema, err);
+}
+
 /* Without the lock of its session the schema may have been dropped by another bench by now, and that is as well. */
 static bool drop_anew(struct bench *bench, struct error *err)
 {
     PGconn *conn = command_connect(bench->config->database, "bench", err);
-    bool ok = conn && drop(conn, bench->schema, err);
+    bool ok = conn && drop_own(bench, conn, err);
     PQfinish(conn);
     return ok;
 }
 
 bool bench_schema_close(struct bench *bench, struct error *err)
 {
-    if (!bench->made || drop(bench->conn, bench->schema, err) || drop_anew(bench, err))
+    if (!bench->made || drop_own(bench, bench->conn, err) || drop_anew(bench, err))
         return true;
     struct error cause = *err;
     return error_set(err, cause.kind,

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from contextlib import closing
 
 import pytest
 
@@ -29,6 +30,7 @@ SCHEMAS = "select nspname::text from pg_namespace where nspname like 'pgcourier_
 OBJECTS = ("select count(*) from (select oid from pg_class union all select oid from pg_proc union all select oid from pg_namespace"
            " union all select oid from pg_type) o")
 FILLING = "select count(*) from pg_stat_activity where datname = %s and application_name = 'pgcourier/bench' and query ~ 'insert into'"
+DROPPING = "select count(*) from pg_stat_activity where datname = %s and application_name = 'pgcourier/bench' and query ~ 'drop schema' and state = 'active'"
 SESSIONS = "select count(*) from pg_stat_activity where datname = %s and application_name like 'pgcourier%%'"
 
 
@@ -353,6 +355,31 @@ def test_a_bench_that_is_killed_in_the_middle_of_a_fill_can_be_cleaned_at_once(e
     done = bench(empty_db, "--clean")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == f"dropped the schema {schema}, which a bench had left behind\n"
+    assert empty_db.query(SCHEMAS) == []
+
+
+def test_a_signal_ends_a_clean_that_waits(empty_db, relay):
+    empty_db.query("""create schema pgcourier_bench_99999999_00000000 authorization shop_owner;
+                      comment on schema pgcourier_bench_99999999_00000000 is 'pgcourier bench';
+                      create table pgcourier_bench_99999999_00000000.t ()""")
+    with closing(empty_db.connect(autocommit=False)) as user:
+        user.cursor().execute("select from pgcourier_bench_99999999_00000000.t")
+        one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=["--clean"])
+        wait_until(lambda: empty_db.value(DROPPING, (empty_db.name,)), what="the drop to wait")
+        assert one.stop(signal.SIGINT) == 75
+    assert one.log == ["pgcourier: bench: stopped by a signal"]
+    assert len(empty_db.query(SCHEMAS)) == 1
+
+
+def test_a_signal_while_it_drops_its_own_schema_does_not_leave_it_behind(pg, empty_db, relay):
+    pg.query("""create sequence public.drops; grant usage on sequence public.drops to public;
+                create function public.linger() returns event_trigger language plpgsql as $$ begin
+                    if nextval('public.drops') = 1 then perform pg_sleep(600); end if; end $$;
+                create event trigger linger on ddl_command_start when tag in ('DROP SCHEMA') execute function public.linger()""",
+             dbname=empty_db.name)
+    one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=FEW)
+    wait_until(lambda: empty_db.value(DROPPING, (empty_db.name,)), 60, "the drop")
+    assert one.stop(signal.SIGINT) == 0
     assert empty_db.query(SCHEMAS) == []
 
 
