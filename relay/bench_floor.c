@@ -147,9 +147,11 @@ static bool drain(struct floor *floor, double *ret_per_second, struct error *err
     instant_us begun = clock_now();
     for (size_t i = 0; ok && i < floor->count; i++)
         ok = send_batch(floor, &floor->drainers[i], err);
-    ok = ok && turn_until(floor, &floor->done, &now, err);
+    if (!ok || !turn_until(floor, &floor->done, &now, err) ||
+        !bench_check_count(floor->bench, "floor", floor->rows, err))
+        return false;
     *ret_per_second = (double)floor->rows * SECOND_US / (double)(floor->emptied_at - begun);
-    return ok && bench_check_count(floor->bench, "floor", floor->rows, err);
+    return true;
 }
 
 bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err)

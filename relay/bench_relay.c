@@ -98,8 +98,10 @@ static bool until_empty(struct run *run, double *ret_per_second, struct error *e
         if (begun == 0 && run->queue->metrics.claims > 0)
             begun = run->now;
     }
+    if (!bench_check_count(run->bench, "relay", (int64_t)run->settled, err))
+        return false;
     *ret_per_second = (double)run->settled * SECOND_US / (double)(run->moved_at - begun);
-    return bench_check_count(run->bench, "relay", (int64_t)run->settled, err);
+    return true;
 }
 
 bool bench_relay_drain(struct bench *bench, double *ret_per_second, struct error *err)

@@ -79,7 +79,8 @@ static bool measure_round_trip(struct bench *bench, double *ret_ms, struct error
         ok = hello && check_session(bench->conn, hello, err);
         PQclear(hello);
     }
-    *ret_ms = (double)best / MS_US;
+    if (ok)
+        *ret_ms = (double)best / MS_US;
     return ok;
 }
 
@@ -93,12 +94,16 @@ static void read_server(const PGresult *server, struct bench_server *ret)
 
 bool bench_schema_check(struct bench *bench, struct bench_server *ret, struct error *err)
 {
+    struct bench_server found;
     PGresult *server = bench_query(bench, sql_bench_server, 0, NULL, err);
     if (server)
-        read_server(server, ret);
+        read_server(server, &found);
     bool ok = server && check_server(server, bench->conn, err);
     PQclear(server);
-    return ok && measure_round_trip(bench, &ret->round_trip_ms, err) && check_locks(bench, err);
+    if (!ok || !measure_round_trip(bench, &found.round_trip_ms, err) || !check_locks(bench, err))
+        return false;
+    *ret = found;
+    return true;
 }
 
 struct ownership {
