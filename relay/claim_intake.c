@@ -13,7 +13,9 @@ static bool take_event(void *to, const struct event *event, bool waited, struct 
     if (!batch_add(batch, event, claim->queue->table->extra_count, err))
         return false;
     struct lane *lane = batch->lanes_end;
-    bool taken = batch->solo ? lane_solo_id(lane) == event->id : span_equal(lane->key, event->key);
+    /* Not where it was left out: then the last lane may be another one's. */
+    bool taken =
+        lane->key.data ? event->key.data && span_equal(lane->key, event->key) : lane_solo_id(lane) == event->id;
     lane->waited = lane->waited || (waited && taken);
     return true;
 }

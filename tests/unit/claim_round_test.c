@@ -129,7 +129,7 @@ END_TEST
 START_TEST(wait_of_a_key_is_noted_in_its_lane)
 {
     const struct event events[] = {event_of(1, "a")};
-    returned_waited = true;
+    returned_waited = 1;
     claim_keys();
     claim_brings(events, 1);
     script_brings(DB_ROUND_END);
@@ -137,6 +137,22 @@ START_TEST(wait_of_a_key_is_noted_in_its_lane)
     ck_assert_int_eq(claim->state, CLAIM_IDLE);
     ck_assert(stage.queue.arrived->lanes->waited);
     ck_assert(!stage.queue.arrived->lanes->more);
+}
+END_TEST
+
+START_TEST(wait_of_an_event_that_is_left_out_is_not_noted_in_the_lane_before_it)
+{
+    static const char *const keys[][2] = {{NULL, NULL}, {"", NULL}, {NULL, ""}, {"a", "b"}};
+    const struct event events[] = {event_of(1, keys[_i][0]), event_of(2, keys[_i][1])};
+    stage.config.max_batch_bytes = 1;
+    returned_waited = 2;
+    claim_keys();
+    claim_brings(events, 2);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_uint_eq(stage.queue.arrived->lane_count, 1);
+    ck_assert(stage.queue.arrived->spilled);
+    ck_assert(!stage.queue.arrived->lanes->waited);
 }
 END_TEST
 
@@ -379,6 +395,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, claim_out_of_order_is_given_up_whatever_follows_it);
     tcase_add_test(tcase, no_more_than_a_few_batches_are_read_in_one_turn);
     tcase_add_test(tcase, wait_of_a_key_is_noted_in_its_lane);
+    tcase_add_loop_test(tcase, wait_of_an_event_that_is_left_out_is_not_noted_in_the_lane_before_it, 0, 4);
     tcase_add_test(tcase, key_cut_short_behind_a_slow_sink_is_followed_only_when_a_later_event_of_it_was_found);
     tcase_add_loop_test(tcase, last_key_of_a_claim_that_returned_all_it_may_has_more, 0, 2);
     tcase_add_test(tcase, event_without_a_key_of_a_lost_claim_is_given_back);

@@ -24,7 +24,7 @@ static struct outlet outlet = {.sink = &sink, .config = &sink_config}; /* takes 
 static const struct event *returned; /* what the claim's statement returns, in this order */
 static size_t returned_count, failed_claims;
 static int64_t rows_limit;
-static bool returned_waited;
+static int64_t returned_waited; /* the event of them that had waited; 0: none */
 
 /* ---- a strategy of one statement a claim and one a settlement ---- */
 
@@ -47,7 +47,7 @@ static bool one_claimed(struct ordering *o, struct claim_plan *plan, size_t inde
     (void)res;
     ck_assert_uint_eq(index, 0);
     for (size_t i = 0; i < returned_count; i++, plan->rows++)
-        if (!intake->event(intake->to, &returned[i], returned_waited, err))
+        if (!intake->event(intake->to, &returned[i], returned[i].id == returned_waited, err))
             return false;
     return true;
 }
@@ -134,7 +134,7 @@ static inline void set_up(void)
     sink_config.max_in_flight = 100;
     sink.in_flight = 0;
     returned_count = failed_claims = 0;
-    returned_waited = false;
+    returned_waited = 0;
     rows_limit = 100;
     script_reset();
 }
