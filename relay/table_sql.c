@@ -2,6 +2,7 @@
 
 #include "sql_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -205,25 +206,29 @@ static void whole_key(const struct table *table, struct arena *arena, const char
                                      : id;
 }
 
-/* The shared rule is written over :key and :id; in the claim these are the chosen key's. */
-static const char *lock_hash(const struct table *table, struct arena *arena, struct error *err)
+static const char *rendered(struct arena *arena, const char *template, const struct sql_variable *variables)
 {
-    const struct sql_variable chosen[] = {{"key", "k.key"}, {"id", "k.solo"}, {NULL, NULL}};
-    char *keyed = sql_render(table_lock_hash(table), chosen, err);
-    char *solo = sql_render(table_lock_hash_keyless(), chosen, err);
-    const char *out = arena_printf(arena, "case when k.solo is null then %s else %s end", keyed, solo);
-    free(keyed);
-    free(solo);
+    struct error err;
+    char *text = sql_render(template, variables, &err);
+    assert(text && "tests/unit/table_sql_test.c renders all of them");
+    const char *out = arena_printf(arena, "%s", text);
+    free(text);
     return out;
 }
 
-static const char *parked_key(const struct table *table, struct arena *arena, struct error *err)
+/* The shared rule is written over :key and :id; in the claim these are the chosen key's. */
+static const char *lock_hash(const struct table *table, struct arena *arena)
 {
-    char *key =
-        sql_render(table_key_of_text(table), (const struct sql_variable[]){{"text", "p.key"}, {NULL, NULL}}, err);
-    const char *out = arena_printf(arena, "%s", key);
-    free(key);
-    return out;
+    const struct sql_variable chosen[] = {{"key", "k.key"}, {"id", "k.solo"}, {NULL, NULL}};
+    return arena_printf(arena, "case when k.solo is null then %s else %s end",
+                        rendered(arena, table_lock_hash(table), chosen),
+                        rendered(arena, table_lock_hash_keyless(), chosen));
+}
+
+static const char *parked_key(const struct table *table, struct arena *arena)
+{
+    const struct sql_variable of_entry[] = {{"text", "p.key"}, {NULL, NULL}};
+    return rendered(arena, table_key_of_text(table), of_entry);
 }
 
 /* What a key's entry p covers: the events that it points at, and those of the key that come after it. Without an index
@@ -323,14 +328,11 @@ static const char *taken(const struct queue_config *queue, const char *key, cons
 
 /* How delivered rows leave the table, and what is taken of them. */
 static const char *gone(const char *name, const char *name_literal, const char *id, const char *wanted,
-                        struct arena *arena, struct error *err)
+                        struct arena *arena)
 {
     const struct sql_variable variables[] = {
         {"table", name}, {"table_name", name_literal}, {"id", id}, {"taken", wanted}, {NULL, NULL}};
-    char *text = sql_render(sql_settle_gone, variables, err);
-    const char *out = arena_printf(arena, "%s", text);
-    free(text);
-    return out;
+    return rendered(arena, sql_settle_gone, variables);
 }
 
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
@@ -346,13 +348,12 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     const char *name = literal(arena, table->plain_name), *created_at = column(arena, table->created_at_sql, "null");
     const struct sql_variable *next = next_variables(table, queue, arena);
     const char *handed = table->next ? next->text : ""; /* the first of them */
-    struct error err;
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
         {"table_name", name},
-        {"gone", gone(table->name_sql, name, id, taken(queue, key, created_at, handed, arena), arena, &err)},
+        {"gone", gone(table->name_sql, name, id, taken(queue, key, created_at, handed, arena), arena)},
         {"where", condition(table, queue, arena)},
-        {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena, &err))},
+        {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
         {"from_least", arena_printf(arena, queue->where ? "%s >= $2::bigint or true" : "%s >= $2::bigint", id)},
         {"undone", table->after_sql && queue->where ? queue->where : "true"},
@@ -371,8 +372,8 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"lock", lock_of_event(table, queue, arena)},
         {"lock_class", arena_printf(arena, "%d", (int)table->lock_class)},
         {"locks_rows", queue->locks == LOCKS_ROWS ? "true" : "false"},
-        {"parked_key", parked_key(table, arena, &err)},
-        {"lock_hash", lock_hash(table, arena, &err)},
+        {"parked_key", parked_key(table, arena)},
+        {"lock_hash", lock_hash(table, arena)},
         {"columns", event_columns(table, queue, arena)},
         {"needed", needed(table, queue, arena)},
         {"text_once", text_once(table, queue, arena)},
