@@ -166,6 +166,14 @@ bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_u
     return lane->hash == earlier->hash && span_equal(lane->key, earlier->key);
 }
 
+size_t batch_unsettled(const struct batch *batches)
+{
+    size_t n = 0;
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        n += batch->unsettled;
+    return n;
+}
+
 bool batch_is_over(const struct batch *batch)
 {
     if (batch->unsettled > 0)

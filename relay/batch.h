@@ -143,6 +143,9 @@ int64_t lane_solo_id(const struct lane *lane);
  * settled at that time? */
 bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at);
 
+/* Lanes that are not settled, of these batches together. */
+size_t batch_unsettled(const struct batch *batches);
+
 /* All of it is settled, and the session has no lock left of it that is to be freed: see keep.h. */
 bool batch_is_over(const struct batch *batch);
 

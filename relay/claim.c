@@ -64,14 +64,6 @@ static size_t open_lanes(const struct claim *claim)
     return n;
 }
 
-static size_t unsettled_lanes(const struct claim *claim)
-{
-    size_t n = 0;
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        n += batch->unsettled;
-    return n;
-}
-
 bool claim_is_finished(const struct claim *claim)
 {
     /* Where only its own transaction can settle them, what somebody else holds keeps all others from being settled. */
@@ -259,7 +251,7 @@ bool claim_is_due(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
         return false;
-    if (claim->aside && unsettled_lanes(claim) > 0)
+    if (claim->aside && batch_unsettled(claim->batches) > 0)
         return false;
     if (claim->queue->leases.used || claim_is_finished(claim))
         return true;
@@ -408,7 +400,7 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
             pollset_deadline(ps, claim->sent_at + ROOM_WAIT_US);
         if (silent_until(claim) > now)
             pollset_deadline(ps, silent_until(claim));
-        if (claim->state == CLAIM_IDLE && claim->batches && unsettled_lanes(claim) > 0 &&
+        if (claim->state == CLAIM_IDLE && claim->batches && batch_unsettled(claim->batches) > 0 &&
             now - claim->began_at < STRAGGLER_US)
             pollset_deadline(ps, claim->began_at + STRAGGLER_US);
     }

@@ -12,14 +12,6 @@
 #define EVENTS_ONE_BY_ONE 64
 #define LATER_US (250 * MS_US) /* until a key that others have is asked for again */
 
-static size_t unsettled_lanes(const struct batch *batches)
-{
-    size_t n = 0;
-    for (const struct batch *batch = batches; batch; batch = batch->next)
-        n += batch->unsettled;
-    return n;
-}
-
 struct request {
     struct claim_request claim;
     struct span *keys, *follow;
@@ -141,8 +133,8 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     keyset_expire(&queue->avoid_solos, now);
     uint64_t draw = rng_next(&queue->rng);
     size_t follow_max = most_followed(claim, keys, draw);
-    size_t busy_max = queue->avoid.count + queue->avoid_solos.count + unsettled_lanes(queue->orphans) +
-                      unsettled_lanes(claim->batches) + unsettled_lanes(queue->leased);
+    size_t busy_max = queue->avoid.count + queue->avoid_solos.count + batch_unsettled(queue->orphans) +
+                      batch_unsettled(claim->batches) + batch_unsettled(queue->leased);
     /* What the round settles ahead of the claim may be claimed again; all else that its session has locked must not be,
      * because the session would be given those locks once more. */
     enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;

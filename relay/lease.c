@@ -53,8 +53,7 @@ int64_t lease_room(const struct queue *queue)
         bytes += batch->bytes;
     }
     for (size_t i = 0; i < queue->claim_count; i++)
-        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
-            lanes += batch->unsettled;
+        lanes += batch_unsettled(queue->claims[i].batches);
     size_t places = outlet_places(queue->outlet);
     return places > lanes && !blocked_is_full(queue, blocked) && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
 }
