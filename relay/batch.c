@@ -41,22 +41,26 @@ static struct lane *lane_of(const struct batch *batch, struct span key)
     return same ? last : NULL;
 }
 
-static struct lane *lane_add(struct batch *batch, struct span key)
+/* `id` is of an event that has the lane for itself where there is no key. */
+static uint64_t lane_hash(struct span key, int64_t id)
+{
+    return span_hash(key.data ? key : (struct span){(const char *)&id, sizeof id});
+}
+
+static struct lane *lane_add(struct batch *batch, struct span key, int64_t id)
 {
     struct lane *lane = arena_alloc(batch->arena, sizeof *lane);
     lane->key = arena_copy(batch->arena, key);
-    lane->hash = span_hash(key);
+    lane->hash = lane_hash(key, id);
     lane->batch = batch;
     if (batch->lanes_end)
         batch->lanes_end->next = lane;
     else
         batch->lanes = lane;
     batch->lanes_end = lane;
-    if (lane->key.data) {
-        struct lane **chain = &batch->chains[lane->hash % LANE_CHAINS];
-        lane->chain_next = *chain;
-        *chain = lane;
-    }
+    struct lane **chain = &batch->chains[lane->hash % LANE_CHAINS];
+    lane->chain_next = *chain;
+    *chain = lane;
     batch->lane_count++;
     batch->unsettled++;
     batch->open++;
@@ -97,7 +101,7 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
         return true;
     }
     if (!lane)
-        lane = lane_add(batch, key_of(batch, event->key));
+        lane = lane_add(batch, key_of(batch, event->key), event->id);
     struct item *item = arena_alloc(batch->arena, sizeof *item);
     event_copy(batch->arena, &item->event, event, extra_columns);
     item->event.key = batch->solo ? arena_copy(batch->arena, event->key) : lane->key;
@@ -113,9 +117,10 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
     return true;
 }
 
-static struct lane *lane_add_finished(struct batch *batch, struct span key)
+static struct lane *lane_add_finished(struct batch *batch, struct span key, int64_t id)
 {
-    struct lane *lane = lane_add(batch, key);
+    struct lane *lane = lane_add(batch, key, id);
+    lane->gone_id = id;
     lane->state = LANE_FINISHED;
     lane->outcome = LANE_DELIVERED;
     batch->open--;
@@ -125,8 +130,7 @@ static struct lane *lane_add_finished(struct batch *batch, struct span key)
 
 void batch_add_gone(struct batch *batch, struct span key, int64_t id)
 {
-    struct lane *lane = lane_add_finished(batch, key);
-    lane->gone_id = id;
+    struct lane *lane = lane_add_finished(batch, key, id);
     lane->waited = lane->progressed = true;
 }
 
@@ -136,7 +140,7 @@ struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id,
     if (batch->spilled || (lane && (lane->more || lane->delayed)))
         return NULL; /* what comes before it may have been left out */
     if (!lane)
-        lane = lane_add_finished(batch, key_of(batch, key));
+        lane = lane_add_finished(batch, key_of(batch, key), id);
     lane->delayed = true;
     lane->gone_id = id;
     lane->delay_us = delay_us;
@@ -144,10 +148,15 @@ struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id,
     return lane;
 }
 
+struct lane *batch_chain(const struct batch *batch, uint64_t hash)
+{
+    return batch->chains[hash % LANE_CHAINS];
+}
+
 struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last)
 {
-    for (struct lane *lane = batch->chains[hash % LANE_CHAINS]; lane; lane = lane->chain_next)
-        if (lane->hash == hash && lane->state <= last && span_equal(lane->key, key))
+    for (struct lane *lane = batch_chain(batch, hash); lane; lane = lane->chain_next)
+        if (lane->hash == hash && lane->state <= last && lane->key.data && span_equal(lane->key, key))
             return lane;
     return NULL;
 }
@@ -159,11 +168,11 @@ int64_t lane_solo_id(const struct lane *lane)
 
 bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at)
 {
-    if (earlier->state == LANE_SETTLED && earlier->settled_at < sent_at)
+    if (lane->hash != earlier->hash || (earlier->state == LANE_SETTLED && earlier->settled_at < sent_at))
         return false;
     if (!lane->key.data)
         return !earlier->key.data && lane_solo_id(lane) == lane_solo_id(earlier);
-    return lane->hash == earlier->hash && span_equal(lane->key, earlier->key);
+    return earlier->key.data && span_equal(lane->key, earlier->key);
 }
 
 size_t batch_unsettled(const struct batch *batches)

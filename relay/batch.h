@@ -45,7 +45,7 @@ enum lane_outcome {
 
 struct lane {
     struct span key;           /* absent: an event without a key */
-    uint64_t hash;             /* of the key, for the relay's own tables */
+    uint64_t hash;             /* of the key, or of the event's id, for the relay's own tables */
     struct item *first, *last; /* oldest event that is not settled, newest claimed; see batch_add_gone() */
     struct item *unsent;       /* next to submit; NULL: all were, or nothing more is sent */
     struct item *unacked;      /* first without a verdict of acked; NULL: all were acked */
@@ -85,7 +85,7 @@ struct lane {
 struct batch {
     struct arena *arena;
     struct lane *lanes, *lanes_end;
-    struct lane *chains[LANE_CHAINS]; /* those with a key, by its hash */
+    struct lane *chains[LANE_CHAINS]; /* by lane->hash */
     size_t lane_count, event_count;
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
@@ -132,6 +132,9 @@ void batch_add_gone(struct batch *batch, struct span key, int64_t id);
 /* An event that is not due: what comes after it of its key is left out. Where it is the first of its key, it makes a
  * finished lane without events, so that its wait is written down. Returns its lane, NULL when it is left out itself. */
 struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us);
+
+/* The lanes that have this hash, and others: the first of them, and NULL behind the last `chain_next`. */
+struct lane *batch_chain(const struct batch *batch, uint64_t hash);
 
 /* The lane of a key, whose span_hash() is `hash`; NULL when there is none in a state up to `last`. */
 struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last);

@@ -31,27 +31,24 @@ static void add_busy_batches(struct request *request, const struct batch *batche
 }
 
 /* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */
+static bool is_kept_from_claims(const struct lane *lane, bool sure)
+{
+    return lane->state != LANE_SETTLED && (!sure || lane->lost);
+}
+
 static void add_busy_leases(struct request *request, const struct queue *queue, instant_us now)
 {
     struct claim_request *claim = &request->claim;
     for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
         bool sure = lease_is_sure(queue, batch, now);
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (lane->state == LANE_SETTLED || (sure && !lane->lost))
+            if (!is_kept_from_claims(lane, sure))
                 continue;
             else if (lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
             else
                 request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
     }
-}
-
-static bool is_busy(const struct request *request, struct span key)
-{
-    for (size_t i = 0; i < request->claim.busy_key_count; i++)
-        if (span_equal(request->keys[i], key))
-            return true;
-    return false;
 }
 
 /* In a state up to `last`. */
@@ -69,6 +66,23 @@ static struct lane *find_lane(const struct batch *batches, struct span key, uint
     return find_lane_up_to(batches, key, hash, LANE_SETTLING);
 }
 
+static bool is_leased(const struct queue *queue, struct span key, uint64_t hash, instant_us now)
+{
+    for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
+        const struct lane *lane = batch_find(batch, key, hash, LANE_SETTLING);
+        if (lane && is_kept_from_claims(lane, lease_is_sure(queue, batch, now)))
+            return true;
+    }
+    return false;
+}
+
+/* It is among the request's busy keys, but for lanes of the claim itself. */
+static bool is_busy(const struct queue *queue, struct span key, uint64_t hash, instant_us now)
+{
+    return keyset_find(&queue->avoid, key, hash) || find_lane(queue->orphans, key, hash) ||
+           is_leased(queue, key, hash, now);
+}
+
 static void follow_due(struct queue *queue, instant_us now)
 {
     for (size_t i = queue->later.count; i-- > 0;) {
@@ -83,7 +97,7 @@ static void follow_due(struct queue *queue, instant_us now)
 }
 
 /* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
-static void add_followed(struct request *request, struct claim *claim, enum lane_state busy, size_t max)
+static void add_followed(struct request *request, struct claim *claim, enum lane_state busy, size_t max, instant_us now)
 {
     struct keyset *follow = &claim->queue->follow;
     for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
@@ -93,7 +107,7 @@ static void add_followed(struct request *request, struct claim *claim, enum lane
         struct lane *lane = find_lane_up_to(claim->batches, entry->key, entry->hash, busy);
         if (lane)
             lane->more = true; /* followed again when the lane is settled; until then it is no reason to claim */
-        else if (is_busy(request, entry->key))
+        else if (is_busy(claim->queue, entry->key, entry->hash, now))
             continue;
         else
             request->follow[request->claim.follow_key_count++] = arena_copy(claim->round.arena, entry->key);
@@ -159,7 +173,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     add_busy_batches(request, claim->batches, busy);
     add_busy_leases(request, queue, now);
     follow_due(queue, now);
-    add_followed(request, claim, busy, follow_max);
+    add_followed(request, claim, busy, follow_max, now);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;
     return &request->claim;
@@ -214,17 +228,22 @@ static bool follow_at(struct claim *holder, const struct missed_key *missed, uin
     return true;
 }
 
-static bool was_followed(const struct claim *claim, struct span key)
+/* Those that this claim has asked for by name. */
+static void note_followed(const struct claim *claim, struct keyset *ret)
 {
+    *ret = (struct keyset){0};
+    if (claim->followed_count == 0 || claim->plan.missed_key_count == 0)
+        return;
+    keyset_init(ret, claim->followed_count);
     for (size_t i = 0; i < claim->followed_count; i++)
-        if (span_equal(claim->followed[i], key))
-            return true;
-    return false;
+        (void)!keyset_put(ret, claim->followed[i], span_hash(claim->followed[i]), 0, NULL); /* it has room for all */
 }
 
 void claim_follow_missed(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
+    struct keyset followed;
+    note_followed(claim, &followed);
     for (size_t i = 0; i < claim->plan.missed_key_count; i++) {
         const struct missed_key *missed = &claim->plan.missed_keys[i];
         struct span key = missed->key;
@@ -236,9 +255,10 @@ void claim_follow_missed(struct claim *claim, instant_us now)
         for (size_t c = 0; c < queue->claim_count; c++)
             ours |= follow_at(&queue->claims[c], missed, hash, now);
         /* Nobody looks for the ids of a key that is asked for by name. */
-        if (!ours && was_followed(claim, key) && !keyset_put(&queue->later, key, hash, now + LATER_US, NULL))
+        if (!ours && keyset_find(&followed, key, hash) && !keyset_put(&queue->later, key, hash, now + LATER_US, NULL))
             queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
     }
+    keyset_done(&followed);
 }
 
 static void note_held(struct claim *claim, struct span key, uint64_t hash)

@@ -73,7 +73,7 @@ static bool is_held(const struct queue *queue, const struct lane *lane, instant_
     if (!lane->waited)
         return false;
     for (const struct batch *batch = queue->leased; batch; batch = batch->next)
-        for (const struct lane *earlier = batch->lanes; earlier; earlier = earlier->next)
+        for (const struct lane *earlier = batch_chain(batch, lane->hash); earlier; earlier = earlier->chain_next)
             if (!earlier->lost && lane_repeats(lane, earlier, sent_at))
                 return true;
     return false;

@@ -8,13 +8,20 @@
 #include "relay/refusal.h"
 #include "relay/report.h"
 
-void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us now)
+static bool is_orphaned(const struct queue *queue, const struct lane *lane, instant_us sent_at)
 {
     for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
-        for (const struct lane *orphan = batch->lanes; orphan; orphan = orphan->next)
-            for (struct lane *lane = claimed->lanes; lane; lane = lane->next)
-                if (lane->state < LANE_FINISHED && lane_repeats(lane, orphan, claimed->sent_at))
-                    deliver_stop(lane, 0, now);
+        for (const struct lane *orphan = batch_chain(batch, lane->hash); orphan; orphan = orphan->chain_next)
+            if (lane_repeats(lane, orphan, sent_at))
+                return true;
+    return false;
+}
+
+void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us now)
+{
+    for (struct lane *lane = claimed->lanes; lane; lane = lane->next)
+        if (lane->state < LANE_FINISHED && is_orphaned(queue, lane, claimed->sent_at))
+            deliver_stop(lane, 0, now);
 }
 
 void orphan_make(struct claim *claim, bool session, instant_us now)

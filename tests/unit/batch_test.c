@@ -42,6 +42,43 @@ static struct lane *find(const char *key, enum lane_state last)
     return batch_find(batch, span_of(key), span_hash(span_of(key)), last);
 }
 
+static bool is_in_its_chain(const struct lane *lane)
+{
+    const struct lane *found = batch_chain(batch, lane->hash);
+    while (found && found != lane)
+        found = found->chain_next;
+    return found != NULL;
+}
+
+START_TEST(lane_is_in_the_chain_of_its_hash_with_and_without_a_key)
+{
+    ck_assert(add(1, "a", 0) && add(2, NULL, 0) && add(3, NULL, 0) && add(4, "", 0));
+    batch_add_gone(batch, (struct span){NULL, 0}, 5);
+    batch_add_delayed(batch, (struct span){NULL, 0}, 6, 500);
+    ck_assert_uint_eq(batch->lane_count, 6);
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        ck_assert(is_in_its_chain(lane));
+    ck_assert_uint_ne(batch->lanes->next->hash, batch->lanes->next->next->hash);
+    ck_assert_uint_eq(batch_unsettled(batch), 6);
+}
+END_TEST
+
+START_TEST(event_without_a_key_is_repeated_by_its_id_alone)
+{
+    struct batch *earlier = batch;
+    ck_assert(add(7, NULL, 0) && add(8, "", 0));
+    batch = batch_new(4096, NULL);
+    batch_add_gone(batch, (struct span){NULL, 0}, 7);
+    batch_add_gone(batch, (struct span){NULL, 0}, 8);
+    ck_assert(lane_repeats(batch->lanes, earlier->lanes, 0));
+    ck_assert_uint_eq(batch->lanes->hash, earlier->lanes->hash);
+    ck_assert(!lane_repeats(batch->lanes_end, earlier->lanes, 0));
+    ck_assert(!lane_repeats(batch->lanes_end, earlier->lanes_end, 0));
+    batch_free(batch);
+    batch = earlier;
+}
+END_TEST
+
 START_TEST(lane_is_found_by_its_key_and_state_among_many)
 {
     char key[8];
@@ -219,6 +256,8 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, events_of_a_key_share_a_lane_in_order);
+    tcase_add_test(tcase, lane_is_in_the_chain_of_its_hash_with_and_without_a_key);
+    tcase_add_test(tcase, event_without_a_key_is_repeated_by_its_id_alone);
     tcase_add_test(tcase, lane_is_found_by_its_key_and_state_among_many);
     tcase_add_test(tcase, event_that_comes_out_of_order_is_refused);
     tcase_add_test(tcase, events_without_a_key_have_a_lane_each);
