@@ -23,7 +23,6 @@ enum event_column {
     EVENT_EXTRA
 };
 
-#define EXTRA_MAX 64
 #define ATTEMPTS_PAUSED (-1)
 
 /* What waits for another event is looked at again by then, whether or not somebody has seen that one end. */
@@ -63,7 +62,7 @@ static uint64_t tid_of(const PGresult *res, int row)
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
                     const struct claim_intake *intake, struct error *err)
 {
-    struct span extra[EXTRA_MAX];
+    struct span extra[EVENT_ROW_EXTRA_MAX];
     struct event event = {.payload_kind = options->payload_kind,
                           .headers_kind = options->headers_kind,
                           .attempt = 1,

@@ -4,6 +4,9 @@
 
 #include "ordering/ordering.h"
 
+/* No queue has more options.extra_columns: a destination has fewer parts, see relay/route.c. */
+#define EVENT_ROW_EXTRA_MAX 64
+
 /* Into the intake; false and *err (ERROR_INTERNAL) when the row is none, and what the intake says. */
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
                     const struct claim_intake *intake, struct error *err) MUST_CHECK;

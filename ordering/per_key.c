@@ -15,16 +15,35 @@
 #include "ordering/settler.h"
 #include "sql_text.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define FEW 2 /* events of a key, on the average */
 #define FEW_ROWS 4
 #define WARY_CLAIMS 32
 #define FAIR_CLAIMS 4
-#define LOCK_COLUMNS 14
 #define BUSY_SHARE 16 /* of a claim's keys one part in so many may be left out by name before it chooses */
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
+
+/* Those of sql/claim/per_key_lock.sql. */
+enum lock_column {
+    LOCK_NEWEST_LEFT,
+    LOCK_OLDEST_LEFT,
+    LOCK_SEEN_MAX,
+    LOCK_MISSED_MIN,
+    LOCK_MISSED_MAX,
+    LOCK_LOCKED,
+    LOCK_CLAIM,
+    LOCK_SOLO,
+    LOCK_MISSED_KEY,
+    LOCK_SEEN_MIN,
+    LOCK_THIN,
+    LOCK_MISSED_LOW,
+    LOCK_MISSED_HIGH,
+    LOCK_BARE_MIN,
+    LOCK_COLUMNS
+};
 
 struct per_key {
     struct ordering ordering;
@@ -58,6 +77,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     struct per_key *pk = memory_new(sizeof *pk);
     pk->ordering.type = &ordering_per_key;
     pk->options = *options;
+    assert(options->extra_columns <= EVENT_ROW_EXTRA_MAX);
     const struct sql_variable *v = options->variables;
     bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
               (pk->lock_all_sql = sql_render(sql_per_key_lock_all, v, err)) &&
@@ -204,12 +224,12 @@ static void read_missed(struct claim_plan *plan, const PGresult *res, struct are
 {
     struct missed_key *missed = arena_array(arena, (size_t)PQntuples(res), sizeof *missed);
     for (int row = 0; row < PQntuples(res); row++) {
-        if (PQgetisnull(res, row, 8))
+        if (PQgetisnull(res, row, LOCK_MISSED_KEY))
             continue;
         struct missed_key *m = &missed[plan->missed_key_count++];
-        *m = (struct missed_key){.key = arena_copy(arena, result_span(res, row, 8)), .ids = {1, 0}};
+        *m = (struct missed_key){.key = arena_copy(arena, result_span(res, row, LOCK_MISSED_KEY)), .ids = {1, 0}};
         int64_t low;
-        if (result_bigint(res, row, 11, &low) && result_bigint(res, row, 12, &m->ids.hi))
+        if (result_bigint(res, row, LOCK_MISSED_LOW, &low) && result_bigint(res, row, LOCK_MISSED_HIGH, &m->ids.hi))
             m->ids.lo = low;
     }
     plan->missed_keys = missed;
@@ -223,28 +243,28 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
                          PQntuples(res), PQnfields(res));
     struct scan_report *report = &plan->report;
     int64_t id;
-    if (result_bigint(res, 0, 0, &id))
+    if (result_bigint(res, 0, LOCK_NEWEST_LEFT, &id))
         report->newest_left = (struct id_range){plan->scan.newest.lo, id};
     int64_t looked_to = plan->scan.oldest.hi == SCAN_ID_MAX ? SCAN_ID_MAX : plan->scan.oldest.hi + 1;
-    if (result_bigint(res, 0, 1, &id)) {
+    if (result_bigint(res, 0, LOCK_OLDEST_LEFT, &id)) {
         report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
         looked_to = id;
     }
-    if (result_bigint(res, 0, 2, &id))
+    if (result_bigint(res, 0, LOCK_SEEN_MAX, &id))
         report->seen_max = id;
-    if (result_bigint(res, 0, 3, &id) && result_bigint(res, 0, 4, &report->missed.hi))
+    if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
-    result_bigint(res, 0, 5, &plan->locked);
-    plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, 6));
-    if (!result_bigint(res, 0, 9, &id) || id >= looked_to)
+    result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
+    plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, LOCK_CLAIM));
+    if (!result_bigint(res, 0, LOCK_SEEN_MIN, &id) || id >= looked_to)
         id = looked_to;
     horizon_looked(&pk->horizon, plan, id); /* what an entry covers is passed by probes only */
-    if (result_bigint(res, 0, 13, &id) && id < pk->horizon.floor) {
+    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
         pk->horizon.floor = id;
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
-    plan->thin = result_bigint(res, 0, 10, &id) && id;
+    plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
     read_missed(plan, res, intake->arena);
     return true;
 }

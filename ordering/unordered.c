@@ -17,6 +17,7 @@
 #include "ordering/settler.h"
 #include "sql_text.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define TOP_MIN_US (50 * MS_US)
@@ -25,6 +26,22 @@
 #define TOP_LAST INT64_MIN /* nothing is less urgent */
 
 enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
+
+/* Those of sql/claim/unordered_lock.sql. */
+enum lock_column {
+    LOCK_OLDEST_LEFT,
+    LOCK_SEEN_MAX,
+    LOCK_BARE_MIN,
+    LOCK_MISSED_MIN,
+    LOCK_MISSED_MAX,
+    LOCK_LOCKED,
+    LOCK_THIN,
+    LOCK_TOP_PRIORITY,
+    LOCK_TOP_ID,
+    LOCK_SOLO,
+    LOCK_SIGN,
+    LOCK_COLUMNS
+};
 
 struct unordered {
     struct ordering ordering;
@@ -57,6 +74,7 @@ static struct ordering *unordered_open(const struct ordering_options *options, s
     struct unordered *un = memory_new(sizeof *un);
     un->ordering = (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows};
     un->options = *options;
+    assert(options->extra_columns <= EVENT_ROW_EXTRA_MAX);
     const struct sql_variable *v = options->variables;
     bool ok = (un->lock_sql = sql_render(sql_unordered_lock, v, err)) &&
               (un->read_sql = sql_render(sql_unordered_read, v, err)) &&
@@ -132,22 +150,23 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
 
 static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGresult *res, struct error *err)
 {
-    if (PQnfields(res) != 11 || PQntuples(res) != 1)
+    if (PQnfields(res) != LOCK_COLUMNS || PQntuples(res) != 1)
         return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
                          PQntuples(res), PQnfields(res));
     struct scan_report *report = &plan->report;
     int64_t id;
-    if (result_bigint(res, 0, 0, &id))
+    if (result_bigint(res, 0, LOCK_OLDEST_LEFT, &id))
         report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
-    if (result_bigint(res, 0, 1, &id))
+    if (result_bigint(res, 0, LOCK_SEEN_MAX, &id))
         report->seen_max = id;
-    if (result_bigint(res, 0, 2, &id) && id < un->horizon.floor)
+    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < un->horizon.floor)
         un->horizon.floor = id; /* somebody inserted an id that was long settled */
-    if (result_bigint(res, 0, 3, &id) && result_bigint(res, 0, 4, &report->missed.hi))
+    if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
-    result_bigint(res, 0, 5, &plan->locked);
-    plan->thin = result_bigint(res, 0, 6, &id) && id;
-    if (!result_bigint(res, 0, 7, &plan->top_priority) || !result_bigint(res, 0, 8, &plan->top_id)) {
+    result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
+    plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
+    if (!result_bigint(res, 0, LOCK_TOP_PRIORITY, &plan->top_priority) ||
+        !result_bigint(res, 0, LOCK_TOP_ID, &plan->top_id)) {
         plan->top_priority = TOP_LAST;
         plan->top_id = SCAN_ID_MAX;
     }
