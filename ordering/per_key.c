@@ -291,14 +291,8 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
     scan_seen(&pk->scan, &plan->scan, &report, took_us, now);
     bool full = plan->rows >= plan->rows_limit;
     plan->truncated = full || plan->spilled;
-    if (plan->truncated) {
-        /* Some keys were locked and none of their events returned. */
-        scan_failed(&pk->scan, &plan->scan);
-        if (plan->scan.sweeping)
-            scan_again(&pk->scan, plan->scan.oldest, now);
-        if (report.seen_max > plan->scan.fresh_above)
-            scan_again(&pk->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
-    }
+    if (plan->truncated)
+        scan_truncated(&pk->scan, &plan->scan, report.seen_max, now);
     if (plan->truncated && (plan->few || plan->all))
         pk->wary = plan->few ? WARY_CLAIMS : FAIR_CLAIMS;
     else if (pk->wary > 0)

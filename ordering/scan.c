@@ -124,6 +124,15 @@ void scan_again(struct scan *scan, struct id_range range, instant_us at)
     id_ranges_add(&scan->again, range);
 }
 
+void scan_truncated(struct scan *scan, const struct scan_plan *plan, int64_t seen_max, instant_us now)
+{
+    scan_failed(scan, plan);
+    if (plan->sweeping)
+        scan_again(scan, plan->oldest, now);
+    if (seen_max > plan->fresh_above)
+        scan_again(scan, (struct id_range){plan->fresh_above + 1, seen_max}, now);
+}
+
 /* A long-running producer keeps `settled` down: what piles up below the fresh stretch gets its first look as a gap. An
  * id that somebody has chosen himself, far above what has been drawn, says nothing of where the others are. */
 static void bound_fresh(struct scan *scan, int64_t drawn)

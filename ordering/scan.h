@@ -93,6 +93,9 @@ void scan_failed(struct scan *scan, const struct scan_plan *plan);
 /* Ids of one stretch are to be looked at again, not before `at`. */
 void scan_again(struct scan *scan, struct id_range range, instant_us at);
 
+/* After scan_seen(): some of what was locked, up to seen_max, was not returned. All of the plan is looked at again. */
+void scan_truncated(struct scan *scan, const struct scan_plan *plan, int64_t seen_max, instant_us now);
+
 void scan_horizon(struct scan *scan, const struct scan_horizon *horizon);
 
 /* There is more to look at right now, whatever the last claim found. */

@@ -205,14 +205,8 @@ static void unordered_claim_done(struct ordering *o, struct claim_plan *plan, in
     scan_seen(&un->scan, &plan->scan, &report, took_us, now);
     bool full = plan->rows >= plan->rows_limit;
     plan->truncated = full || plan->spilled;
-    if (plan->truncated) {
-        /* Some events were locked and not returned. */
-        scan_failed(&un->scan, &plan->scan);
-        if (plan->scan.sweeping)
-            scan_again(&un->scan, plan->scan.oldest, now);
-        if (report.seen_max > plan->scan.fresh_above)
-            scan_again(&un->scan, (struct id_range){plan->scan.fresh_above + 1, report.seen_max}, now);
-    }
+    if (plan->truncated)
+        scan_truncated(&un->scan, &plan->scan, report.seen_max, now);
     bool left = !id_range_is_empty(report.oldest_left) || !id_range_is_empty(report.newest_left);
     un->backlog = plan->truncated || (left && !plan->scan.sweeping);
     go_on_from_the_top(un, plan, took_us, now);
