@@ -56,9 +56,11 @@ START_TEST(lane_is_in_the_chain_of_its_hash_with_and_without_a_key)
     batch_add_gone(batch, (struct span){NULL, 0}, 5);
     batch_add_delayed(batch, (struct span){NULL, 0}, 6, 500);
     ck_assert_uint_eq(batch->lane_count, 6);
-    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next) {
         ck_assert(is_in_its_chain(lane));
-    ck_assert_uint_ne(batch->lanes->next->hash, batch->lanes->next->next->hash);
+        if (lane->next && !lane->key.data && !lane->next->key.data)
+            ck_assert_uint_ne(lane->hash, lane->next->hash);
+    }
     ck_assert_uint_eq(batch_unsettled(batch), 6);
 }
 END_TEST
