@@ -44,7 +44,7 @@ def test_a_key_that_a_relay_has_closed_stays_at_the_event_that_closed_it(db, rel
     one = relay(config.format(dsn=db.dsn, url=http.url, delayed="pass"))
     timers(e2=("a", 1.5), e3=("a", -1), e9=("b", 1.8))
     wait_until(lambda: sent(http) == [3, 9], what="a look that has found what became due before, too")
-    assert db.query("select event_id, attempts from outbox.parked") == [(3, 1)]
+    wait_until(lambda: db.query("select event_id, attempts from outbox.parked") == [(3, 1)], what="the wait of the other to be settled")
     db.let_operator_in("public.timers")
     path = tmp_path / "operator.yaml"
     path.write_text(config.format(dsn=db.operator_dsn, url=http.url, delayed="pass"))
