@@ -127,7 +127,8 @@ static void ignore_notice(void *unused, const PGresult *notice)
     (void)unused, (void)notice;
 }
 
-/* A large schema takes its time, and a signal ends that. Who was told to stop before it began tries for a while. */
+/* A large schema takes its time, whatever limit the role has, and a signal ends that. Who was told to stop before it
+ * began tries for a while. */
 static bool drop(const struct bench *bench, PGconn *conn, const char *schema, struct error *err)
 {
     const struct asker asker = {.conn = conn,
@@ -136,17 +137,18 @@ static bool drop(const struct bench *bench, PGconn *conn, const char *schema, st
                                 .limit_us = bench->told ? QUERY_ANSWER_S * SECOND_US : 0};
     char *sql = bench_render(sql_bench_drop, schema);
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    bool ok = query_script_or_cancel(&asker, sql, err);
+    bool ok =
+        query_script_or_cancel(&asker, "set statement_timeout = 0", err) && query_script_or_cancel(&asker, sql, err);
     free(sql);
     return ok;
 }
 
 static bool drop_leftover(struct bench *bench, const char *schema, struct error *err)
 {
+    /* Said beforehand, as it may have to wait for somebody who reads there. */
+    fprintf(stderr, "dropping the schema %s, which a bench has left behind\n", schema);
     bool ok = drop(bench, bench->conn, schema, err);
-    if (ok)
-        fprintf(stderr, "dropped the schema %s, which a bench had left behind\n", schema);
-    else
+    if (!ok)
         (void)bench_is_told(bench, err);
     return ok;
 }

@@ -187,13 +187,27 @@ static bool measure(struct bench *bench, struct bench_result *result, struct err
            (bench_schema_empty(bench, err) && bench_relay_latency(bench, &result->latency, err));
 }
 
-/* Whatever happens in between, the schema is dropped; what keeps it from that is said after the first error. */
-static bool measure_and_drop(struct bench *bench, bool real, struct bench_result *result, struct error *err)
+static void print_result(const struct bench *bench, const struct bench_result *result, bool json)
+{
+    bench_result_warn(bench, result);
+    if (json)
+        bench_result_print_json(bench, result);
+    else
+        bench_result_print(bench, result);
+    fflush(stdout);
+}
+
+/* Whatever happens in between, the schema is dropped; what keeps it from that is said after the first error. The result
+ * comes before it: to drop may take long, and fail. */
+static bool measure_and_drop(struct bench *bench, const struct bench_arguments *given, struct bench_result *result,
+                             struct error *err)
 {
     bool ok = bench_schema_open(bench, err) && bench_relay_check(bench, err);
     if (ok)
-        announce(bench, real);
+        announce(bench, given->sink != NULL);
     ok = ok && measure(bench, result, err);
+    if (ok)
+        print_result(bench, result, given->json);
     struct error left;
     if (bench_schema_close(bench, &left))
         return ok;
@@ -219,15 +233,8 @@ static bool run_bench(struct bench *bench, const struct bench_arguments *given, 
     struct bench_result result = {0};
     if (given->clean)
         return bench_schema_clean(bench, true, err);
-    if (!bench_schema_check(bench, &result.server, err) || !bench_schema_clean(bench, false, err) ||
-        !measure_and_drop(bench, given->sink != NULL, &result, err))
-        return false;
-    bench_result_warn(bench, &result);
-    if (given->json)
-        bench_result_print_json(bench, &result);
-    else
-        bench_result_print(bench, &result);
-    return true;
+    return bench_schema_check(bench, &result.server, err) && bench_schema_clean(bench, false, err) &&
+           measure_and_drop(bench, given, &result, err);
 }
 
 static struct bench_config *open_config(const struct bench_arguments *given, const char *schema, struct error *err)

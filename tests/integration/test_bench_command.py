@@ -313,7 +313,7 @@ def test_what_a_killed_bench_leaves_behind_is_dropped_and_one_under_way_is_not(e
     wait_until(lambda: not empty_db.value(SESSIONS, (empty_db.name,)), 60, "its sessions to end")
     done = bench(empty_db, *(["--clean"] if how == "--clean" else FEW))
     assert done.returncode == 0
-    assert done.stderr.startswith(f"dropped the schema {schema}, which a bench had left behind\n")
+    assert done.stderr.startswith(f"dropping the schema {schema}, which a bench has left behind\n")
     assert empty_db.query(SCHEMAS) == []
 
 
@@ -327,7 +327,7 @@ def test_a_schema_that_stays_in_use_is_named_and_the_others_are_dropped(empty_db
     done = bench(empty_db, "--clean")
     assert (done.returncode, done.stdout) == (75, "")
     assert done.stderr == (
-        "dropped the schema pgcourier_bench_99999999_00000000, which a bench had left behind\n"
+        "dropping the schema pgcourier_bench_99999999_00000000, which a bench has left behind\n"
         f"pgcourier: bench: the schema {schema} is in use by a bench of shop_owner: wait for its end, or end it with "
         f"select pg_terminate_backend({pid}), and repeat pgcourier bench --clean\n")
     assert empty_db.query(SCHEMAS) == [(schema,)]
@@ -354,7 +354,7 @@ def test_a_bench_that_is_killed_in_the_middle_of_a_fill_can_be_cleaned_at_once(e
     one.kill()
     done = bench(empty_db, "--clean")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"dropped the schema {schema}, which a bench had left behind\n"
+    assert done.stderr == f"dropping the schema {schema}, which a bench has left behind\n"
     assert empty_db.query(SCHEMAS) == []
 
 
@@ -362,12 +362,13 @@ def test_a_signal_ends_a_clean_that_waits(empty_db, relay):
     empty_db.query("""create schema pgcourier_bench_99999999_00000000 authorization shop_owner;
                       comment on schema pgcourier_bench_99999999_00000000 is 'pgcourier bench';
                       create table pgcourier_bench_99999999_00000000.t ()""")
+    empty_db.query(f"alter database {empty_db.name} set statement_timeout = '500ms'")  # is not for that
     with closing(empty_db.connect(autocommit=False)) as user:
         user.cursor().execute("select from pgcourier_bench_99999999_00000000.t")
         one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=["--clean"])
-        wait_until(lambda: empty_db.value(DROPPING, (empty_db.name,)), what="the drop to wait")
+        wait_until(lambda: empty_db.value(f"{DROPPING} and clock_timestamp() - query_start > '1 s'", (empty_db.name,)), what="the drop to wait")
         assert one.stop(signal.SIGINT) == 75
-    assert one.log == ["pgcourier: bench: stopped by a signal"]
+    assert one.log == ["dropping the schema pgcourier_bench_99999999_00000000, which a bench has left behind", "pgcourier: bench: stopped by a signal"]
     assert len(empty_db.query(SCHEMAS)) == 1
 
 
