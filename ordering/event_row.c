@@ -23,6 +23,7 @@ enum event_column {
     EVENT_EXTRA
 };
 
+#define EXTRA_MAX 64
 #define ATTEMPTS_PAUSED (-1)
 
 /* What waits for another event is looked at again by then, whether or not somebody has seen that one end. */
@@ -59,10 +60,17 @@ static uint64_t tid_of(const PGresult *res, int row)
     return be64toh(big) >> 16;
 }
 
+bool event_row_check(const struct ordering_options *options, struct error *err)
+{
+    return options->extra_columns <= EXTRA_MAX ||
+           error_set(err, ERROR_INTERNAL, "a claim of %d columns besides the event's own: at most %d can be read",
+                     (int)options->extra_columns, EXTRA_MAX);
+}
+
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,
                     const struct claim_intake *intake, struct error *err)
 {
-    struct span extra[EVENT_ROW_EXTRA_MAX];
+    struct span extra[EXTRA_MAX];
     struct event event = {.payload_kind = options->payload_kind,
                           .headers_kind = options->headers_kind,
                           .attempt = 1,

@@ -4,8 +4,9 @@
 
 #include "ordering/ordering.h"
 
-/* No queue has more options.extra_columns: a destination has fewer parts, see relay/route.c. */
-#define EVENT_ROW_EXTRA_MAX 64
+/* Whether rows of so many options.extra_columns can be read: false and *err (ERROR_INTERNAL) when they are too many. A
+ * destination has fewer parts, see relay/route.c. */
+bool event_row_check(const struct ordering_options *options, struct error *err) MUST_CHECK;
 
 /* Into the intake; false and *err (ERROR_INTERNAL) when the row is none, and what the intake says. */
 bool event_row_read(const struct ordering_options *options, const PGresult *res, int row,

@@ -15,7 +15,6 @@
 #include "ordering/settler.h"
 #include "sql_text.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define FEW 2 /* events of a key, on the average */
@@ -77,9 +76,8 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     struct per_key *pk = memory_new(sizeof *pk);
     pk->ordering.type = &ordering_per_key;
     pk->options = *options;
-    assert(options->extra_columns <= EVENT_ROW_EXTRA_MAX);
     const struct sql_variable *v = options->variables;
-    bool ok = (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
+    bool ok = event_row_check(options, err) && (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
               (pk->lock_all_sql = sql_render(sql_per_key_lock_all, v, err)) &&
               (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
               (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&

@@ -17,7 +17,6 @@
 #include "ordering/settler.h"
 #include "sql_text.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define TOP_MIN_US (50 * MS_US)
@@ -74,9 +73,8 @@ static struct ordering *unordered_open(const struct ordering_options *options, s
     struct unordered *un = memory_new(sizeof *un);
     un->ordering = (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows};
     un->options = *options;
-    assert(options->extra_columns <= EVENT_ROW_EXTRA_MAX);
     const struct sql_variable *v = options->variables;
-    bool ok = (un->lock_sql = sql_render(sql_unordered_lock, v, err)) &&
+    bool ok = event_row_check(options, err) && (un->lock_sql = sql_render(sql_unordered_lock, v, err)) &&
               (un->read_sql = sql_render(sql_unordered_read, v, err)) &&
               (un->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&un->held, options, err) &&
               settler_init(&un->settler, options, err) &&
