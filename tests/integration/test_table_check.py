@@ -75,6 +75,8 @@ FINDINGS = [
     # what is done to the good table, the level, a part of the text, the fix
     ("drop index public.events_order_id_id_idx", "warning", 'has no index on "order_id"',
      'create index concurrently on "public"."events" ("order_id", "id");'),
+    ("drop index public.events_order_id_id_idx; create index on public.events (order_id, id desc)", "warning",
+     'has an index on "order_id" but none on ("order_id", "id")', 'create index concurrently on "public"."events" ("order_id", "id");'),
     ("alter table public.events alter order_id type text; drop index public.events_order_id_id_idx", "warning",
      "would do, and refuse keys of more than 2600 bytes, which cannot wait", 'create index concurrently on "public"."events" ("order_id", "id");'),
     ("alter table public.events drop constraint events_pkey", "error", '"id" of public.events is not unique',
