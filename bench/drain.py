@@ -50,9 +50,13 @@ def drain_floor(bench, drain):
     return drain.events / seconds
 
 
+def overhead_s(bench, drain):
+    return bench.relay_overhead_s(drain.sink, drain.queue, drain.relays)
+
+
 def drain_relay(bench, drain):
     """Events a second, without what starting and ending cost."""
-    overhead_s = bench.relay_overhead_s(drain.sink, drain.queue)
+    beside_s = overhead_s(bench, drain)
     if drain.received:
         drain.received()  # what that has put there
     bench.refill(drain.events, drain.keys)
@@ -60,7 +64,7 @@ def drain_relay(bench, drain):
     bench.expect_drained("the relay", delivered, drain.events)
     if drain.received and (received := drain.received()) != drain.events:
         raise BenchFailed(f"{drain.question}: the sink received {received:,} of {drain.events:,} events")
-    return drain.events / (seconds - overhead_s) if seconds > overhead_s else math.inf
+    return drain.events / (seconds - beside_s) if seconds > beside_s else math.inf
 
 
 def smaller(drain):
@@ -68,7 +72,7 @@ def smaller(drain):
 
 
 def expect_long(bench, drain, rate):
-    bench.expect_long(f"{drain.question}, {drain.events:,} events", drain.events / rate, bench.relay_overhead_s(drain.sink, drain.queue))
+    bench.expect_long(f"{drain.question}, {drain.events:,} events", drain.events / rate, overhead_s(bench, drain))
 
 
 def compare(bench, drain, must=None, aim=None, note=""):
@@ -89,4 +93,4 @@ def compare(bench, drain, must=None, aim=None, note=""):
             bench.expect_long(f"{drain.question}, floor", drain.events / floors[-1], 0)
         bench.say(f"{drain.question}, pair {number} of {bench.run.pairs}: floor {floors[-1]:,.0f}/s, relay {rates[-1]:,.0f}/s")
     return Answer(drain.question, "events/s", rates, floors, must, aim, note=note, events=drain.events,
-                  overhead_s=bench.relay_overhead_s(drain.sink, drain.queue))
+                  overhead_s=overhead_s(bench, drain))

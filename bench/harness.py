@@ -128,13 +128,13 @@ class Bench:
             seconds = time.monotonic() - begun
             return seconds, sum(int(last_stats(relay)["delivered"]) for relay in relays)
 
-    def relay_overhead_s(self, sink="{ type: discard }", queue=""):
-        """What a run costs besides the events: starting, checking the table, connecting to the receiver, noticing that the
+    def relay_overhead_s(self, sink="{ type: discard }", queue="", count=1):
+        """What a run of so many relays costs besides the events: starting, checking the table, connecting to the receiver, noticing that the
         table is empty. It is what a run with one event takes, which the sink gets."""
-        known = self.overheads_s.get((sink, queue))
+        known = self.overheads_s.get((sink, queue, count))
         if known is None:
-            known = statistics.median(self._time_one_event(sink, queue) for _ in range(self.run.size(5, 3)))
-            self.overheads_s[sink, queue] = known
+            known = statistics.median(self._time_one_event(sink, queue, count) for _ in range(self.run.size(5, 3)))
+            self.overheads_s[sink, queue, count] = known
         return known
 
     def expect_long(self, what, seconds, overhead_s):
@@ -143,9 +143,9 @@ class Bench:
         if seconds < least_s:
             raise BenchFailed(f"{what}: {seconds:.3f} s, and {overhead_s:.3f} s of starting and ending: too short to be measured")
 
-    def _time_one_event(self, sink, queue):
+    def _time_one_event(self, sink, queue, count):
         self.refill(1, 1)
-        return self.time_relay(sink, queue)[0]
+        return self.time_relay(sink, queue, count)[0]
 
 
 def last_stats(relay):

@@ -4,5 +4,5 @@
 create table filled as
 select n, (head || left(digits, 300 - length(head) - 2) || '"}')::jsonb as payload
 from generate_series(0, :rows - 1) as n,
-     lateral (select format('{"order": %s, "total": "%s", "note": "', 1 + n, n * 1.25) as head, convert_to(n::text, 'UTF8') as seed) as h,
-     lateral (select encode(sha512(seed) || sha512(seed || '1') || sha512(seed || '2'), 'hex') as digits) as d;
+     lateral (select format('{"order": %s, "total": "%s", "note": "', 1 + n, n * 1.25) as head, n::text as seed) as h,
+     lateral (select encode(sha512(('a' || seed)::bytea) || sha512(('b' || seed)::bytea), 'hex') as digits) as d;
