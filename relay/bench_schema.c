@@ -127,8 +127,7 @@ static void ignore_notice(void *unused, const PGresult *notice)
     (void)unused, (void)notice;
 }
 
-/* A large schema takes its time, whatever limit the role has, and a signal ends that. Who was told to stop before it
- * began tries for a while. */
+/* A large schema takes its time, and a signal ends that. Who was told to stop before it began tries for a while. */
 static bool drop(const struct bench *bench, PGconn *conn, const char *schema, struct error *err)
 {
     const struct asker asker = {.conn = conn,
@@ -137,8 +136,7 @@ static bool drop(const struct bench *bench, PGconn *conn, const char *schema, st
                                 .limit_us = bench->told ? QUERY_ANSWER_S * SECOND_US : 0};
     char *sql = bench_render(sql_bench_drop, schema);
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
-    bool ok =
-        query_script_or_cancel(&asker, "set statement_timeout = 0", err) && query_script_or_cancel(&asker, sql, err);
+    bool ok = query_script_or_cancel(&asker, sql, err);
     free(sql);
     return ok;
 }

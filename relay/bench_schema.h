@@ -25,8 +25,7 @@ bool bench_schema_fill(struct bench *bench, struct error *err) MUST_CHECK;
 bool bench_schema_empty(struct bench *bench, struct error *err) MUST_CHECK;
 
 /* Drops it, if it was ever asked for, on a new connection where bench->conn is lost, for as long as that takes; after a
- * signal, for 30 s. False when it is left behind: *err
- * names it and says what to do. */
+ * signal, for 30 s. False when it is left behind: *err names it and says what to do. */
 bool bench_schema_close(struct bench *bench, struct error *err) MUST_CHECK;
 
 #endif

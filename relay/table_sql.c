@@ -175,6 +175,13 @@ static const char *key_type_name(enum key_type type)
     return names[type];
 }
 
+/* Key k.name's ids from `from` on, in one walk of an index on (key, id). */
+static const char *walk_of_key(struct arena *arena, const char *key, const char *id, const char *type, const char *from)
+{
+    return arena_printf(arena, "(%s, %s) >= (k.name::%s, %s) and (%s, %s) <= (k.name::%s, 9223372036854775807)", key,
+                        id, type, from, key, id, type);
+}
+
 /* With an index on (key, id) a row comparison can be served by that index alone; with one on the key, equality and an
  * order that the primary key cannot give keep the planner from walking the whole table by id. */
 static void key_range(const struct table *table, struct arena *arena, const char *key, const char *id,
@@ -182,8 +189,7 @@ static void key_range(const struct table *table, struct arena *arena, const char
 {
     const char *type = key_type_name(table->key_type), *floor = "least($2::bigint, p.event_id, l.id)";
     if (table->index_key_id) {
-        *ret_range = arena_printf(arena, "(%s, %s) >= (k.name::%s, %s) and (%s, %s) <= (k.name::%s, %s)", key, id, type,
-                                  floor, key, id, type, "9223372036854775807");
+        *ret_range = walk_of_key(arena, key, id, type, floor);
         *ret_order = arena_printf(arena, "%s, %s", key, id);
     } else {
         *ret_range = arena_printf(arena, "%s = k.name::%s and %s >= %s", key, type, id, floor);
@@ -196,11 +202,8 @@ static void whole_key(const struct table *table, struct arena *arena, const char
                       const char **ret_whole, const char **ret_order)
 {
     const char *type = key_type_name(table->key_type);
-    if (table->index_key_id)
-        *ret_whole = arena_printf(arena, "(%s, %s) >= (k.name::%s, %s) and (%s, %s) <= (k.name::%s, %s)", key, id, type,
-                                  "'-9223372036854775808'::bigint", key, id, type, "9223372036854775807");
-    else
-        *ret_whole = arena_printf(arena, "%s = k.name::%s", key, type);
+    *ret_whole = table->index_key_id ? walk_of_key(arena, key, id, type, "'-9223372036854775808'::bigint")
+                                     : arena_printf(arena, "%s = k.name::%s", key, type);
     *ret_order = table->index_key_id ? arena_printf(arena, "%s, %s", key, id)
                  : table->index_key  ? arena_printf(arena, "%s + 0", id)
                                      : id;

@@ -368,11 +368,13 @@ def test_a_signal_ends_a_clean_that_waits(empty_db, relay):
         one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=["--clean"])
         wait_until(lambda: empty_db.value(f"{DROPPING} and clock_timestamp() - query_start > '1 s'", (empty_db.name,)), what="the drop to wait")
         assert one.stop(signal.SIGINT) == 75
+        wait_until(lambda: not empty_db.value(DROPPING, (empty_db.name,)), what="the server to give the drop up")
     assert one.log == ["dropping the schema pgcourier_bench_99999999_00000000, which a bench has left behind", "pgcourier: bench: stopped by a signal"]
     assert len(empty_db.query(SCHEMAS)) == 1
 
 
 def test_a_signal_while_it_drops_its_own_schema_does_not_leave_it_behind(pg, empty_db, relay):
+    """The first drop would never end by itself."""
     pg.query("""create sequence public.drops; grant usage on sequence public.drops to public;
                 create function public.linger() returns event_trigger language plpgsql as $$ begin
                     if nextval('public.drops') = 1 then perform pg_sleep(600); end if; end $$;
@@ -380,6 +382,7 @@ def test_a_signal_while_it_drops_its_own_schema_does_not_leave_it_behind(pg, emp
              dbname=empty_db.name)
     one = relay(CONFIG.format(dsn=empty_db.owner_dsn, url="http://127.0.0.1:1"), command="bench", arguments=FEW)
     wait_until(lambda: empty_db.value(DROPPING, (empty_db.name,)), 60, "the drop")
+    assert one.logged("^40 events of 300 bytes"), "the numbers come before it"
     assert one.stop(signal.SIGINT) == 0
     assert empty_db.query(SCHEMAS) == []
 
