@@ -147,10 +147,10 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
     return true;
 }
 
-/* Many statements, which are not prepared. */
+/* Several statements in one message, which cannot be prepared. */
 static bool is_script(const char *path)
 {
-    return strstr(path, "/schema/") || strstr(path, "/bench_create.sql");
+    return strstr(path, "/schema/") || strstr(path, "/bench_create.sql") || strstr(path, "/bench_drop.sql");
 }
 
 static bool prepare_for(struct work *work, const char *folder, struct error *err)
