@@ -13,7 +13,7 @@ from bench.drain import delete_loop
 from bench.harness import CONNECTIONS, RUN_TIMEOUT_S, read_sql, run_floor
 from tests.support.process import find_program
 
-IN_FLIGHT = 256  # the relay's default
+REDIS_IN_FLIGHT, HTTP_IN_FLIGHT = 1024, 256  # the relay's defaults
 PAYLOADS = 10_000  # so many that none comes again within the 64 kB of a partition that lz4 looks back on
 EVENT_ID = "3f0e4b4c-7b8e-4d55-9a35-2f6f0a3c9f11"
 
@@ -64,7 +64,7 @@ def redis(server, stream):
     share them, one is quickest."""
     def floor(bench, drain):
         entry = ["id", "123456", "event_id", EVENT_ID, "type", "order.changed", "key", "order-12345", "payload", payload(bench)]
-        command = [find_program("redis-benchmark"), "-p", str(server.port), "-c", "1", "-P", str(IN_FLIGHT), "-n", str(drain.events),
+        command = [find_program("redis-benchmark"), "-p", str(server.port), "-c", "1", "-P", str(REDIS_IN_FLIGHT), "-n", str(drain.events),
                    "--csv", "XADD", stream, "*", *entry]
 
         def load():
@@ -83,7 +83,7 @@ def http(server, path):
         script = os.path.join(bench.folder, "post.lua")
         with open(script, "w", encoding="utf-8") as file:
             file.write(POST.format(payload=payload(bench), event_id=EVENT_ID))
-        command = [find_program("wrk"), "-t", "1", "-c", str(IN_FLIGHT), "-d", str(RUN_TIMEOUT_S), "-s", script, server.url + path]
+        command = [find_program("wrk"), "-t", "1", "-c", str(HTTP_IN_FLIGHT), "-d", str(RUN_TIMEOUT_S), "-s", script, server.url + path]
 
         def load():
             before, begun = server.requests(), time.monotonic()

@@ -75,7 +75,7 @@ const struct setting sink_settings[] = {
      .fallback = "256",
      .min = 1,
      .max = 1000000,
-     .help = "deliveries at once in this sink; with `type: kafka` the default is 4096"},
+     .help = "deliveries at once in this sink; the default is 8192 with `type: kafka` and 1024 with `type: redis`"},
     {.name = NULL},
 };
 

@@ -377,7 +377,7 @@ const struct sink_type sink_kafka = {
     .settings_size = sizeof(struct kafka_settings),
     .needs_destination = true,
     .run = {.events_min = 2, .events_max = 1024, .bytes_max = (size_t)512 * 1024},
-    .max_in_flight = 4096,
+    .max_in_flight = 8192,
     .open = kafka_open,
     .check = kafka_check,
     .exposed = kafka_conf_exposed,

@@ -416,6 +416,7 @@ const struct sink_type sink_redis = {
     .settings_size = sizeof(struct redis_settings),
     .needs_destination = true,
     .run = {.events_min = 8, .events_max = REDIS_RUN_EVENTS_MAX, .bytes_max = (size_t)256 * 1024},
+    .max_in_flight = 1024,
     .open = redis_open,
     .submit = redis_submit,
     .prepare = redis_prepare,

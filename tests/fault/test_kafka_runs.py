@@ -12,7 +12,7 @@ from tests.support.targets import KafkaTarget
 
 KEYS = 20  # few, so that each goes in long runs
 EVENTS = 8000
-IN_FLIGHT = 4096  # the sink's default
+IN_FLIGHT = 8192  # the sink's default
 LARGE = 3000
 PATIENT = {"down_after": "60s"}  # a broker that the machine has no time for is not one that is gone
 
