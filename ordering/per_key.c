@@ -202,8 +202,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     struct per_key *pk = (struct per_key *)o;
     *ret_plan = (struct claim_plan){
         .rows_limit = pk->rows.limit, .key_limit = request->events_per_key, .behind = request->behind};
-    ret_plan->report =
-        (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
+    ret_plan->report = scan_saw_nothing;
     ret_plan->epoch = pk->horizon.epoch;
     struct scan_plan *scan = &ret_plan->scan;
     if (request->followed_only)
@@ -254,9 +253,9 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, LOCK_CLAIM));
-    if (!result_bigint(res, 0, LOCK_SEEN_MIN, &id) || id >= looked_to)
-        id = looked_to;
-    horizon_looked(&pk->horizon, plan, id); /* what an entry covers is passed by probes only */
+    bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min) && report->seen_min < looked_to;
+    /* What an entry covers is passed by probes only. */
+    horizon_looked(&pk->horizon, plan, seen ? report->seen_min : looked_to);
     if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
         pk->horizon.floor = id;
@@ -290,7 +289,7 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
     bool full = plan->rows >= plan->rows_limit;
     plan->truncated = full || plan->spilled;
     if (plan->truncated)
-        scan_truncated(&pk->scan, &plan->scan, report.seen_max, now);
+        scan_truncated(&pk->scan, &plan->scan, &report, now);
     if (plan->truncated && (plan->few || plan->all))
         pk->wary = plan->few ? WARY_CLAIMS : FAIR_CLAIMS;
     else if (pk->wary > 0)

@@ -20,6 +20,9 @@
 
 static const struct id_range nothing = {1, 0};
 
+const struct scan_report scan_saw_nothing = {
+    .newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .seen_min = SCAN_ID_MIN, .missed = {1, 0}};
+
 void scan_init(struct scan *scan)
 {
     memset(scan, 0, sizeof *scan);
@@ -124,13 +127,17 @@ void scan_again(struct scan *scan, struct id_range range, instant_us at)
     id_ranges_add(&scan->again, range);
 }
 
-void scan_truncated(struct scan *scan, const struct scan_plan *plan, int64_t seen_max, instant_us now)
+void scan_truncated(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, instant_us now)
 {
-    scan_failed(scan, plan);
+    bool any = report->seen_max != SCAN_ID_MIN; /* else it was of keys that were asked for by name */
+    struct id_range seen = {any ? report->seen_min : SCAN_ID_MIN, any ? report->seen_max : SCAN_ID_MAX};
+    id_ranges_add(&scan->gaps, id_range_common(plan->newest, seen));
     if (plan->sweeping)
-        scan_again(scan, plan->oldest, now);
-    if (seen_max > plan->fresh_above)
-        scan_again(scan, (struct id_range){plan->fresh_above + 1, seen_max}, now);
+        scan_again(scan, id_range_common(plan->oldest, seen), now);
+    else
+        id_ranges_add(&scan->gaps, id_range_common(plan->oldest, seen));
+    if (any && seen.hi > plan->fresh_above)
+        scan_again(scan, id_range_common((struct id_range){plan->fresh_above + 1, SCAN_ID_MAX}, seen), now);
 }
 
 /* A long-running producer keeps `settled` down: what piles up below the fresh stretch gets its first look as a gap. An

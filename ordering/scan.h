@@ -37,9 +37,12 @@ struct scan_plan {
 struct scan_report {
     struct id_range newest_left, oldest_left; /* parts of the plan's ranges not looked at; empty when done */
     int64_t seen_max;                         /* greatest id seen, or SCAN_ID_MIN */
+    int64_t seen_min;                         /* of use with a seen_max: least id seen, or SCAN_ID_MIN: not known */
     struct id_range missed;                   /* seen and not taken (locked elsewhere); empty when none */
     bool found;                               /* anything was taken */
 };
+
+extern const struct scan_report scan_saw_nothing;
 
 /* One probe of what feeds the table's ids. */
 struct scan_horizon {
@@ -93,8 +96,9 @@ void scan_failed(struct scan *scan, const struct scan_plan *plan);
 /* Ids of one stretch are to be looked at again, not before `at`. */
 void scan_again(struct scan *scan, struct id_range range, instant_us at);
 
-/* After scan_seen(): some of what was locked, up to seen_max, was not returned. All of the plan is looked at again. */
-void scan_truncated(struct scan *scan, const struct scan_plan *plan, int64_t seen_max, instant_us now);
+/* After scan_seen(): some of what was locked was not returned. What was seen is looked at again, and nothing beside it:
+ * that may be millions of dead rows. */
+void scan_truncated(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, instant_us now);
 
 void scan_horizon(struct scan *scan, const struct scan_horizon *horizon);
 

@@ -118,8 +118,7 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
 {
     struct unordered *un = (struct unordered *)o;
     *ret_plan = (struct claim_plan){.rows_limit = un->rows.limit, .key_limit = 1};
-    ret_plan->report =
-        (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .seen_max = SCAN_ID_MIN, .missed = {1, 0}};
+    ret_plan->report = scan_saw_nothing;
     struct scan_plan *scan = &ret_plan->scan;
     scan_next(&un->scan, now, scan);
     look_at_the_oldest(scan, &ret_plan->report);
@@ -204,7 +203,7 @@ static void unordered_claim_done(struct ordering *o, struct claim_plan *plan, in
     bool full = plan->rows >= plan->rows_limit;
     plan->truncated = full || plan->spilled;
     if (plan->truncated)
-        scan_truncated(&un->scan, &plan->scan, report.seen_max, now);
+        scan_truncated(&un->scan, &plan->scan, &report, now);
     bool left = !id_range_is_empty(report.oldest_left) || !id_range_is_empty(report.newest_left);
     un->backlog = plan->truncated || (left && !plan->scan.sweeping);
     go_on_from_the_top(un, plan, took_us, now);

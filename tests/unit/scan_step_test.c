@@ -310,6 +310,31 @@ START_TEST(what_is_missed_at_both_ends_is_not_looked_for_between_them)
 }
 END_TEST
 
+/* Millions of dead rows may lie beside it. */
+START_TEST(what_a_claim_saw_and_did_not_get_is_all_that_is_looked_at_again)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    horizon(&scan, 90000, NULL, 0);
+    scan_next(&scan, SECOND_US, &plan);
+    ck_assert(plan.oldest.lo <= 1 && plan.newest.hi == 90000);
+    struct scan_report report = scan_saw_nothing;
+    report.seen_min = 30000;
+    report.seen_max = 60000;
+    report.found = true;
+    scan_seen(&scan, &plan, &report, MS_US, SECOND_US);
+    ck_assert(!has_gap_at(&scan, 30000));
+    scan_truncated(&scan, &plan, &report, SECOND_US);
+    ck_assert(has_gap_at(&scan, 30000) && has_gap_at(&scan, 60000));
+    ck_assert(!has_gap_at(&scan, 29999) && !has_gap_at(&scan, 60001));
+    /* Which was it, then? */
+    report.seen_min = report.seen_max = SCAN_ID_MIN;
+    scan_truncated(&scan, &plan, &report, SECOND_US);
+    ck_assert(has_gap_at(&scan, 1) && has_gap_at(&scan, 90000));
+}
+END_TEST
+
 START_TEST(slow_sweep_goes_on_beside_work_that_never_ends)
 {
     struct scan scan;
@@ -405,6 +430,7 @@ int main(void)
     tcase_add_test(tcase, ids_of_whom_a_cut_list_does_not_name_are_looked_at_again);
     tcase_add_test(tcase, id_of_ones_own_far_above_the_others_blinds_no_claim);
     tcase_add_test(tcase, what_is_missed_at_both_ends_is_not_looked_for_between_them);
+    tcase_add_test(tcase, what_a_claim_saw_and_did_not_get_is_all_that_is_looked_at_again);
     tcase_add_test(tcase, slow_sweep_goes_on_beside_work_that_never_ends);
     tcase_add_test(tcase, ends_of_the_id_range_do_not_overflow);
     tcase_add_test(tcase, more_gaps_than_fit_are_merged_and_none_is_forgotten);
