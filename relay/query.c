@@ -71,13 +71,13 @@ static void *send_cancel(void *handle)
 }
 
 /* libpq waits until the server has hung up, and with a network that is cut that is for as long as TCP tries. */
-static void cancel(struct question *question, instant_us now)
+static void cancel(struct question *question)
 {
     pthread_t thread;
     PGcancel *handle = PQgetCancel(question->asker->conn);
     question->stop_fd = -1;
     question->cancelled = true;
-    question->deadline = now + QUERY_CANCEL_S * SECOND_US;
+    question->deadline = clock_now() + QUERY_CANCEL_S * SECOND_US;
     if (handle && pthread_create(&thread, NULL, send_cancel, handle) == 0)
         pthread_detach(thread);
     else
@@ -103,7 +103,7 @@ static enum answer await(struct question *question)
         if (n > 0 && p[0].revents && PQconsumeInput(conn) == 0)
             return BROKEN;
         if (n > 0 && p[1].revents && question->stop_fd >= 0)
-            cancel(question, now);
+            cancel(question);
     }
     return ANSWERED;
 }

@@ -11,6 +11,7 @@
 static int poll_result, poll_errno, sent, consumed;
 static int polls; /* before there is something to read */
 static instant_us clock_us, step_us;
+static instant_us stop_after_us;   /* the first wait takes so long */
 static ExecStatusType statuses[4]; /* of the results that come, and then the end */
 static size_t status_count, status_next;
 static const char *error_fields[3]; /* SQLSTATE, detail, hint */
@@ -90,6 +91,8 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
     if (timeout_ms == 0)
         return told;
     polls -= poll_result != 0;
+    clock_us += stop_after_us;
+    stop_after_us = 0;
     for (nfds_t i = 0; i < count; i++)
         fds[i].revents = POLLIN;
     errno = poll_errno;
@@ -100,7 +103,7 @@ static void set_up(void)
 {
     poll_result = poll_errno = 0;
     sent = consumed = polls = 1;
-    clock_us = step_us = 0;
+    clock_us = step_us = stop_after_us = 0;
     status_count = status_next = 0;
     message = NULL;
     mute = false;
@@ -235,6 +238,20 @@ START_TEST(statement_that_is_cancelled_was_stopped)
 }
 END_TEST
 
+START_TEST(moment_after_the_stop_begins_with_the_stop)
+{
+    struct error err;
+    polls = 3;
+    poll_result = 1;
+    stop_after_us = 3600 * SECOND_US;
+    status_count = 1;
+    statuses[0] = PGRES_FATAL_ERROR;
+    error_fields[0] = "57014";
+    ck_assert(!query_script_or_cancel(&asker, "select 1", &err));
+    ck_assert_str_eq(err.text, "asking: stopped");
+}
+END_TEST
+
 START_TEST(statement_that_is_done_before_it_is_cancelled_is_done)
 {
     struct error err;
@@ -359,6 +376,7 @@ int main(void)
     tcase_add_test(tcase, who_is_told_to_stop_asks_no_more);
     tcase_add_test(tcase, database_that_does_not_answer_is_waited_for_a_moment_after_the_stop);
     tcase_add_test(tcase, statement_that_is_cancelled_was_stopped);
+    tcase_add_test(tcase, moment_after_the_stop_begins_with_the_stop);
     tcase_add_test(tcase, statement_that_is_done_before_it_is_cancelled_is_done);
     tcase_add_test(tcase, limit_of_ones_own_is_kept);
     tcase_add_test(tcase, connection_that_breaks_is_unreachable);
