@@ -21,15 +21,19 @@ COLUMNS = (  # title, text of an entry
     ("floor", lambda entry: with_range(entry["floor"], entry["floors"])),
     ("relay", lambda entry: with_range(entry["rate"], entry["rates"])),
     ("unit", lambda entry: entry["unit"]),
-    ("ratio", ratio),
+    ("ratio", lambda entry: ranged(ratio(entry), entry["ratios"])),
     ("must", lambda entry: limit(entry, "must")),
     ("aim", lambda entry: limit(entry, "aim")),
     ("reached", lambda entry: f"**{entry['reached']}**" if entry["reached"] else "-"),
 )
 
 
+def ranged(middle, values):
+    return f"{middle} ({spread(values)})" if spread(values) else middle
+
+
 def with_range(middle, values):
-    return f"{number(middle)} ({spread(values)})" if spread(values) else number(middle)
+    return ranged(number(middle), values)
 
 
 def table(entries, columns=COLUMNS):

@@ -96,8 +96,8 @@ void scan_failed(struct scan *scan, const struct scan_plan *plan);
 /* Ids of one stretch are to be looked at again, not before `at`. */
 void scan_again(struct scan *scan, struct id_range range, instant_us at);
 
-/* After scan_seen(): some of what was locked was not returned. What was seen is looked at again, and nothing beside it:
- * that may be millions of dead rows. */
+/* After scan_seen(): some of what was locked was not returned. From the least to the greatest id that was seen, the
+ * plan is looked at again, and not beyond: that may be millions of dead rows. */
 void scan_truncated(struct scan *scan, const struct scan_plan *plan, const struct scan_report *report, instant_us now);
 
 void scan_horizon(struct scan *scan, const struct scan_horizon *horizon);

@@ -19,7 +19,7 @@ static const struct property defaults[] = {
     {"allow.auto.create.topics", "false"}, /* a wrong destination is an error, not a new topic */
     {"topic.metadata.propagation.max.ms", "2000"},
     {"topic.metadata.refresh.interval.ms", "30000"},
-    {"queue.buffering.max.messages", "100000"}, /* beyond any max_in_flight; the engine bounds the bytes */
+    {"queue.buffering.max.messages", "100000"}, /* beyond a usual max_in_flight; the engine bounds the bytes */
     {"queue.buffering.max.kbytes", "262144"},
     {"socket.keepalive.enable", "true"},
     {"socket.nagle.disable", "true"}, /* default only since 2.10 */

@@ -90,6 +90,6 @@ def ask(bench):
     return [Answer("longest wait / that of oldest-first", "", [result.wait for result in results], must=2, aim=1.5, more=False, worst=True, events=results[0].count,
                    note=f"{note}; what oldest-first would keep waiting for less than {LEAST_S:g} s counts as {LEAST_S:g} s: without that "
                         f"{statistics.median(result.bare_wait for result in results):.2f}"),
-            Answer("age of new events at their delivery, p50", "s", [result.freshness_s for result in results], must=1, more=False,
+            Answer("age of the new events delivered meanwhile, p50", "s", [result.freshness_s for result in results], must=1, more=False,
                    events=results[0].aged, note=f"{note}; of those delivered while the producers were at work, "
                                                 f"{' and '.join(f'{result.aged_share:.0%}' for result in results)} of the new ones")]

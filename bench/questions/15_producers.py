@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from bench.answer import Answer, BenchFailed
 from bench.harness import last_stats, read_sql
-from bench.table import spread
 from bench.turns import between_floors
 from tests.support.postgres import bin_folders
 from tests.support.process import find_program, wait_until
@@ -102,8 +101,7 @@ def ask(bench):
     for case in CASES:
         floors, rates = measured[case.name]
         answer = Answer(case.name, "events/s", rates, floors, case.must, case.aim)
-        answer.note = (f"floor: a plain table with the same indexes, before and after each run; {CLIENTS} clients of pgbench; "
-                       f"ratios {spread(answer.ratios)}"
+        answer.note = (f"floor: a plain table with the same indexes, before and after each run; {CLIENTS} clients of pgbench"
                        + (f"; at least {LEAST_DELIVERED:.0%} was delivered meanwhile" if case.serves == case.table else ""))
         answers.append(answer)
     return answers

@@ -6,5 +6,5 @@
 -- :rows    how many: a number, which the planner knows, and no parameter
 -- -> the event, by column
 delete from :state.events
-where id = any (array(select id from :state.events order by id limit :rows for update skip locked))
+where ctid = any (array(select ctid from :state.events order by id limit :rows for update skip locked))
 returning id, created_at, aggregateid, type, payload::text, headers::text, event_id, traceparent

@@ -328,8 +328,24 @@ START_TEST(what_a_claim_saw_and_did_not_get_is_all_that_is_looked_at_again)
     scan_truncated(&scan, &plan, &report, SECOND_US);
     ck_assert(has_gap_at(&scan, 30000) && has_gap_at(&scan, 60000));
     ck_assert(!has_gap_at(&scan, 29999) && !has_gap_at(&scan, 60001));
-    /* Which was it, then? */
-    report.seen_min = report.seen_max = SCAN_ID_MIN;
+    report.seen_max = 90500; /* some came since */
+    scan_truncated(&scan, &plan, &report, SECOND_US);
+    ck_assert(scan.again.count == 1 && scan.again.at[0].lo == 90001 && scan.again.at[0].hi == 90500);
+}
+END_TEST
+
+START_TEST(where_nobody_knows_what_it_saw_a_claim_looks_again_everywhere)
+{
+    struct scan scan;
+    struct scan_plan plan;
+    scan_init(&scan);
+    horizon(&scan, 90000, NULL, 0);
+    scan_next(&scan, SECOND_US, &plan);
+    struct scan_report report = scan_saw_nothing;
+    report.seen_max = 60000; /* as of events without an order, whose least id is not told */
+    scan_truncated(&scan, &plan, &report, SECOND_US);
+    ck_assert(has_gap_at(&scan, 1) && has_gap_at(&scan, 60000) && !has_gap_at(&scan, 60001));
+    report.seen_max = SCAN_ID_MIN;
     scan_truncated(&scan, &plan, &report, SECOND_US);
     ck_assert(has_gap_at(&scan, 1) && has_gap_at(&scan, 90000));
 }
@@ -431,6 +447,7 @@ int main(void)
     tcase_add_test(tcase, id_of_ones_own_far_above_the_others_blinds_no_claim);
     tcase_add_test(tcase, what_is_missed_at_both_ends_is_not_looked_for_between_them);
     tcase_add_test(tcase, what_a_claim_saw_and_did_not_get_is_all_that_is_looked_at_again);
+    tcase_add_test(tcase, where_nobody_knows_what_it_saw_a_claim_looks_again_everywhere);
     tcase_add_test(tcase, slow_sweep_goes_on_beside_work_that_never_ends);
     tcase_add_test(tcase, ends_of_the_id_range_do_not_overflow);
     tcase_add_test(tcase, more_gaps_than_fit_are_merged_and_none_is_forgotten);
