@@ -131,7 +131,7 @@ static int64_t events_per_key(const struct queue *queue, int64_t keys, bool behi
     if (behind)
         return 1;
     int64_t most = queue->config->max_events_per_key;
-    int64_t share = EVENTS_PER_CLAIM / (queue->keys_found > 0 ? queue->keys_found : keys);
+    int64_t share = EVENTS_PER_CLAIM / (queue->keys_locked > 0 ? queue->keys_locked : keys);
     if (share < EVENTS_PER_KEY_MIN)
         share = EVENTS_PER_KEY_MIN;
     if (share > EVENTS_ONE_BY_ONE && !queue->outlet->sink->traits)

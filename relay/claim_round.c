@@ -301,7 +301,7 @@ static void take_arriving(struct claim *claim, instant_us now)
         return;
     }
     batch->sent_at = claim->sent_at;
-    queue->keys_found = (int64_t)batch->lane_count;
+    queue->keys_locked = claim->plan.locked;
     orphan_drop(queue, batch, now);
     if (batch->open > 0)
         refusal_note_claim(queue, now);

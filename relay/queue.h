@@ -57,12 +57,12 @@ struct queue {
     uint64_t trouble; /* see report_unreachable() */
     struct leases leases;
     bool stopping;
-    bool paused;        /* by somebody: nothing is claimed, nothing more is sent */
-    bool closed;        /* its window is, or nobody knows yet: nothing is claimed */
-    bool window_known;  /* whether it is open; true where there is none */
-    int64_t key_limit;  /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_found; /* by the last claim that found any */
-    bool lean;          /* the last claim that ended had an event or two of each key, and was quickly done with them */
+    bool paused;         /* by somebody: nothing is claimed, nothing more is sent */
+    bool closed;         /* its window is, or nobody knows yet: nothing is claimed */
+    bool window_known;   /* whether it is open; true where there is none */
+    int64_t key_limit;   /* keys_per_claim, or less while the lock table is full */
+    int64_t keys_locked; /* by the last claim that brought events, whether of all of them or not */
+    bool lean;           /* the last claim that ended had an event or two of each key, and was quickly done with them */
     struct metrics metrics;
     struct order_watch *watch;
     struct rng rng;

@@ -341,9 +341,9 @@ START_TEST(key_of_another_relay_is_left_to_the_scan)
 }
 END_TEST
 
-static int64_t events_per_key(int64_t keys_found, int64_t keys)
+static int64_t events_per_key(int64_t keys_locked, int64_t keys)
 {
-    stage.queue.keys_found = keys_found;
+    stage.queue.keys_locked = keys_locked;
     return claim_request_make(&claims[0], false, keys, NOW)->events_per_key;
 }
 
