@@ -115,7 +115,7 @@ def block_question(entries, asked):
 
 def block_short(entries):
     some = [entry for entry in entries if entry["number"] in SHORT]
-    middles = {"floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}
+    middles = {"ratio": ratio, "floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}
     missed = "; ".join(f"{entry['question']} ({number(entry['rate']) if entry['ratio'] is None else ratio(entry)})"
                        for entry in entries if entry["reached"] == "no")
     words = f"{reached_said(entries)}{f': {missed}' if missed else ''}.\n"

@@ -255,7 +255,7 @@ def read(path):
 
 
 def some_entries():
-    missed = answer([50], [100], number=1, must=0.8, aim=0.95)
+    missed = answer([50, 40], [100, 100], number=1, must=0.8, aim=0.95)
     alone = Answer("p99 <by itself>", "ms", [3, 5, 4], number=5, aim=10, more=False)
     nothing = Answer("buffers", "", [0], number=9, must=50, aim=20, more=False)
     return results.merge([], [missed, alone, nothing], FACTS)
@@ -264,7 +264,7 @@ def some_entries():
 def test_page_says_what_was_reached_and_keeps_what_is_written_around_it():
     text = page.fill(PAGE, some_entries())
     assert text.startswith("before\n<!-- bench:all -->\nOf 3 numbers with a target, 2 reach the aim, 0 more what they must, and 1 do not.\n")
-    assert "| drain | 100 | 50.0 | events/s | 0.50 | >= 0.8 | >= 0.95 | **no** |" in text and "old" not in text
+    assert "| drain | 100 (100 .. 100) | 45.0 (40.0 .. 50.0) | events/s | 0.45 (0.40 .. 0.50) | >= 0.8 | >= 0.95 | **no** |" in text and "old" not in text
     assert "between\n<!-- bench:7 -->\nNot measured yet.\n<!-- /bench -->\nafter\n" in text
     assert page.fill(text, some_entries()) == text
 
@@ -272,7 +272,7 @@ def test_page_says_what_was_reached_and_keeps_what_is_written_around_it():
 def test_page_tells_entries_of_different_runs_apart():
     other = results.merge(some_entries(), [answer([1], number=7, must=1)], {**FACTS, "commit": "def5678", "quick": True})
     text = page.fill(PAGE, other)
-    assert "(questions 1, 5, 9): commit abc1234, runs (question 1: 1; 5: 3; 9: 1), 2 CPUs" in text
+    assert "(questions 1, 5, 9): commit abc1234, runs (question 1: 2; 5: 3; 9: 1), 2 CPUs" in text
     assert "(questions 7): commit def5678, runs (question 7: 1), `--quick`" in text
 
 

@@ -228,6 +228,18 @@ START_TEST(last_key_of_a_claim_that_returned_all_it_may_has_more)
 }
 END_TEST
 
+START_TEST(keys_that_a_claim_has_locked_and_had_no_room_for_have_a_share_in_the_next)
+{
+    const struct event events[] = {event_of(1, "a"), event_of(2, "b")};
+    claim_keys();
+    claim->plan.locked = 3;
+    claim_brings(events, 2);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_int_eq(stage.queue.keys_locked, 3);
+}
+END_TEST
+
 /* ---- what a lost claim left behind ---- */
 
 START_TEST(event_without_a_key_of_a_lost_claim_is_given_back)
@@ -398,6 +410,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, wait_of_an_event_that_is_left_out_is_not_noted_in_the_lane_before_it, 0, 4);
     tcase_add_test(tcase, key_cut_short_behind_a_slow_sink_is_followed_only_when_a_later_event_of_it_was_found);
     tcase_add_loop_test(tcase, last_key_of_a_claim_that_returned_all_it_may_has_more, 0, 2);
+    tcase_add_test(tcase, keys_that_a_claim_has_locked_and_had_no_room_for_have_a_share_in_the_next);
     tcase_add_test(tcase, event_without_a_key_of_a_lost_claim_is_given_back);
     tcase_add_test(tcase, event_that_a_lost_claim_found_gone_is_known_by_its_id);
     tcase_add_test(tcase, keys_with_one_hash_are_told_apart);

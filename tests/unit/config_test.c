@@ -94,6 +94,19 @@ START_TEST(every_value_of_a_queue_is_read)
 }
 END_TEST
 
+/* Its help says so in words. */
+START_TEST(places_of_a_sink_that_nobody_has_counted_are_those_of_its_type)
+{
+    struct config *config = load("sinks:\n"
+                                 "  k: { type: kafka, properties: { bootstrap.servers: h } }\n"
+                                 "  r: { type: redis, url: \"redis://h\" }\n"
+                                 "queues:\n  q: { sink: k, table: t, destination: d }\n");
+    ck_assert_int_eq(config_sink(config, "k")->max_in_flight, 8192);
+    ck_assert_int_eq(config_sink(config, "r")->max_in_flight, 1024);
+    config_free(config);
+}
+END_TEST
+
 START_TEST(what_is_left_out_has_its_default)
 {
     struct config *config = load(SINKS "queues:\n  q: { sink: log, table: t }\n");
@@ -348,6 +361,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, every_value_of_a_queue_is_read);
+    tcase_add_test(tcase, places_of_a_sink_that_nobody_has_counted_are_those_of_its_type);
     tcase_add_test(tcase, what_is_left_out_has_its_default);
     tcase_add_test(tcase, queue_without_table_reads_our_own_with_all_columns);
     tcase_add_test(tcase, variables_are_put_in_after_parsing);

@@ -25,6 +25,22 @@ START_TEST(full_answer_is_truncated_and_its_ids_asked_for_again)
 }
 END_TEST
 
+/* What lies beside it may be millions of dead rows. */
+START_TEST(of_a_truncated_answer_what_was_seen_is_asked_for_again)
+{
+    probe(100000, 0, false, 0);
+    claim();
+    PGresult *res = lock_row(60000);
+    set_bigint(res, 0, SEEN_MIN, 30000);
+    ck_assert(take_result(0, res));
+    plan.rows = plan.rows_limit;
+    finish_claim();
+    claim();
+    ck_assert_int_eq(parameter(0, 4), 30000);
+    ck_assert_int_eq(parameter(0, 3), 60000);
+}
+END_TEST
+
 /* Each claim that asks for too many reads them all, and leaves most of them out. */
 START_TEST(rows_that_are_much_larger_than_the_last_are_asked_for_few_at_once)
 {
@@ -430,6 +446,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, full_answer_is_truncated_and_its_ids_asked_for_again);
+    tcase_add_test(tcase, of_a_truncated_answer_what_was_seen_is_asked_for_again);
     tcase_add_test(tcase, rows_that_are_much_larger_than_the_last_are_asked_for_few_at_once);
     tcase_add_test(tcase, claim_that_fails_while_its_rows_come_asks_for_fewer);
     tcase_add_test(tcase, idle_relay_asks_for_what_is_new);
