@@ -61,7 +61,7 @@ struct queue {
     bool closed;         /* its window is, or nobody knows yet: nothing is claimed */
     bool window_known;   /* whether it is open; true where there is none */
     int64_t key_limit;   /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_locked; /* by the last claim that brought events, whether of all of them or not */
+    int64_t keys_locked; /* by the last claim that brought events, also those that it brought none of */
     bool lean;           /* the last claim that ended had an event or two of each key, and was quickly done with them */
     struct metrics metrics;
     struct order_watch *watch;

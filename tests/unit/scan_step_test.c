@@ -310,14 +310,20 @@ START_TEST(what_is_missed_at_both_ends_is_not_looked_for_between_them)
 }
 END_TEST
 
+/* Of the ids up to 90000. */
+static void plan_of_all(struct scan *scan, struct scan_plan *ret)
+{
+    scan_init(scan);
+    horizon(scan, 90000, NULL, 0);
+    scan_next(scan, SECOND_US, ret);
+}
+
 /* Millions of dead rows may lie beside it. */
 START_TEST(what_a_claim_saw_and_did_not_get_is_all_that_is_looked_at_again)
 {
     struct scan scan;
     struct scan_plan plan;
-    scan_init(&scan);
-    horizon(&scan, 90000, NULL, 0);
-    scan_next(&scan, SECOND_US, &plan);
+    plan_of_all(&scan, &plan);
     ck_assert(plan.oldest.lo <= 1 && plan.newest.hi == 90000);
     struct scan_report report = scan_saw_nothing;
     report.seen_min = 30000;
@@ -338,9 +344,7 @@ START_TEST(where_nobody_knows_what_it_saw_a_claim_looks_again_everywhere)
 {
     struct scan scan;
     struct scan_plan plan;
-    scan_init(&scan);
-    horizon(&scan, 90000, NULL, 0);
-    scan_next(&scan, SECOND_US, &plan);
+    plan_of_all(&scan, &plan);
     struct scan_report report = scan_saw_nothing;
     report.seen_max = 60000; /* as of events without an order, whose least id is not told */
     scan_truncated(&scan, &plan, &report, SECOND_US);
