@@ -104,7 +104,7 @@ MUTANTS = [
     Mutant("floor_rises_over_unsettled_ids", ["G2"], "ordering/horizon.c",
            "    if (horizon->floor_to > scan->settled)\n        horizon->floor_to = scan->settled;\n", "", soon=True),
     Mutant("floor_rises_over_covered_events_by_a_claim", ["G2"], "ordering/per_key.c",
-           "if (!result_bigint(res, 0, LOCK_SEEN_MIN, &id) || id >= looked_to)", "if (!result_bigint(res, 0, LOCK_BARE_MIN, &id) || id >= looked_to)", soon=True),
+           "bool seen = result_bigint(res, 0, LOCK_SEEN_MIN,", "bool seen = result_bigint(res, 0, LOCK_BARE_MIN,", soon=True),
     Mutant("reads_a_key_that_was_left_behind_from_the_floor_on", ["G2"], "ordering/per_key.c",
            "left_behind_add_to(&pk->horizon.left, arena, &read);", "left_behind_add_to(&(struct left_behind){0}, arena, &read);", soon=True),
     Mutant("forgets_what_was_left_behind_while_it_is_there", ["G2"], "ordering/horizon.c",
