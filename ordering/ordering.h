@@ -134,7 +134,7 @@ struct settle_failure {
 /* Everything that is settled together: one transaction, all or nothing. */
 struct settlement {
     const int64_t *done;  /* acked; behind them come the ids of `buried` */
-    const uint64_t *tids; /* of each that is acked, where its row was when it was read; or NULL */
+    const uint64_t *tids; /* of each that is acked, where its row was when it was read; NULL: it is found by its id */
     size_t done_count;
     const struct span *responses; /* to each of them, where those go on; else NULL */
     const struct settle_failure *parked;

@@ -88,6 +88,39 @@ static void add_failures(struct statement *st, struct arena *arena, const struct
         statement_add_ids(st, arena, after, count);
 }
 
+struct placed {
+    uint64_t tid;
+    int64_t id;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct placed *x = a, *y = b;
+    return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/* In the order of their places settle_gone.sql does not have to look anything up. The answers have another. */
+static void add_done(struct statement *st, const struct settlement *s, struct arena *arena)
+{
+    if (!s->tids || s->responses) {
+        statement_add_ids(st, arena, s->done, s->done_count);
+        statement_add_tids(st, arena, s->tids, s->tids ? s->done_count : 0);
+        return;
+    }
+    struct placed *rows = arena_array(arena, s->done_count, sizeof *rows);
+    for (size_t i = 0; i < s->done_count; i++)
+        rows[i] = (struct placed){s->tids[i], s->done[i]};
+    qsort(rows, s->done_count, sizeof *rows, by_place);
+    int64_t *ids = arena_array(arena, s->done_count, sizeof *ids);
+    uint64_t *tids = arena_array(arena, s->done_count, sizeof *tids);
+    for (size_t i = 0; i < s->done_count; i++) {
+        ids[i] = rows[i].id;
+        tids[i] = rows[i].tid;
+    }
+    statement_add_ids(st, arena, ids, s->done_count);
+    statement_add_tids(st, arena, tids, s->done_count);
+}
+
 static struct statement settle_statement(const struct settler *settler, const struct settlement *s, struct arena *arena,
                                          enum settle_kind kind)
 {
@@ -98,8 +131,7 @@ static struct statement settle_statement(const struct settler *settler, const st
         statement_add_int(&st, arena, settler->lock_class);
         break;
     case SETTLE_DONE:
-        statement_add_ids(&st, arena, s->done, s->done_count);
-        statement_add_tids(&st, arena, s->tids, s->tids ? s->done_count : 0);
+        add_done(&st, s, arena);
         if (settler->archive)
             statement_add_text(&st, settler->queue);
         if (s->responses)

@@ -5,5 +5,5 @@
 -- $2 tid[]      places, of any of them
 -- One row: gone bigint, the number of events that were still there; missing, without meaning.
 :gone
-select n as gone, case when n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
-from (select pg_catalog.count(*) as n from gone) as g
+select g.n as gone, case when g.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
+from tally g

@@ -2,11 +2,14 @@
 -- exactly once, as gone. What becomes of these, and how many they are, is told behind it.
 --
 -- A row is looked for where it was when it was read: that takes two thirds of the time of a look-up by its id. But a place
--- may be another row's by now, so the id has to be one of these as well; and what is not found there, as somebody has
--- updated it since, or does so at this moment, is looked for by its id. A row that a trigger keeps must not be tried twice,
--- and a place is one of this table alone, not of its partitions: tables with partitions, children or a trigger for each row
--- before DELETE know only the second way. Rows are locked in the order of their places, then those that have moved; who
--- locks several of them in another order may meet a deadlock, which the relay survives by trying again.
+-- may be another row's by now. So what was taken from there has to be these events and no others: they are when their ids
+-- come in the order of $1, as the ids that belong to the places of a scan do where these are given in their order, and then
+-- nothing else has to be asked for a row. If they do not, each is looked up; and if one is another event after all, the
+-- statement fails and has done nothing, and whoever settles gives no places the next time. What is not found where it was, as
+-- somebody has updated it since, or does so at this moment, is looked for by its id. A row that a trigger keeps must not be
+-- tried twice, and a place is one of this table alone, not of its partitions: tables with partitions, children or a trigger
+-- for each row before DELETE know only the second way. Rows are locked in the order of their places, then those that have
+-- moved; who locks several of them in another order may meet a deadlock, which the relay survives by trying again.
 --
 -- Of a table that vacuum has seen empty and could not make shorter the planner believes that it has no rows, however many
 -- have come since, and then any index that has :id anywhere in it looks as good as the one that begins with it: a
@@ -21,8 +24,8 @@
 -- :table_name   the table's name as a literal
 -- :taken        what else of a row is wanted, as columns of e with names, each behind a comma
 -- $1 bigint[]   ids
--- $2 tid[]      places, of any of them
--- gone has the columns id and those of :taken.
+-- $2 tid[]      places, of any of them; quickest where both are in the order of the places
+-- gone has the columns id and those of :taken; tally has one row with their number, n.
 with way as materialized (
     select c.reltuples = 0 and c.relpages > 0 as blind,
            not exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and t.tgtype & 11 = 11) as by_place
@@ -34,12 +37,18 @@ with way as materialized (
                                  select e.ctid from only :table e
                                  where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
                              when (select w.by_place from way w) then $2::tid[] end)
-      and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id:taken
+), found as materialized (
+    select f.ids = $1::bigint[] as whole from (select pg_catalog.array_agg(p.id) as ids from placed p) as f
+), stranger as materialized (
+    select pg_catalog.concat('event ', p.id, ' is where one was that was delivered: settled again, by ids')::bigint as id
+    from placed p
+    where (select f.whole from found f) is not true and (p.id = any (select pg_catalog.unnest($1::bigint[]))) is not true
+    limit 1
 ), moved as materialized (
     select pg_catalog.array_agg(m.id) as ids from pg_catalog.unnest($1::bigint[]) as m (id)
     where (select w.blind from way w) is not true
-      and (select pg_catalog.count(*) from placed) < pg_catalog.cardinality($1::bigint[])
+      and (select f.whole from found f) is not true and not exists (select s.id from stranger s)
       and (m.id = any (select p.id from placed p)) is not true
 ), listed as (
     delete from :table e
@@ -47,4 +56,7 @@ with way as materialized (
     returning :id as id:taken
 ), gone as not materialized (
     select * from placed union all select * from listed
+), tally as materialized (
+    select case when (select f.whole from found f) then pg_catalog.cardinality($1::bigint[])
+           else (select pg_catalog.count(*) from gone) end as n
 )

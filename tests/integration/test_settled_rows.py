@@ -2,6 +2,7 @@
 
 from contextlib import closing
 
+import psycopg2
 import pytest
 
 from tests.support.servers import Reply, wait_until
@@ -104,6 +105,32 @@ def test_row_that_was_updated_since_it_was_read_leaves(db, relay, http, rest):
     assert not one.logged("settle.missing") and not one.logged("settle")
 
 
+@pytest.mark.parametrize("rest", ["", ", after: archive", ", ordering: lease"])
+def test_row_that_takes_the_place_of_one_under_way_stays_until_it_is_delivered(db, relay, http, rest):
+    """Somebody deletes what is under way, vacuum frees its place, and a new event comes to be there."""
+    db.psql("create table events (id bigserial primary key, order_id bigint, status text not null) with (autovacuum_enabled = off);"
+            f"create index on events (order_id, id); {INSERT}")
+    db.let_relay_in("public.events")
+    places = "select ctid from events order by ctid"
+    before = db.query(places)
+
+    def replace(request):
+        if request.number == 0:
+            db.psql("delete from events where id = 1")
+            db.psql("vacuum events")
+            db.psql("insert into events (order_id, status) values (3, 'new')")
+            assert db.query(places) == before
+        return Reply(200)
+
+    http.respond = replace
+    one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=rest), until_empty=True)
+    assert one.wait() == 0
+    assert ids(db) == []
+    assert sorted(request.headers["event-id"] for request in http.requests) == ["1", "2", "3"]
+    if "lease" not in rest:  # each of those two is settled for itself, and so by its id
+        assert len(one.logged("settle.failed.*event 3 is where one was that was delivered")) == 1
+
+
 @pytest.mark.parametrize("before", ["", EMPTIED])
 def test_trigger_that_keeps_a_row_is_asked_once(db, relay, http, before):
     db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
@@ -135,9 +162,12 @@ def test_rows_are_found_where_they_were_and_no_others_are_taken(db, name, more):
         run = session.cursor()
         run.execute("set enable_seqscan = off; set enable_sort = off; set plan_cache_mode = force_generic_plan")
         run.execute(f"prepare settle as {rendered('settle', name, **NAMES)}")
-        # Of 1 to 3 the first is where it was, the second has moved, and where the third was there is the fourth.
+        # The first is where it was, the second has moved, and where the third was there is the fourth.
         run.execute("update events set order_id = 20 where id = 2")
-        run.execute("execute settle('{1,2,3}', '{\"(0,1)\",\"(0,2)\",\"(0,4)\"}'" + more + ")")
+        with pytest.raises(psycopg2.errors.InvalidTextRepresentation, match="event 4 is where one was that was delivered: settled again, by ids"):
+            run.execute("execute settle('{1,2,3}', '{\"(0,1)\",\"(0,2)\",\"(0,4)\"}'" + more + ")")
+        assert ids(db) == list(range(1, 10))
+        run.execute("execute settle('{3,2,1}', '{\"(0,1)\",\"(0,2)\",\"(0,3)\"}'" + more + ")")
         assert run.fetchone()[0] == 3
         run.execute("explain (analyze, format json) execute settle('{4,5,6}', '{\"(0,4)\",\"(0,5)\",\"(0,6)\"}'" + more + ")")
         scans = [node for node in nodes(run.fetchone()[0][0]["Plan"]) if node.get("Relation Name") == "events" and "Scan" in node["Node Type"]]

@@ -1,4 +1,4 @@
-/* Which statement takes delivered events out of their table. */
+/* Which statement takes delivered events out of their table, and how it is told which. */
 #include "ordering/settler.h"
 
 #include "tests/support/run_suite.h"
@@ -55,11 +55,65 @@ START_TEST(what_was_delivered_goes_where_it_is_wanted)
 }
 END_TEST
 
+static void settle(const struct settlement *s, struct arena *arena, struct statement *ret)
+{
+    struct error err;
+    struct settler settler;
+    struct ordering_options options = {.queue = "orders", .variables = variables, .hand_on = s->responses != NULL};
+    ck_assert_msg(settler_init(&settler, &options, &err), "%s", err.text);
+    settler_settle(&settler, s, arena, ret);
+    settler_done(&settler);
+}
+
+static void ck_assert_same(const struct statement *st, const struct statement *due)
+{
+    for (int i = 0; i < due->count; i++) {
+        ck_assert_int_eq(st->lengths[i], due->lengths[i]);
+        ck_assert_mem_eq(st->values[i], due->values[i], (size_t)due->lengths[i]);
+    }
+}
+
+START_TEST(rows_are_named_in_the_order_of_their_places)
+{
+    struct arena *arena = arena_new();
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    const int64_t done[] = {1, 2, 3};
+    const uint64_t tids[] = {0x20001, 0x10002, 0x10001};
+    struct settlement s = {.done = done, .tids = tids, .done_count = 3};
+    settle(&s, arena, statements);
+    struct statement due = statement_of("");
+    statement_add_ids(&due, arena, (const int64_t[]){3, 2, 1}, 3);
+    statement_add_tids(&due, arena, (const uint64_t[]){0x10001, 0x10002, 0x20001}, 3);
+    ck_assert_same(&statements[0], &due);
+    arena_free(arena);
+}
+END_TEST
+
+START_TEST(rows_with_an_answer_are_named_in_the_order_of_the_answers)
+{
+    struct arena *arena = arena_new();
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    const int64_t done[] = {1, 2};
+    const uint64_t tids[] = {0x10002, 0x10001};
+    const struct span responses[] = {SPAN_LITERAL("1"), SPAN_LITERAL("2")};
+    struct settlement s = {.done = done, .tids = tids, .done_count = 2, .responses = responses};
+    settle(&s, arena, statements);
+    struct statement due = statement_of("");
+    statement_add_ids(&due, arena, done, 2);
+    statement_add_tids(&due, arena, tids, 2);
+    statement_add_bytes(&due, arena, responses, 2);
+    ck_assert_same(&statements[0], &due);
+    arena_free(arena);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("settler");
     TCase *tcase = tcase_create("settler");
     suite_add_tcase(suite, tcase);
     tcase_add_loop_test(tcase, what_was_delivered_goes_where_it_is_wanted, 0, sizeof ways / sizeof ways[0]);
+    tcase_add_test(tcase, rows_are_named_in_the_order_of_their_places);
+    tcase_add_test(tcase, rows_with_an_answer_are_named_in_the_order_of_the_answers);
     return run_suite(suite);
 }
