@@ -17,7 +17,7 @@ def test_four_relays_deliver_everything_exactly_once_and_in_order(db, relay, tar
     shop = Shop(db, orders=5000)
 
     def start(name, **options):
-        return relay(shop.config(target.sink(relay=name), after="archive", **target.queue), **options)
+        return relay(shop.config(target.sink(relay=name, **target.patience), after="archive", **target.queue), **options)
 
     first = [start(f"first-{n}") for n in range(RELAYS)]
     shop.produce(EVENTS)

@@ -22,6 +22,7 @@ from tests.support.journal import digest
 
 class Target:
     writers = 1  # how many writes of one relay may be under way
+    patience = {}  # the settings with which it is waited for, however busy the machine is
 
     def __init__(self):
         self.torn_most = 0  # lines
@@ -121,6 +122,8 @@ NOT_THE_EVENTS_FAULT = {401, 403, 404, 405, 407, 408, 410, 421, 425, 426, 429, 5
 
 class HttpTarget(Target):
     """A receiver that answers 200, but for the keys in `refused_keys`, which get `refusal`."""
+
+    patience = {"timeout": "5m"}
 
     def __init__(self, receiver):
         super().__init__()
