@@ -65,12 +65,12 @@ static void settle(const struct settlement *s, struct arena *arena, struct state
     settler_done(&settler);
 }
 
-static void ck_assert_same(const struct statement *st, const struct statement *due)
+static bool has_values_of(const struct statement *st, const struct statement *due)
 {
-    for (int i = 0; i < due->count; i++) {
-        ck_assert_int_eq(st->lengths[i], due->lengths[i]);
-        ck_assert_mem_eq(st->values[i], due->values[i], (size_t)due->lengths[i]);
-    }
+    for (int i = 0; i < due->count; i++)
+        if (st->lengths[i] != due->lengths[i] || memcmp(st->values[i], due->values[i], (size_t)due->lengths[i]) != 0)
+            return false;
+    return true;
 }
 
 START_TEST(rows_are_named_in_the_order_of_their_places)
@@ -84,7 +84,7 @@ START_TEST(rows_are_named_in_the_order_of_their_places)
     struct statement due = statement_of("");
     statement_add_ids(&due, arena, (const int64_t[]){3, 2, 1}, 3);
     statement_add_tids(&due, arena, (const uint64_t[]){0x10001, 0x10002, 0x20001}, 3);
-    ck_assert_same(&statements[0], &due);
+    ck_assert(has_values_of(&statements[0], &due));
     arena_free(arena);
 }
 END_TEST
@@ -102,7 +102,7 @@ START_TEST(rows_with_an_answer_are_named_in_the_order_of_the_answers)
     statement_add_ids(&due, arena, done, 2);
     statement_add_tids(&due, arena, tids, 2);
     statement_add_bytes(&due, arena, responses, 2);
-    ck_assert_same(&statements[0], &due);
+    ck_assert(has_values_of(&statements[0], &due));
     arena_free(arena);
 }
 END_TEST
