@@ -205,8 +205,8 @@ static bool run_kept(struct backend *backend, const struct list *ids)
 /* See result_tid(). */
 static bool are_places_of(const struct list *places, const struct list *ids)
 {
-    bool all = places->count == ids->count;
-    for (size_t i = 0; all && i < ids->count; i++)
+    bool all = places->count == ids->count || places->count == 0; /* then by their ids */
+    for (size_t i = 0; all && i < places->count; i++)
         all = (uint64_t)places->values[i] >> 32 == (uint32_t)ids->values[i];
     return all;
 }
