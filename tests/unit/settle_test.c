@@ -257,6 +257,21 @@ START_TEST(event_without_a_key_that_is_settled_in_parts_resumes_by_its_id)
 }
 END_TEST
 
+/* A row that has come to be at a place makes its settlement be refused: one thing alone would be blamed for that. */
+START_TEST(places_are_named_where_a_part_can_go_without_them)
+{
+    const size_t most[] = {0, 2, 0}, done[] = {3, 2, 1}; /* one is left in the end */
+    stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
+    for (size_t i = 0; i < 3; i++) {
+        batch->settle_max = most[i];
+        struct settle_job *job = collect(false);
+        assert_done(job, done[i], i == 2 ? 3 : 1);
+        ck_assert_int_eq(job->settlement.tids != NULL, i == 0);
+        (i == 0 ? settle_abort(job) : commit(job));
+    }
+}
+END_TEST
+
 START_TEST(wait_for_an_event_that_is_gone_is_over)
 {
     batch_add_gone(batch, span_of("a"), 5);
@@ -467,6 +482,7 @@ int main(void)
     tcase_add_test(tcase, key_that_did_not_wait_is_not_resumed);
     tcase_add_test(tcase, event_without_a_key_waits_and_resumes_by_its_id);
     tcase_add_test(tcase, event_without_a_key_that_is_settled_in_parts_resumes_by_its_id);
+    tcase_add_test(tcase, places_are_named_where_a_part_can_go_without_them);
     tcase_add_test(tcase, wait_for_an_event_that_is_gone_is_over);
     tcase_add_test(tcase, prefix_is_settled_once_ahead_of_the_end);
     tcase_add_test(tcase, lane_that_ends_while_its_prefix_is_on_the_way_keeps_the_claim_open);
