@@ -129,7 +129,7 @@ def test_row_that_takes_the_place_of_one_under_way_stays_until_it_is_delivered(d
     assert ids(db) == []
     sent = [int(request.headers["event-id"]) for request in http.requests]
     assert len(sent) == len(set(sent)) and set(sent) >= {2, *range(65, 128)}
-    if "lease" not in rest:  # each event is settled for itself there, and so by its id
+    if "lease" not in rest:  # the side connection has nothing to say of what it can settle in parts
         assert one.logged("settle.failed.*event [0-9]+ is where one was that was delivered")
 
 @pytest.mark.parametrize("before", ["", EMPTIED])
