@@ -231,7 +231,8 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     for (size_t i = 0; i < s->buried_count; i++)
         lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
-    /* What was refused may have been so for a place that is another row's by now: then it goes by ids alone. */
+    /* A place that is another row's by now has all be refused: a part of it goes by ids, and so does one thing alone,
+     * which would be blamed for it. */
     s->tids = job->things > 1 && job->lanes[0]->batch->settle_max == 0 ? lists.tids : NULL;
     s->responses = lists.responses;
     s->parked = lists.parked;

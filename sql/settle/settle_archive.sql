@@ -10,5 +10,4 @@
     insert into :state.archive (queue, event_id, key, created_at, original)
     select $3::text, g.id, g.archive_key, g.created_at, g.original from gone g
 )
-select g.n as gone, case when g.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
-from tally g
+select g.n as gone, g.missing from tally g

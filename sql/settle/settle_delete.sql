@@ -5,5 +5,4 @@
 -- $2 tid[]      places, of any of them
 -- One row: gone bigint, the number of events that were still there; missing, without meaning.
 :gone
-select g.n as gone, case when g.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
-from tally g
+select g.n as gone, g.missing from tally g

@@ -25,7 +25,8 @@
 -- :taken        what else of a row is wanted, as columns of e with names, each behind a comma
 -- $1 bigint[]   ids
 -- $2 tid[]      places, of any of them; quickest where both are in the order of the places
--- gone has the columns id and those of :taken; tally has one row with their number, n.
+-- gone has the columns id and those of :taken; tally has one row: their number n, and missing, without
+-- meaning, which settle_kept.sql hears of.
 with way as materialized (
     select c.reltuples = 0 and c.relpages > 0 as blind,
            not exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and t.tgtype & 11 = 11) as by_place
@@ -57,6 +58,7 @@ with way as materialized (
 ), gone as not materialized (
     select * from placed union all select * from listed
 ), tally as materialized (
-    select case when (select f.whole from found f) then pg_catalog.cardinality($1::bigint[])
-           else (select pg_catalog.count(*) from gone) + coalesce((select s.id from stranger s), 0) end as n
+    select t.n, case when t.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
+    from (select case when (select f.whole from found f) then pg_catalog.cardinality($1::bigint[])
+                 else (select pg_catalog.count(*) from gone) + coalesce((select s.id from stranger s), 0) end as n) as t
 )

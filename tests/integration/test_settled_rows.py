@@ -140,6 +140,7 @@ def test_row_that_takes_the_place_of_one_under_way_stays_until_it_is_delivered(d
     sent = [int(request.headers["event-id"]) for request in http.requests]
     assert len(sent) == len(set(sent)) and set(sent) >= {2, *new}
 
+
 @pytest.mark.parametrize("before", ["", EMPTIED])
 def test_trigger_that_keeps_a_row_is_asked_once(db, relay, http, before):
     db.psql("create table events (id bigserial primary key, order_id bigint, status text not null);"
