@@ -4,6 +4,7 @@
 #define ROWS_MAX 16384
 #define LOOK_MIN 9
 #define LOOK_MAX 32
+#define LOOK_LESS 4 /* a claim that was not thin is followed by one that looks at so much less of what it need not */
 
 void claim_rows_init(struct claim_rows *rows)
 {
@@ -56,8 +57,8 @@ void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan)
 {
     if (plan->thin)
         rows->look = rows->look * 2 < LOOK_MAX ? rows->look * 2 : LOOK_MAX;
-    else if (rows->look > LOOK_MIN)
-        rows->look--;
+    else
+        rows->look -= (rows->look - LOOK_MIN + LOOK_LESS - 1) / LOOK_LESS;
     if (plan->spilled)
         ask_for_fewer(rows, plan);
     else if (plan->rows >= rows->limit / 2 && rows->limit < ROWS_MAX)

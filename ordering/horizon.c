@@ -8,6 +8,7 @@
 #define FLOOR_STRETCH 200000
 #define FLOOR_ROWS 5000 /* that are covered: 30 ms to 50 ms */
 #define FLOOR_ROWS_STEP 64
+#define BARE_MAX (ID_RANGES_MAX - 1)    /* so many that there is room for what is between them */
 #define STUCK_US (1 * SECOND_US)        /* so long the floor waits for an event */
 #define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */
 
@@ -50,6 +51,7 @@ static void forget_writers(struct horizon *horizon)
 void horizon_forget(struct horizon *horizon, struct scan *scan)
 {
     horizon->floor = horizon->stuck = SCAN_ID_MIN;
+    horizon->bare.count = 0;
     left_behind_clear(&horizon->left);
     horizon->covered = false;
     horizon->rows = 1;
@@ -90,6 +92,8 @@ static size_t probe_floor(struct horizon *horizon, const struct scan *scan, inst
     horizon->floor_to = id_add(horizon->floor < scan->first ? scan->first : horizon->floor, FLOOR_STRETCH);
     if (horizon->floor_to > scan->settled)
         horizon->floor_to = scan->settled;
+    if (horizon->bare.count > 0 && horizon->floor_to >= horizon->bare.at[0].lo)
+        horizon->floor_to = horizon->bare.at[0].lo - 1;
     size_t count = 0;
     horizon->floor_from = horizon->floor;
     horizon->asks = asks_for_movers(horizon, now);
@@ -167,6 +171,17 @@ static bool is_stuck(struct horizon *horizon, int64_t id)
     return horizon->probed_at - horizon->stuck_since >= STUCK_US;
 }
 
+/* And over what is known to be bare. */
+static void raise_floor(struct horizon *horizon, int64_t to)
+{
+    horizon->floor = to;
+    while (horizon->bare.count > 0 && horizon->bare.at[0].lo <= horizon->floor) {
+        struct id_range below = horizon->bare.at[0];
+        id_ranges_take(&horizon->bare, below);
+        horizon->floor = below.hi < horizon->floor ? horizon->floor : id_add(below.hi, 1);
+    }
+}
+
 static int64_t more_rows(int64_t rows)
 {
     return rows < FLOOR_ROWS / FLOOR_ROWS_STEP ? rows * FLOOR_ROWS_STEP : FLOOR_ROWS;
@@ -183,7 +198,7 @@ static void read_floor(struct horizon *horizon, const PGresult *res)
     }
     if (horizon->floor < horizon->floor_from || id < horizon->floor)
         return; /* a claim has found more out meanwhile */
-    horizon->floor = id;
+    raise_floor(horizon, id);
     horizon->rows = passed ? more_rows(horizon->floor_rows) : 1;
     horizon->covered = covered != 0 || passed;
     if (found && is_stuck(horizon, id) && horizon->kind == FLOOR_KEYS && sees_keys(horizon))
@@ -221,18 +236,33 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
     }
 }
 
-void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, int64_t end)
+void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, struct id_range bare)
 {
-    struct id_range looked_at = plan->scan.oldest;
     bool counts = horizon->kind != FLOOR_NONE && horizon->sees_all && plan->epoch == horizon->epoch &&
-                  !id_range_is_empty(looked_at) && looked_at.hi <= plan->scan.settled;
-    if (counts && looked_at.lo <= horizon->floor && end > horizon->floor)
-        horizon->floor = end;
+                  bare.hi <= plan->scan.settled && bare.hi >= horizon->floor;
+    if (!counts || id_range_is_empty(bare))
+        return;
+    if (bare.lo <= horizon->floor)
+        raise_floor(horizon, id_add(bare.hi, 1));
+    else if (horizon->bare.count < BARE_MAX) /* or ids would be added that nobody has looked at */
+        id_ranges_add(&horizon->bare, bare);
 }
 
-int64_t horizon_least(const struct horizon *horizon)
+void horizon_lower(struct horizon *horizon, int64_t id)
 {
-    return left_behind_least(&horizon->left, horizon->floor);
+    horizon->floor = id;
+    horizon->bare.count = 0; /* other ids may be there by now, too */
+}
+
+void horizon_inhabited(const struct horizon *horizon, struct id_ranges *ret)
+{
+    int64_t from = left_behind_least(&horizon->left, horizon->floor);
+    ret->count = 0;
+    for (size_t i = 0; i < horizon->bare.count; i++) {
+        ret->at[ret->count++] = (struct id_range){from, horizon->bare.at[i].lo - 1};
+        from = id_add(horizon->bare.at[i].hi, 1);
+    }
+    ret->at[ret->count++] = (struct id_range){from, SCAN_ID_MAX};
 }
 
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan)

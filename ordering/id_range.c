@@ -18,6 +18,20 @@ struct id_range id_range_common(struct id_range a, struct id_range b)
     return (struct id_range){a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
 }
 
+struct id_range id_range_below(struct id_range range, int64_t id)
+{
+    if (id == SCAN_ID_MIN)
+        return (struct id_range){1, 0};
+    return id_range_common(range, (struct id_range){SCAN_ID_MIN, id - 1});
+}
+
+struct id_range id_range_above(struct id_range range, int64_t id)
+{
+    if (id == SCAN_ID_MAX)
+        return (struct id_range){1, 0};
+    return id_range_common(range, (struct id_range){id + 1, SCAN_ID_MAX});
+}
+
 static void drop(struct id_ranges *ranges, size_t place)
 {
     ranges->count--;

@@ -31,6 +31,10 @@ int64_t id_add(int64_t id, int64_t by);
 
 struct id_range id_range_common(struct id_range a, struct id_range b);
 
+/* What of a range is less or greater than this. */
+struct id_range id_range_below(struct id_range range, int64_t id);
+struct id_range id_range_above(struct id_range range, int64_t id);
+
 /* When there is no room it becomes one with a neighbour: then they have ids that nobody has added. */
 void id_ranges_add(struct id_ranges *ranges, struct id_range range);
 

@@ -201,8 +201,9 @@ struct ordering_type {
      * told does not hold any more. Nothing may be claimed before the next one is answered. */
     void (*forget)(struct ordering *o);
 
-    /* No event has a smaller id, but what its key's entry covers (horizon.h), and what was put in by hand. */
-    int64_t (*least)(const struct ordering *o);
+    /* The ids that may have events, one range or more: others have none, but what its key's entry covers (horizon.h),
+     * and what was put in by hand. */
+    void (*inhabited)(const struct ordering *o, struct id_ranges *ret);
 
     /* One statement that has a row when something new waits to be claimed, or something whose wait is over. */
     void (*peek)(const struct ordering *o, struct arena *arena, struct statement *ret);

@@ -54,7 +54,7 @@ struct per_key {
     struct horizon horizon;
     struct scan scan;
     struct claim_rows rows;
-    bool few;     /* the last claim's keys had few events each, and all of them were returned */
+    bool few;     /* the keys that were locked last had few events each, and all of them were returned */
     int64_t wary; /* claims to go before few are expected again, or keys in no order */
 };
 
@@ -232,6 +232,24 @@ static void read_missed(struct claim_plan *plan, const PGresult *res, struct are
     plan->missed_keys = missed;
 }
 
+/* Where a claim has looked and seen nothing: below the least id and above the greatest one that it has seen anywhere.
+ * What an entry covers it has seen as well: only probes pass that. */
+static void note_bare(struct per_key *pk, const struct claim_plan *plan, bool seen)
+{
+    const struct scan_report *report = &plan->report;
+    struct id_range low = plan->scan.oldest, high = plan->scan.newest;
+    if (!id_range_is_empty(report->oldest_left))
+        low = id_range_below(low, report->oldest_left.lo);
+    if (!id_range_is_empty(report->newest_left))
+        high = id_range_above(high, report->newest_left.hi);
+    if (seen) {
+        low = id_range_below(low, report->seen_min);
+        high = id_range_above(high, report->seen_max);
+    }
+    horizon_looked(&pk->horizon, plan, low);
+    horizon_looked(&pk->horizon, plan, high);
+}
+
 static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
                        const struct claim_intake *intake, struct error *err)
 {
@@ -242,23 +260,19 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
     int64_t id;
     if (result_bigint(res, 0, LOCK_NEWEST_LEFT, &id))
         report->newest_left = (struct id_range){plan->scan.newest.lo, id};
-    int64_t looked_to = plan->scan.oldest.hi == SCAN_ID_MAX ? SCAN_ID_MAX : plan->scan.oldest.hi + 1;
-    if (result_bigint(res, 0, LOCK_OLDEST_LEFT, &id)) {
+    if (result_bigint(res, 0, LOCK_OLDEST_LEFT, &id))
         report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
-        looked_to = id;
-    }
     if (result_bigint(res, 0, LOCK_SEEN_MAX, &id))
         report->seen_max = id;
     if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, LOCK_CLAIM));
-    bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min) && report->seen_min < looked_to;
-    /* What an entry covers is passed by probes only. */
-    horizon_looked(&pk->horizon, plan, seen ? report->seen_min : looked_to);
+    bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min);
+    note_bare(pk, plan, seen);
     if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
-        pk->horizon.floor = id;
+        horizon_lower(&pk->horizon, id);
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
     plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
@@ -294,7 +308,8 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
         pk->wary = plan->few ? WARY_CLAIMS : FAIR_CLAIMS;
     else if (pk->wary > 0)
         pk->wary--;
-    pk->few = pk->options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;
+    if (plan->locked > 0) /* else it says nothing of keys */
+        pk->few = pk->options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;
     claim_rows_done(&pk->rows, plan);
 }
 
@@ -373,9 +388,9 @@ static void per_key_peek(const struct ordering *o, struct arena *arena, struct s
     statement_add_int(ret, arena, 1);
 }
 
-static int64_t per_key_least(const struct ordering *o)
+static void per_key_inhabited(const struct ordering *o, struct id_ranges *ret)
 {
-    return horizon_least(&((const struct per_key *)o)->horizon);
+    horizon_inhabited(&((const struct per_key *)o)->horizon, ret);
 }
 
 static bool per_key_pending(const struct ordering *o, instant_us now)
@@ -411,7 +426,7 @@ const struct ordering_type ordering_per_key = {
     .wants_probe = per_key_wants_probe,
     .forget = per_key_forget,
     .peek = per_key_peek,
-    .least = per_key_least,
+    .inhabited = per_key_inhabited,
     .pending = per_key_pending,
     .pending_at = per_key_pending_at,
     .sweep_due = per_key_sweep_due,

@@ -278,9 +278,9 @@ static void unordered_peek(const struct ordering *o, struct arena *arena, struct
     statement_add_int(ret, arena, 0);
 }
 
-static int64_t unordered_least(const struct ordering *o)
+static void unordered_inhabited(const struct ordering *o, struct id_ranges *ret)
 {
-    return ((const struct unordered *)o)->horizon.floor;
+    horizon_inhabited(&((const struct unordered *)o)->horizon, ret);
 }
 
 static bool unordered_pending(const struct ordering *o, instant_us now)
@@ -315,7 +315,7 @@ const struct ordering_type ordering_unordered = {
     .wants_probe = unordered_wants_probe,
     .forget = unordered_forget,
     .peek = unordered_peek,
-    .least = unordered_least,
+    .inhabited = unordered_inhabited,
     .pending = unordered_pending,
     .pending_at = unordered_pending_at,
     .sweep_due = unordered_sweep_due,

@@ -132,7 +132,15 @@ static void start_check(struct queue *queue)
     bool ok = begin(queue, &err);
     struct statement st = statement_of(queue->empty_sql);
     statement_add_text(&st, queue->config->name);
-    statement_add_int(&st, side->round.arena, queue->ordering->type->least(queue->ordering));
+    struct id_ranges ids;
+    queue->ordering->type->inhabited(queue->ordering, &ids);
+    int64_t lo[ID_RANGES_MAX], hi[ID_RANGES_MAX];
+    for (size_t i = 0; i < ids.count; i++) {
+        lo[i] = ids.at[i].lo;
+        hi[i] = ids.at[i].hi;
+    }
+    statement_add_ids(&st, side->round.arena, lo, ids.count);
+    statement_add_ids(&st, side->round.arena, hi, ids.count);
     ok = ok && db_send(side->db, &st, &err);
     side->check_empty = side->outdated = false;
     send(side, SIDE_CHECKING, ok, &err);

@@ -358,7 +358,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"where", condition(table, queue, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
-        {"from_least", arena_printf(arena, queue->where ? "%s >= $2::bigint or true" : "%s >= $2::bigint", id)},
+        {"in_range", queue->where ? "true" : arena_printf(arena, "%s between r.lo and r.hi", id)},
         {"undone", table->after_sql && queue->where ? queue->where : "true"},
         {"lives", table->after_sql ? "true" : "false"},
         {"queue_name", literal(arena, queue->name)},

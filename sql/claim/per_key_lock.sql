@@ -47,7 +47,7 @@
 -- missed_key text      locked elsewhere, or found and in $9, or with $16, locked here and more than one event found; null:
 --                      none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
--- thin bigint          1: the rows looked at had fewer keys than $7, and there are more rows
+-- thin bigint          1: many of the rows looked at were of no use, so they had fewer keys than $7, and there are more rows
 -- missed_low, missed_high bigint   smallest and greatest id found of the missed key; null: it was not found by an id
 -- bare_min bigint      smallest id seen below $17 that no entry covers, nor $18; null: none
 with fresh as materialized (
@@ -170,10 +170,11 @@ with fresh as materialized (
                 where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
                 order by p.event_id offset 0) end) as bare_min,
            t.missed_min, t.missed_max, t.locked,
-           (t.tried < $7::bigint
-            and ((select pg_catalog.count(*) from fresh) >= $6::bigint
-                 or (select pg_catalog.count(*) from newest) >= $6::bigint
-                 or (select pg_catalog.count(*) from oldest) >= $15::bigint))::integer::bigint as thin,
+           (select t.tried < least($7::bigint, f.n + m.n + o.n - (f.n + m.n + o.n) / 8)
+                   and (f.n >= $6::bigint or m.n >= $6::bigint or o.n >= $15::bigint)
+            from (select pg_catalog.count(*) as n from fresh) as f,
+                 (select pg_catalog.count(*) as n from newest) as m,
+                 (select pg_catalog.count(*) as n from oldest) as o)::integer::bigint as thin,
            pg_catalog.set_config('courier.claim', coalesce(t.claim, '{}'), true) as claim,
            pg_catalog.set_config('courier.solo', coalesce(t.solo, '{}'), true) as solo
     from total t

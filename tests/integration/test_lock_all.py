@@ -142,3 +142,15 @@ def test_rows_of_too_few_keys_are_thin(db, session):
     assert claim_all(session, keys=11, oldest=(1, 20), rows=11).thin == 0  # ten of them
     session.execute("rollback; begin")
     assert claim_all(session, keys=30, oldest=(1, 20), rows=30).thin == 0  # there are no others
+    session.execute("rollback; begin")
+    assert claim_some(session, keys=12, oldest=(1, 20), rows=12).thin == 1
+    session.execute("rollback; begin")
+    assert claim_some(session, keys=10, oldest=(1, 20), rows=11).thin == 0  # all that are wanted
+    session.execute("rollback; begin")
+    assert claim_some(session, keys=30, oldest=(1, 20), rows=30).thin == 0
+
+
+def test_short_end_does_not_make_the_other_thin(db, session):
+    fill(db)
+    db.query("delete from outbox.parked")
+    assert claim_some(session, keys=12, newest=(12, 20), oldest=(1, 1), rows=6).thin == 0  # seven rows have seven keys

@@ -334,7 +334,15 @@ static void run_peek(struct backend *backend, const struct call *call)
     server_reply(backend, result_new(PGRES_TUPLES_OK, news, 1));
 }
 
-/* Below $2 only what has an entry that points at it, or before it. */
+static bool in_ranges(const struct list *from, const struct list *to, int64_t id)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (from->values[i] <= id && id <= to->values[i])
+            return true;
+    return false;
+}
+
+/* Outside of the ranges only what has an entry that points at it, or before it. */
 static void run_empty(struct backend *backend, const struct call *call)
 {
     bool waiting = false;
@@ -344,7 +352,7 @@ static void run_empty(struct backend *backend, const struct call *call)
             continue;
         const struct wait *wait = row->key == KEY_NONE_SIM ? query_find_wait(backend, QUERY_NO_ID, row->id)
                                                            : query_find_wait(backend, row->key, QUERY_NO_ID);
-        if (row->id >= call->n[1] || (wait && wait->head <= row->id))
+        if (in_ranges(&call->lists[1], &call->lists[2], row->id) || (wait && wait->head <= row->id))
             waiting = !wait || wait->next_at != AT_INFINITY;
     }
     server_reply(backend, result_new(PGRES_TUPLES_OK, waiting, 1));

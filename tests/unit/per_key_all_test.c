@@ -136,6 +136,11 @@ START_TEST(claim_chooses_while_rows_have_too_few_keys)
         ck_assert_int_lt(++claims, 100);
     }
     ck_assert_int_gt(claims, 3);
+    for (int i = 0; i < 10; i++, claim())
+        find(3, true); /* as many rows as it ever looks at */
+    for (claims = 0; !locks_all(); claims++, claim())
+        find(3, false);
+    ck_assert_int_lt(claims, 12); /* a claim that chooses takes twice as long */
 }
 END_TEST
 

@@ -41,6 +41,21 @@ START_TEST(keys_of_few_events_are_read_by_one_walk)
 }
 END_TEST
 
+START_TEST(claim_that_finds_nothing_says_nothing_of_keys)
+{
+    claim();
+    find(0, 0);
+    claim();
+    ck_assert(!reads_few());
+    find(KEYS, KEYS);
+    claim();
+    ck_assert(reads_few());
+    find(0, 0);
+    claim();
+    ck_assert(reads_few());
+}
+END_TEST
+
 START_TEST(keys_that_are_known_to_have_more_are_read_one_by_one)
 {
     const struct span follow[] = {SPAN_LITERAL("f")};
@@ -107,6 +122,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, keys_of_few_events_are_read_by_one_walk);
+    tcase_add_test(tcase, claim_that_finds_nothing_says_nothing_of_keys);
     tcase_add_test(tcase, keys_that_are_known_to_have_more_are_read_one_by_one);
     tcase_add_test(tcase, walk_that_was_cut_short_is_not_tried_again_soon);
     tcase_add_test(tcase, claim_with_events_that_did_not_fit_is_followed_by_one_in_the_order_of_places);

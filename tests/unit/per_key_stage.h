@@ -234,6 +234,16 @@ static inline PGresult *lock_row(int64_t seen_max)
     return res;
 }
 
+/* ---- what is known ---- */
+
+/* Where the ids begin that may have events. */
+static inline int64_t least(void)
+{
+    struct id_ranges ids;
+    ordering_per_key.inhabited(o, &ids);
+    return ids.at[0].lo;
+}
+
 /* ---- what a claim asks ---- */
 
 static inline void claim(void)

@@ -10,6 +10,16 @@ static struct stage stages[2];
 static struct queue *queues[2], *queue;
 static struct outlet outlet;
 static struct ending ending;
+static bool pending; /* claims have not looked everywhere yet */
+
+static bool is_pending(const struct ordering *o, instant_us now)
+{
+    (void)o;
+    (void)now;
+    return pending;
+}
+
+static const struct ordering_type looking = {.pending = is_pending};
 
 /* Two queues whose connections are up, and nothing is known of them but that they are not paused and have no window. */
 static void set_up(void)
@@ -19,11 +29,13 @@ static void set_up(void)
         stage_init(&stages[i], "there");
         queues[i] = &stages[i].queue;
         queues[i]->outlet = &outlet;
+        stages[i].noting.ordering.type = &looking;
         queues[i]->side.state = SIDE_IDLE;
         queues[i]->side.probed = queues[i]->window_known = true;
         queues[i]->claims[0].state = CLAIM_IDLE;
     }
     queue = queues[0];
+    pending = false;
     ending = (struct ending){.queues = queues, .queue_count = 2, .until_empty = true, .idle_max_us = SECOND_US};
     relay_end_begin(&ending, NOW);
 }
@@ -60,6 +72,32 @@ START_TEST(tables_are_asked_ever_later_until_all_are_empty)
     ck_assert(!relay_end_empty(&ending, NOW));
     queues[1]->side.empty = true;
     ck_assert(relay_end_empty(&ending, NOW));
+}
+END_TEST
+
+START_TEST(table_is_not_asked_while_claims_look_on)
+{
+    pending = true;
+    ck_assert(!relay_end_empty(&ending, NOW)); /* they have not begun */
+    ck_assert(!queue->side.check_empty);
+    ck_assert(!relay_end_empty(&ending, NOW + SECOND_US - 1));
+    ck_assert(!queue->side.check_empty);
+    queue->claims[0].sent_at = NOW + SECOND_US / 2;
+    ck_assert(!relay_end_empty(&ending, NOW + 5 * SECOND_US / 4));
+    ck_assert(!queue->side.check_empty && queues[1]->side.check_empty);
+    ck_assert(!relay_end_empty(&ending, NOW + 2 * SECOND_US)); /* they were stopped: it is asked all the same */
+    ck_assert(queue->side.check_empty);
+}
+END_TEST
+
+START_TEST(table_is_not_asked_before_it_is_known_how_far_ids_go)
+{
+    queue->side.probed = false;
+    ck_assert(!relay_end_empty(&ending, NOW + HOUR_US));
+    ck_assert(!queue->side.check_empty && queues[1]->side.check_empty);
+    queue->side.probed = true;
+    ck_assert(!relay_end_empty(&ending, NOW + 2 * HOUR_US));
+    ck_assert(queue->side.check_empty);
 }
 END_TEST
 
@@ -120,6 +158,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, relay_that_is_to_stay_asks_nothing);
     tcase_add_test(tcase, tables_are_asked_ever_later_until_all_are_empty);
+    tcase_add_test(tcase, table_is_not_asked_while_claims_look_on);
+    tcase_add_test(tcase, table_is_not_asked_before_it_is_known_how_far_ids_go);
     tcase_add_test(tcase, answers_are_forgotten_when_something_is_claimed);
     tcase_add_test(tcase, queue_that_is_paused_or_outside_of_its_window_has_nothing);
     tcase_add_test(tcase, window_that_nobody_has_looked_at_is_not_closed);

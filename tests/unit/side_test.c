@@ -85,10 +85,10 @@ static void one_forget(struct ordering *o)
     forgotten++;
 }
 
-static int64_t one_least(const struct ordering *o)
+static void one_inhabited(const struct ordering *o, struct id_ranges *ret)
 {
     (void)o;
-    return 7;
+    *ret = (struct id_ranges){.at = {{7, 9}}, .count = 1};
 }
 
 static const struct ordering_type one = {.settle = one_settle,
@@ -97,7 +97,7 @@ static const struct ordering_type one = {.settle = one_settle,
                                          .wants_probe = wants_none,
                                          .forget = one_forget,
                                          .peek = one_peek,
-                                         .least = one_least,
+                                         .inhabited = one_inhabited,
                                          .renew = one_renew,
                                          .released = note_released};
 
