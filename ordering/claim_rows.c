@@ -4,7 +4,7 @@
 #define ROWS_MAX 16384
 #define LOOK_MIN 9
 #define LOOK_MAX 32
-#define LOOK_LESS 4 /* a claim that was not thin is followed by one that looks at so much less of what it need not */
+#define LOOK_LESS 4 /* after a claim that was not thin one part in so many less of what need not be looked at */
 
 void claim_rows_init(struct claim_rows *rows)
 {
@@ -14,6 +14,20 @@ void claim_rows_init(struct claim_rows *rows)
 int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys, bool most)
 {
     return keys * (most ? LOOK_MAX : rows->look) / 8 + 4;
+}
+
+bool claim_rows_split(const struct scan_plan *scan, int64_t rows, int64_t share, int64_t *ret_newest,
+                      int64_t *ret_oldest)
+{
+    *ret_newest = *ret_oldest = rows;
+    struct id_range oldest = scan->oldest;
+    if (id_range_is_empty(scan->newest) || id_range_is_empty(oldest))
+        return false;
+    *ret_oldest = rows * share / 100;
+    if (oldest.hi < id_add(oldest.lo, *ret_oldest))
+        *ret_oldest = oldest.hi - oldest.lo + 1;
+    *ret_newest = rows - *ret_oldest;
+    return true;
 }
 
 bool claim_rows_suffice(const struct claim_rows *rows)
@@ -57,7 +71,7 @@ void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan)
 {
     if (plan->thin)
         rows->look = rows->look * 2 < LOOK_MAX ? rows->look * 2 : LOOK_MAX;
-    else
+    else if (plan->report.seen_max != SCAN_ID_MIN)
         rows->look -= (rows->look - LOOK_MIN + LOOK_LESS - 1) / LOOK_LESS;
     if (plan->spilled)
         ask_for_fewer(rows, plan);

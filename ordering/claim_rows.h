@@ -14,6 +14,12 @@ void claim_rows_init(struct claim_rows *rows);
 /* Rows to look at for so many keys; `most`: where many of them may be of no use. */
 int64_t claim_rows_look(const struct claim_rows *rows, int64_t keys, bool most);
 
+/* Rows of each end of a plan. False: one of them has nothing to look at, and the other is given all. Else the oldest
+ * has `share` of 100, and what that has too few ids for goes to the newest; the other way round it might be what is new
+ * that has to wait. */
+bool claim_rows_split(const struct scan_plan *scan, int64_t rows, int64_t share, int64_t *ret_newest,
+                      int64_t *ret_oldest);
+
 /* As many rows as keys were enough lately. */
 bool claim_rows_suffice(const struct claim_rows *rows);
 

@@ -8,7 +8,8 @@
 #define FLOOR_STRETCH 200000
 #define FLOOR_ROWS 5000 /* that are covered: 30 ms to 50 ms */
 #define FLOOR_ROWS_STEP 64
-#define BARE_MAX (ID_RANGES_MAX - 1)    /* so many that there is room for what is between them */
+#define BARE_MAX (ID_RANGES_MAX - 1)    /* so many that there is room for what is between them, */
+#define BARE_IDS 10000                  /* of so many ids: a probe walks over fewer sooner than it comes back */
 #define STUCK_US (1 * SECOND_US)        /* so long the floor waits for an event */
 #define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */
 
@@ -236,22 +237,33 @@ void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, co
     }
 }
 
+/* Where there is no room, ids would be added that nobody has looked at. */
+static bool is_worth_noting(const struct horizon *horizon, struct id_range bare)
+{
+    return id_ranges_touch(&horizon->bare, bare) ||
+           (horizon->bare.count < BARE_MAX && id_add(bare.lo, BARE_IDS) <= bare.hi);
+}
+
 void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, struct id_range bare)
 {
     bool counts = horizon->kind != FLOOR_NONE && horizon->sees_all && plan->epoch == horizon->epoch &&
-                  bare.hi <= plan->scan.settled && bare.hi >= horizon->floor;
-    if (!counts || id_range_is_empty(bare))
-        return;
-    if (bare.lo <= horizon->floor)
+                  !id_range_is_empty(bare) && bare.hi <= plan->scan.settled && bare.hi >= horizon->floor;
+    if (counts && bare.lo <= horizon->floor)
         raise_floor(horizon, id_add(bare.hi, 1));
-    else if (horizon->bare.count < BARE_MAX) /* or ids would be added that nobody has looked at */
+    else if (counts && is_worth_noting(horizon, bare))
         id_ranges_add(&horizon->bare, bare);
+}
+
+void horizon_saw(struct horizon *horizon, int64_t id)
+{
+    if (id_ranges_hold(&horizon->bare, id))
+        horizon->bare.count = 0; /* somebody puts in old ids: others may be there by now, too */
 }
 
 void horizon_lower(struct horizon *horizon, int64_t id)
 {
     horizon->floor = id;
-    horizon->bare.count = 0; /* other ids may be there by now, too */
+    horizon->bare.count = 0;
 }
 
 void horizon_inhabited(const struct horizon *horizon, struct id_ranges *ret)

@@ -7,7 +7,8 @@
  * keep all reads among what is dead. It only rises over ids that are settled (see scan.h) and were found empty, or
  * covered (horizon_floor.sql), or of a key that was left behind (left_behind.h), by a snapshot taken after they
  * settled, and only when one sequence feeds the ids. Claims find it out by the way, where they see all rows that there
- * are, and it is remembered until the floor is there; what they have not walked, and what is still there, probes do. */
+ * are, and a few long stretches are remembered until the floor is there; what they have not walked, and what is still
+ * there, probes do. */
 #ifndef ORDERING_HORIZON_H
 #define ORDERING_HORIZON_H
 
@@ -26,7 +27,7 @@ struct horizon {
     char *drawn_sql, *holders_sql, *movers_sql, *floor_sql;
     const char *queue; /* borrowed */
     int64_t floor;
-    struct id_ranges bare; /* above it, of settled ids: claims have seen that nothing is there */
+    struct id_ranges bare; /* above it, of settled ids, long stretches where claims have seen that nothing is */
     struct left_behind left;
     bool covered; /* its event is, or what lies there is passed: horizon_movers.sql is worth asking */
     int64_t rows; /* to look at next: many more while all that was looked at last was passed */
@@ -65,7 +66,9 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_u
 void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res);
 /* A claim of this plan has looked at all of these ids and seen none. */
 void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, struct id_range bare);
-/* Somebody has put in this id below the floor. */
+/* One has seen an event with this id. */
+void horizon_saw(struct horizon *horizon, int64_t id);
+/* And one that somebody has put in below the floor. */
 void horizon_lower(struct horizon *horizon, int64_t id);
 /* As in struct ordering_type. */
 void horizon_inhabited(const struct horizon *horizon, struct id_ranges *ret);

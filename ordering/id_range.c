@@ -38,6 +38,22 @@ static void drop(struct id_ranges *ranges, size_t place)
     memmove(&ranges->at[place], &ranges->at[place + 1], (ranges->count - place) * sizeof ranges->at[0]);
 }
 
+bool id_ranges_hold(const struct id_ranges *ranges, int64_t id)
+{
+    for (size_t i = 0; i < ranges->count; i++)
+        if (ranges->at[i].lo <= id && id <= ranges->at[i].hi)
+            return true;
+    return false;
+}
+
+bool id_ranges_touch(const struct id_ranges *ranges, struct id_range range)
+{
+    for (size_t i = 0; i < ranges->count; i++)
+        if (ranges->at[i].lo <= id_add(range.hi, 1) && id_add(range.lo, -1) <= ranges->at[i].hi)
+            return true;
+    return false;
+}
+
 void id_ranges_add(struct id_ranges *ranges, struct id_range range)
 {
     if (id_range_is_empty(range))

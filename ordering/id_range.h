@@ -35,6 +35,11 @@ struct id_range id_range_common(struct id_range a, struct id_range b);
 struct id_range id_range_below(struct id_range range, int64_t id);
 struct id_range id_range_above(struct id_range range, int64_t id);
 
+bool id_ranges_hold(const struct id_ranges *ranges, int64_t id);
+
+/* Added, `range` becomes one with one of them. */
+bool id_ranges_touch(const struct id_ranges *ranges, struct id_range range);
+
 /* When there is no room it becomes one with a neighbour: then they have ids that nobody has added. */
 void id_ranges_add(struct id_ranges *ranges, struct id_range range);
 

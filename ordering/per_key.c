@@ -93,19 +93,15 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     return &pk->ordering;
 }
 
-static bool both_ends(const struct scan_plan *scan)
-{
-    return scan->newest.lo <= scan->newest.hi && scan->oldest.lo <= scan->oldest.hi;
-}
-
 /* Rows to look at. Where both ends have something to look at, each has to yield its share of the keys. */
 static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
                             int64_t *ret_newest, int64_t *ret_oldest)
 {
     int64_t rows = claim_rows_look(&pk->rows, request->max_keys, request->behind);
-    bool both = both_ends(scan);
-    *ret_newest = both ? rows * (100 - pk->options.oldest_share) / 100 + 1 : rows;
-    *ret_oldest = both ? rows * pk->options.oldest_share / 100 + 1 : rows;
+    if (claim_rows_split(scan, rows, pk->options.oldest_share, ret_newest, ret_oldest)) {
+        ++*ret_newest;
+        ++*ret_oldest;
+    }
 }
 
 /* Keys that are known to have more events are no keys of few. */
@@ -166,9 +162,8 @@ static struct statement lock_some(const struct per_key *pk, const struct claim_r
 static struct statement lock_all(const struct per_key *pk, const struct claim_request *request,
                                  const struct scan_plan *scan, struct arena *arena)
 {
-    int64_t keys = request->max_keys, oldest_rows = keys, newest_rows = keys;
-    if (both_ends(scan)) {
-        oldest_rows = keys * pk->options.oldest_share / 100;
+    int64_t keys = request->max_keys, newest_rows, oldest_rows;
+    if (claim_rows_split(scan, keys, pk->options.oldest_share, &newest_rows, &oldest_rows)) {
         oldest_rows = oldest_rows < 1 ? 1 : oldest_rows < keys ? oldest_rows : keys - 1;
         newest_rows = keys - oldest_rows;
     }
@@ -245,6 +240,8 @@ static void note_bare(struct per_key *pk, const struct claim_plan *plan, bool se
     if (seen) {
         low = id_range_below(low, report->seen_min);
         high = id_range_above(high, report->seen_max);
+        horizon_saw(&pk->horizon, report->seen_min);
+        horizon_saw(&pk->horizon, report->seen_max);
     }
     horizon_looked(&pk->horizon, plan, low);
     horizon_looked(&pk->horizon, plan, high);

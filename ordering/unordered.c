@@ -157,7 +157,7 @@ static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGre
     if (result_bigint(res, 0, LOCK_SEEN_MAX, &id))
         report->seen_max = id;
     if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < un->horizon.floor)
-        un->horizon.floor = id; /* somebody inserted an id that was long settled */
+        horizon_lower(&un->horizon, id); /* somebody inserted an id that was long settled */
     if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);

@@ -8,7 +8,7 @@
 
 void relay_end_begin(struct ending *ending, instant_us now)
 {
-    ending->begun_at = ending->busy_at = ending->check_at = now;
+    ending->busy_at = ending->check_at = now;
     ending->check_interval_us = CHECK_MIN_US;
 }
 
@@ -48,15 +48,15 @@ static void forget_answers(struct ending *ending)
     ending->check_interval_us = CHECK_MIN_US;
 }
 
-/* Claims still come to what there is, or what is dead, and have not begun before it is known how far that goes: the
- * same is not to be walked over beside them. */
-static bool looks_on(const struct ending *ending, const struct queue *queue, instant_us now)
+/* Claims still come to what there is, or what is dead, or have only begun to: the same is not to be walked over beside
+ * them. */
+static bool looks_on(const struct queue *queue, instant_us now)
 {
-    instant_us looked_at = ending->begun_at;
+    instant_us looked_at = queue->side.known_at;
     for (size_t i = 0; i < queue->claim_count; i++)
         if (queue->claims[i].sent_at > looked_at)
             looked_at = queue->claims[i].sent_at;
-    return !queue->side.probed || (now - looked_at < LOOKS_US && queue->ordering->type->pending(queue->ordering, now));
+    return now - looked_at < LOOKS_US && queue->ordering->type->pending(queue->ordering, now);
 }
 
 bool relay_end_empty(struct ending *ending, instant_us now)
@@ -72,7 +72,7 @@ bool relay_end_empty(struct ending *ending, instant_us now)
     if (now < ending->check_at)
         return false;
     for (size_t i = 0; i < ending->queue_count; i++)
-        ending->queues[i]->side.check_empty |= !looks_on(ending, ending->queues[i], now);
+        ending->queues[i]->side.check_empty |= !looks_on(ending->queues[i], now);
     ending->check_at = now + ending->check_interval_us;
     if (ending->check_interval_us < CHECK_MAX_US)
         ending->check_interval_us *= 2;

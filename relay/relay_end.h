@@ -17,7 +17,6 @@ struct ending {
     size_t queue_count;
     bool until_empty;
     int64_t idle_max_us; /* 0: it may be idle for ever */
-    instant_us begun_at; /* the first turn */
     instant_us check_at; /* no table is asked before */
     instant_us busy_at;  /* there was something to do */
     int64_t check_interval_us;

@@ -344,8 +344,10 @@ static void round_succeeded(struct queue *queue, instant_us now)
     if (side->state == SIDE_PROBING && side->unasked) {
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {
-        if (!side->probed)
-            queue->pace.poll_at = now;
+        if (!side->probed) {
+            queue->pace.poll_at = side->known_at = now;
+            side->check_empty = false; /* asked for before claims could look */
+        }
         side->probed = true;
         /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
          * while nothing moves, seldom. */

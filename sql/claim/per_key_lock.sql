@@ -47,7 +47,8 @@
 -- missed_key text      locked elsewhere, or found and in $9, or with $16, locked here and more than one event found; null:
 --                      none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
--- thin bigint          1: many of the rows looked at were of no use, so they had fewer keys than $7, and there are more rows
+-- thin bigint          1: fewer than $7, as more than one in eight of the rows looked at were of no use, or they were few; and there
+--                      are more rows
 -- missed_low, missed_high bigint   smallest and greatest id found of the missed key; null: it was not found by an id
 -- bare_min bigint      smallest id seen below $17 that no entry covers, nor $18; null: none
 with fresh as materialized (
@@ -145,7 +146,7 @@ with fresh as materialized (
            pg_catalog.min(low) filter (where not ok) as missed_min,
            pg_catalog.max(high) filter (where not ok) as missed_max,
            pg_catalog.count(*) filter (where ok) as locked,
-           pg_catalog.count(ok) as tried,
+           pg_catalog.count(ok) as tried, pg_catalog.count(ok) filter (where low is not null) as seen,
            pg_catalog.array_agg(key) filter (where ok and solo is null)::text as claim,
            pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo
     from locked
@@ -170,7 +171,8 @@ with fresh as materialized (
                 where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
                 order by p.event_id offset 0) end) as bare_min,
            t.missed_min, t.missed_max, t.locked,
-           (select t.tried < least($7::bigint, f.n + m.n + o.n - (f.n + m.n + o.n) / 8)
+           (select t.tried < $7::bigint
+                   and (t.seen < f.n + m.n + o.n - (f.n + m.n + o.n) / 8 or f.n + m.n + o.n < $7::bigint / 2)
                    and (f.n >= $6::bigint or m.n >= $6::bigint or o.n >= $15::bigint)
             from (select pg_catalog.count(*) as n from fresh) as f,
                  (select pg_catalog.count(*) as n from newest) as m,

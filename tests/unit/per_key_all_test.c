@@ -1,4 +1,5 @@
 /* While as many rows as keys are enough, a claim locks whatever it finds. */
+#include "ordering/claim_rows.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/per_key_stage.h"
 
@@ -65,6 +66,31 @@ static void open_with_share(int64_t share)
     claim();
     ck_assert(locks_all());
 }
+
+START_TEST(rows_that_the_oldest_end_has_no_ids_for_go_to_the_newest)
+{
+    static const struct {
+        struct id_range newest, oldest;
+        int64_t newest_rows, oldest_rows;
+        bool both;
+    } cases[] = {{{500, 999}, {1, 400}, 80, 20, true},
+                 {{500, 999}, {1, 20}, 80, 20, true},
+                 {{500, 999}, {1, 19}, 81, 19, true},
+                 {{500, 999}, {7, 7}, 99, 1, true},
+                 {{500, 500}, {1, 400}, 80, 20, true},
+                 {{500, 999}, {SCAN_ID_MIN, 400}, 80, 20, true},
+                 {{500, 999}, {SCAN_ID_MAX, SCAN_ID_MAX}, 80, 20, true},
+                 {{500, 999}, {1, 0}, 100, 100, false},
+                 {{1, 0}, {1, 400}, 100, 100, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct scan_plan scan = {.newest = cases[i].newest, .oldest = cases[i].oldest};
+        int64_t newest, oldest;
+        ck_assert(claim_rows_split(&scan, 100, 20, &newest, &oldest) == cases[i].both);
+        ck_assert_int_eq(newest, cases[i].newest_rows);
+        ck_assert_int_eq(oldest, cases[i].oldest_rows);
+    }
+}
+END_TEST
 
 START_TEST(each_end_has_one_row_at_least)
 {
@@ -166,6 +192,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, as_many_rows_are_looked_at_as_keys_are_wanted);
+    tcase_add_test(tcase, rows_that_the_oldest_end_has_no_ids_for_go_to_the_newest);
     tcase_add_test(tcase, each_end_has_one_row_at_least);
     tcase_add_test(tcase, claim_that_must_not_lock_everything_chooses);
     tcase_add_test(tcase, few_that_are_busy_are_left_out_by_name);

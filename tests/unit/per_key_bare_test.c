@@ -3,13 +3,14 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/per_key_stage.h"
 
-/* A claim that has looked at all of its stretches, which are ids up to 500 and from 501 to 1000; or stopped at `left`.
+/* A claim that has looked at all of its stretches, which are ids up to 50000 and from 50001 to 100000; or stopped at
+ * `left`.
  */
 static void look(int64_t least, int64_t greatest, int64_t left)
 {
     claim();
-    ck_assert_int_eq(plan.scan.oldest.hi, 500);
-    ck_assert_int_eq(plan.scan.newest.lo, 501);
+    ck_assert_int_eq(plan.scan.oldest.hi, 50000);
+    ck_assert_int_eq(plan.scan.newest.lo, 50001);
     PGresult *res = lock_row(greatest);
     set_bigint(res, 0, SEEN_MIN, least);
     if (left != SCAN_ID_MIN)
@@ -40,33 +41,33 @@ END_TEST
 
 START_TEST(newest_ids_are_bare_above_the_greatest_that_a_claim_has_seen)
 {
-    probe(1000, 0, false, 0);
-    look(300, 700, SCAN_ID_MIN);
-    EXPECT_INHABITED({300, 700}, {1001, SCAN_ID_MAX});
+    probe(100000, 0, false, 0);
+    look(30000, 70000, SCAN_ID_MIN);
+    EXPECT_INHABITED({30000, 70000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
 
 START_TEST(newest_ids_are_all_bare_where_a_claim_has_seen_only_the_oldest)
 {
-    probe(1000, 0, false, 0);
-    look(300, 400, SCAN_ID_MIN);
-    EXPECT_INHABITED({300, 500}, {1001, SCAN_ID_MAX});
+    probe(100000, 0, false, 0);
+    look(30000, 40000, SCAN_ID_MIN);
+    EXPECT_INHABITED({30000, 50000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
 
 START_TEST(newest_ids_are_bare_only_where_a_claim_has_looked)
 {
-    probe(1000, 0, false, 0);
-    look(300, 400, 800);
-    EXPECT_INHABITED({300, 800}, {1001, SCAN_ID_MAX});
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
+    EXPECT_INHABITED({30000, 80000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
 
 START_TEST(nothing_is_known_of_the_newest_ids_below_one_that_is_new)
 {
-    probe(1000, 0, false, 0);
-    look(300, 1200, SCAN_ID_MIN);
-    EXPECT_INHABITED({300, SCAN_ID_MAX});
+    probe(100000, 0, false, 0);
+    look(30000, 120000, SCAN_ID_MIN);
+    EXPECT_INHABITED({30000, SCAN_ID_MAX});
 }
 END_TEST
 
@@ -85,50 +86,82 @@ END_TEST
 
 START_TEST(probe_looks_up_to_what_is_bare_and_the_floor_rises_over_it)
 {
-    probe(1000, 0, false, 0);
-    look(300, 400, 800);
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
     ordering_per_key.probe(o, 0, arena, statements);
-    ck_assert_int_eq(parameter(2, 1), 300);
-    ck_assert_int_eq(parameter(2, 2), 800);
-    floor_probed(2, 400, false, 0); /* it is still there: nothing is passed */
-    EXPECT_INHABITED({400, 800}, {1001, SCAN_ID_MAX});
+    ck_assert_int_eq(parameter(2, 1), 30000);
+    ck_assert_int_eq(parameter(2, 2), 80000);
+    floor_probed(2, 40000, false, 0); /* it is still there: nothing is passed */
+    EXPECT_INHABITED({40000, 80000}, {100001, SCAN_ID_MAX});
     ordering_per_key.probe(o, 0, arena, statements);
-    ck_assert_int_eq(parameter(2, 2), 800);
+    ck_assert_int_eq(parameter(2, 2), 80000);
     floor_probed(2, 0, false, 0);
-    EXPECT_INHABITED({1001, SCAN_ID_MAX});
+    EXPECT_INHABITED({100001, SCAN_ID_MAX});
 }
 END_TEST
 
 START_TEST(claim_that_sees_the_rest_gone_raises_the_floor_over_what_is_bare)
 {
-    probe(1000, 0, false, 0);
-    look(300, 400, 800);
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
     finish_claim();
     claim();
-    ck_assert_int_eq(plan.scan.newest.hi, 800);
+    ck_assert_int_eq(plan.scan.newest.hi, 80000);
     ck_assert(take_result(0, lock_row(SCAN_ID_MIN))); /* of what a claim saw before nobody looks again */
-    EXPECT_INHABITED({300, 500}, {1001, SCAN_ID_MAX});
+    EXPECT_INHABITED({30000, 50000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
 
 START_TEST(what_was_bare_is_forgotten_when_somebody_has_put_in_an_old_id)
 {
-    probe(1000, 0, false, 0);
-    look(300, 400, 800);
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
     finish_claim();
     claim();
-    PGresult *res = lock_row(150);
-    set_bigint(res, 0, SEEN_MIN, 150);
-    set_bigint(res, 0, BARE_MIN, 150);
+    PGresult *res = lock_row(15000);
+    set_bigint(res, 0, SEEN_MIN, 15000);
+    set_bigint(res, 0, BARE_MIN, 15000);
     ck_assert(take_result(0, res));
-    EXPECT_INHABITED({150, SCAN_ID_MAX});
+    EXPECT_INHABITED({15000, SCAN_ID_MAX});
+}
+END_TEST
+
+START_TEST(what_was_bare_is_forgotten_when_an_event_is_seen_there)
+{
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
+    finish_claim();
+    claim();
+    PGresult *res = lock_row(90000);
+    set_bigint(res, 0, SEEN_MIN, 40000);
+    ck_assert(take_result(0, res));
+    EXPECT_INHABITED({30000, SCAN_ID_MAX});
+}
+END_TEST
+
+START_TEST(short_stretch_is_noted_where_it_makes_another_longer)
+{
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 95000);
+    EXPECT_INHABITED({30000, SCAN_ID_MAX});
+    ordering_per_key.forget(o);
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
+    finish_claim();
+    claim();
+    ck_assert_int_eq(plan.scan.newest.hi, 80000);
+    PGresult *res = lock_row(40000);
+    set_bigint(res, 0, SEEN_MIN, 40000);
+    set_bigint(res, 0, NEWEST_LEFT, 79000);
+    ck_assert(take_result(0, res));
+    EXPECT_INHABITED({30000, 79000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
 
 START_TEST(what_was_bare_is_forgotten_with_everything)
 {
-    probe(1000, 0, false, 0);
-    look(300, 400, 800);
+    probe(100000, 0, false, 0);
+    look(30000, 40000, 80000);
     ordering_per_key.forget(o);
     EXPECT_INHABITED({SCAN_ID_MIN, SCAN_ID_MAX});
 }
@@ -140,8 +173,8 @@ START_TEST(what_is_bare_is_not_noted_where_a_filter_hides_some)
     struct ordering_options options = options_with(true, false);
     options.filter = true;
     o = ordering_per_key.open(&options, &err);
-    probe(1000, 0, false, 0);
-    look(300, 400, SCAN_ID_MIN);
+    probe(100000, 0, false, 0);
+    look(30000, 40000, SCAN_ID_MIN);
     EXPECT_INHABITED({SCAN_ID_MIN, SCAN_ID_MAX});
 }
 END_TEST
@@ -151,19 +184,23 @@ END_TEST
 START_TEST(what_there_is_no_room_for_is_not_noted)
 {
     struct horizon horizon = {.kind = FLOOR_EVENTS, .sees_all = true, .floor = 0};
-    const struct claim_plan all = {.scan = {.settled = 10000}};
+    const struct claim_plan all = {.scan = {.settled = 10000000}};
     for (int64_t i = 1; i <= ID_RANGES_MAX + 5; i++)
-        horizon_looked(&horizon, &all, (struct id_range){i * 100, i * 100 + 9});
+        horizon_looked(&horizon, &all, (struct id_range){i * 100000, i * 100000 + 20000});
     struct id_ranges ids;
     horizon_inhabited(&horizon, &ids);
     ck_assert_uint_eq(ids.count, ID_RANGES_MAX);
     for (size_t i = 0; i + 1 < ids.count; i++)
-        ck_assert_int_eq(ids.at[i].hi, ((int64_t)i + 1) * 100 - 1);
-    ck_assert_int_eq(ids.at[ID_RANGES_MAX - 1].lo, (ID_RANGES_MAX - 1) * 100 + 10);
-    horizon_looked(&horizon, &all, (struct id_range){-5, 99}); /* up to the first of them */
+        ck_assert_int_eq(ids.at[i].hi, ((int64_t)i + 1) * 100000 - 1);
+    ck_assert_int_eq(ids.at[ID_RANGES_MAX - 1].lo, (ID_RANGES_MAX - 1) * 100000 + 20001);
+    horizon_looked(&horizon, &all, (struct id_range){120001, 120001}); /* as a part of the first of them */
+    horizon_inhabited(&horizon, &ids);
+    ck_assert_uint_eq(ids.count, ID_RANGES_MAX);
+    ck_assert_int_eq(ids.at[1].lo, 120002);
+    horizon_looked(&horizon, &all, (struct id_range){-5, 99999}); /* up to it */
     horizon_inhabited(&horizon, &ids);
     ck_assert_uint_eq(ids.count, ID_RANGES_MAX - 1);
-    ck_assert_int_eq(ids.at[0].lo, 110);
+    ck_assert_int_eq(ids.at[0].lo, 120002);
 }
 END_TEST
 
@@ -194,6 +231,8 @@ int main(void)
     tcase_add_test(tcase, probe_looks_up_to_what_is_bare_and_the_floor_rises_over_it);
     tcase_add_test(tcase, claim_that_sees_the_rest_gone_raises_the_floor_over_what_is_bare);
     tcase_add_test(tcase, what_was_bare_is_forgotten_when_somebody_has_put_in_an_old_id);
+    tcase_add_test(tcase, what_was_bare_is_forgotten_when_an_event_is_seen_there);
+    tcase_add_test(tcase, short_stretch_is_noted_where_it_makes_another_longer);
     tcase_add_test(tcase, what_was_bare_is_forgotten_with_everything);
     tcase_add_test(tcase, what_is_bare_is_not_noted_where_a_filter_hides_some);
     tcase_add_test(tcase, what_there_is_no_room_for_is_not_noted);
