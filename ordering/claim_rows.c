@@ -71,7 +71,7 @@ void claim_rows_done(struct claim_rows *rows, const struct claim_plan *plan)
 {
     if (plan->thin)
         rows->look = rows->look * 2 < LOOK_MAX ? rows->look * 2 : LOOK_MAX;
-    else if (plan->report.seen_max != SCAN_ID_MIN)
+    else /* also one that sees nothing: what comes after it may be of another kind */
         rows->look -= (rows->look - LOOK_MIN + LOOK_LESS - 1) / LOOK_LESS;
     if (plan->spilled)
         ask_for_fewer(rows, plan);
