@@ -41,7 +41,7 @@ static void drop(struct id_ranges *ranges, size_t place)
 bool id_ranges_hold(const struct id_ranges *ranges, int64_t id)
 {
     for (size_t i = 0; i < ranges->count; i++)
-        if (ranges->at[i].lo <= id && id <= ranges->at[i].hi)
+        if (id_range_holds(ranges->at[i], id))
             return true;
     return false;
 }

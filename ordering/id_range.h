@@ -26,6 +26,11 @@ static inline bool id_range_is_empty(struct id_range range)
     return range.lo > range.hi;
 }
 
+static inline bool id_range_holds(struct id_range range, int64_t id)
+{
+    return range.lo <= id && id <= range.hi;
+}
+
 /* Stops at the least and the greatest one. */
 int64_t id_add(int64_t id, int64_t by);
 

@@ -217,11 +217,6 @@ static void fit_span(struct scan *scan, const struct scan_plan *plan, const stru
         scan->span *= 2;
 }
 
-static bool is_in(struct id_range range, int64_t id)
-{
-    return range.lo <= id && id <= range.hi;
-}
-
 /* In each stretch by itself: what lies between them is not looked at for what one key keeps. */
 static void again_missed(struct scan *scan, const struct scan_plan *plan, struct id_range missed, instant_us at)
 {
@@ -229,8 +224,8 @@ static void again_missed(struct scan *scan, const struct scan_plan *plan, struct
     bool lo = false, hi = false;
     for (size_t i = 0; i < sizeof looked_at / sizeof looked_at[0]; i++) {
         scan_again(scan, id_range_common(missed, looked_at[i]), at);
-        lo = lo || is_in(looked_at[i], missed.lo);
-        hi = hi || is_in(looked_at[i], missed.hi);
+        lo = lo || id_range_holds(looked_at[i], missed.lo);
+        hi = hi || id_range_holds(looked_at[i], missed.hi);
     }
     if (!lo || !hi)
         scan_again(scan, missed, at);

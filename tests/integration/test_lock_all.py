@@ -154,3 +154,11 @@ def test_short_end_does_not_make_the_other_thin(db, session):
     fill(db)
     db.query("delete from outbox.parked")
     assert claim_some(session, keys=12, newest=(12, 20), oldest=(1, 1), rows=6).thin == 0  # seven rows have seven keys
+    session.execute("rollback; begin")
+    assert claim_some(session, keys=16, newest=(12, 20), oldest=(1, 1), rows=6).thin == 1  # but less than half of those wanted
+
+
+def test_keys_that_are_followed_do_not_hide_that_rows_are_thin(db, session):
+    fill(db)
+    db.query("delete from outbox.parked")
+    assert claim_some(session, keys=20, oldest=(1, 20), rows=14, follow=[f"f{n}" for n in range(9)]).thin == 1  # ten keys, and nine
