@@ -13,10 +13,11 @@
 --
 -- Of a table that vacuum has seen empty and could not make shorter the planner believes that it has no rows, however many
 -- have come since, and then any index that has :id anywhere in it looks as good as the one that begins with it: a
--- settlement of 2,560 events was seen to read the index on key and id 2,560 times from end to end. For as long as the
--- planner is blind, the places are found in the order of :id, which only the right index has (session_settings.sql forbids
--- to sort), and nothing else is tried: a row that somebody updates at the same moment may stay. The list of ids in there is
--- given only then, as PostgreSQL may run that look-up, once, where a row has been updated meanwhile.
+-- settlement of 2,560 events was seen to read the index on key and id 2,560 times from end to end. A table of events that
+-- is mostly empty is often like that. For as long as the planner is blind, what is not found where it was is looked for in
+-- the order of :id, which only the right index has (session_settings.sql forbids to sort), and deleted where that says: a
+-- row that somebody updates at that very moment may stay. The ids are named in there only then, as PostgreSQL may run that
+-- look-up, once, where a row has been updated meanwhile.
 --
 -- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
 --
@@ -34,10 +35,7 @@ with way as materialized (
     where c.oid = :table_name::regclass and c.relkind = 'r' and not c.relhassubclass
 ), placed as (
     delete from only :table e
-    where e.ctid = any (case when (select w.blind from way w) then array(
-                                 select e.ctid from only :table e
-                                 where :id = any (case when (select w.blind from way w) then $1::bigint[] end) order by :id)
-                             when (select w.by_place from way w) then $2::tid[] end)
+    where e.ctid = any (case when (select w.by_place from way w) then $2::tid[] end)
     returning :id as id:taken
 ), found as materialized (
     select f.ids = $1::bigint[] as whole from (select pg_catalog.array_agg(p.id::bigint) as ids from placed p) as f
@@ -48,15 +46,20 @@ with way as materialized (
     limit 1
 ), moved as materialized (
     select pg_catalog.array_agg(m.id) as ids from pg_catalog.unnest($1::bigint[]) as m (id)
-    where (select w.blind from way w) is not true
-      and (select f.whole from found f) is not true
+    where (select f.whole from found f) is not true
       and (m.id = any (select p.id from placed p)) is not true
 ), listed as (
     delete from :table e
-    where :id = any ((select m.ids from moved m)::bigint[])
+    where :id = any (case when (select w.blind from way w) is not true then (select m.ids from moved m) end::bigint[])
+    returning :id as id:taken
+), sought as (
+    delete from only :table e
+    where e.ctid = any (array(
+        select e.ctid from only :table e
+        where :id = any (case when (select w.blind from way w) then (select m.ids from moved m) end::bigint[]) order by :id))
     returning :id as id:taken
 ), gone as not materialized (
-    select * from placed union all select * from listed
+    select * from placed union all select * from listed union all select * from sought
 ), tally as materialized (
     select t.n, case when t.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
     from (select case when (select f.whole from found f) then pg_catalog.cardinality($1::bigint[])
