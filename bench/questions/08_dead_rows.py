@@ -156,5 +156,5 @@ def between_dead_ends(bench, dead, events, keys):
 
 def ask(bench):
     answers = under_a_snapshot(bench, *bench.run.size((5_000_000, 5, 50_000), (300_000, 3, 5_000)))
-    dead, events, keys = bench.run.size((10_000_000, 300_000, 30_000), (300_000, 100_000, 10_000))
+    dead, events, keys = bench.run.size((10_000_000, 500_000, 50_000), (300_000, 100_000, 10_000))
     return answers + between_dead_ends(bench, dead, events, keys)
