@@ -66,7 +66,7 @@ size_t horizon_probe(struct horizon *horizon, const struct scan *scan, instant_u
 void horizon_probed(struct horizon *horizon, struct scan *scan, size_t index, const PGresult *res);
 /* A claim of this plan has looked at all of these ids and seen none. */
 void horizon_looked(struct horizon *horizon, const struct claim_plan *plan, struct id_range bare);
-/* One has seen an event with this id. */
+/* One has seen an event with this id. Of all that a claim has seen, the smallest and the greatest are told. */
 void horizon_saw(struct horizon *horizon, int64_t id);
 /* And one that somebody has put in below the floor. */
 void horizon_lower(struct horizon *horizon, int64_t id);

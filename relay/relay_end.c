@@ -52,7 +52,7 @@ static void forget_answers(struct ending *ending)
  * them. */
 static bool looks_on(const struct queue *queue, instant_us now)
 {
-    instant_us looked_at = queue->side.known_at;
+    instant_us looked_at = queue->side.probed_at;
     for (size_t i = 0; i < queue->claim_count; i++)
         if (queue->claims[i].sent_at > looked_at)
             looked_at = queue->claims[i].sent_at;

@@ -345,7 +345,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {
         if (!side->probed) {
-            queue->pace.poll_at = side->known_at = now;
+            queue->pace.poll_at = side->probed_at = now;
             side->check_empty = false; /* asked for before claims could look */
         }
         side->probed = true;

@@ -34,7 +34,7 @@ struct side {
     int64_t probe_interval_us;
     unsigned failures;
     bool probed;             /* since a connection came up for the last time: see side_confirm() */
-    instant_us known_at;     /* when it was for the first time */
+    instant_us probed_at;    /* when the first probe since then was answered: claims can look from then on */
     bool unasked;            /* the probe under way was sent before */
     bool settle_failed;      /* and no probe was sent since: the next one goes first */
     bool check_empty, empty; /* --until-empty: asked for; the last answer */

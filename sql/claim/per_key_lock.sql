@@ -47,8 +47,8 @@
 -- missed_key text      locked elsewhere, or found and in $9, or with $16, locked here and more than one event found; null:
 --                      none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
--- thin bigint          1: fewer than $7, as more than one in eight of the rows looked at were of no use, or they were few; and there
---                      are more rows
+-- thin bigint          1: fewer keys than $7 were tried, and there are more rows: of those looked at more than one in eight gave no
+--                      key, or they were fewer than half of $7
 -- missed_low, missed_high bigint   smallest and greatest id found of the missed key; null: it was not found by an id
 -- bare_min bigint      smallest id seen below $17 that no entry covers, nor $18; null: none
 with fresh as materialized (

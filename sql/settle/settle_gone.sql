@@ -16,8 +16,8 @@
 -- settlement of 2,560 events was seen to read the index on key and id 2,560 times from end to end. A table of events that
 -- is mostly empty is often like that. For as long as the planner is blind, what is not found where it was is looked for in
 -- the order of :id, which only the right index has (session_settings.sql forbids to sort), and deleted where that says: a
--- row that somebody updates at that very moment may stay. The ids are named in there only then, as PostgreSQL may run that
--- look-up, once, where a row has been updated meanwhile.
+-- row that somebody updates at that very moment may stay, and one that is another event since then does. The ids are named
+-- in there only then, as that look-up is part of each settlement.
 --
 -- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
 --
@@ -57,6 +57,7 @@ with way as materialized (
     where e.ctid = any (array(
         select e.ctid from only :table e
         where :id = any (case when (select w.blind from way w) then (select m.ids from moved m) end::bigint[]) order by :id))
+      and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id:taken
 ), gone as not materialized (
     select * from placed union all select * from listed union all select * from sought

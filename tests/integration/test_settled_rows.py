@@ -38,6 +38,11 @@ INSERT = "insert into events (order_id, status) values (1, 'new'), (2, 'new')"
 EMPTIED = f"{INSERT}; delete from events;"  # and vacuumed: the planner takes it for empty
 
 
+def settlements_gone_wrong(relay, blind):
+    """By its log. Where the planner is blind, a row that is updated at that moment may stay, and is settled once more."""
+    return [line for line in relay.logged("settle") if not blind or "updated just now" not in line]
+
+
 @pytest.mark.parametrize("before", ["", EMPTIED])
 @pytest.mark.parametrize("rest", ["", ", after: archive", ", ordering: lease"])
 def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http, before, rest):
@@ -61,7 +66,7 @@ def test_row_that_is_updated_while_it_is_settled_leaves(db, relay, http, before,
     wait_until(lambda: ids(db) == [], what="the rows to leave")
     assert one.stop() == 0
     assert len(http.requests) == 2
-    assert not one.logged("settle.missing") and (before or not one.logged("settle"))
+    assert not settlements_gone_wrong(one, blind=before)
 
 
 @pytest.mark.parametrize("before", ["", EMPTIED])
@@ -85,7 +90,7 @@ def test_row_that_is_updated_while_it_is_buried_leaves(db, relay, http, before):
     assert one.stop() == 0
     assert len(http.requests) == 2
     assert db.query("select key, attempts, original->>'status' from outbox.dead order by event_id") == [("1", 1, "seen"), ("2", 1, "seen")]
-    assert not one.logged("settle.missing") and (before or not one.logged("settle"))
+    assert not settlements_gone_wrong(one, blind=before)
 
 
 @pytest.mark.parametrize("before", ["", EMPTIED])
@@ -105,7 +110,7 @@ def test_row_that_was_updated_since_it_was_read_leaves(db, relay, http, before, 
     one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=rest), until_empty=True)
     assert one.wait() == 0
     assert ids(db) == [] and len(http.requests) == 2
-    assert not one.logged("settle.missing") and not one.logged("settle")
+    assert not settlements_gone_wrong(one, blind=before)
 
 
 @pytest.mark.parametrize("rest", ["", ", after: archive", ", ordering: lease"])
@@ -247,7 +252,7 @@ def entries_read(db, statement, values, before="select"):
 
 
 def index_scans(db, statement, values, before):
-    """Of a table that has filled up, by a statement that was planned before."""
+    """Of a table that has filled up since the planner heard of it."""
     with closing(db.connect(autocommit=True)) as session:
         run = session.cursor()
         run.execute("set enable_seqscan = off; set enable_sort = off; set plan_cache_mode = force_generic_plan")

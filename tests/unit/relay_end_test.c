@@ -78,7 +78,7 @@ END_TEST
 START_TEST(table_is_not_asked_while_claims_look_on)
 {
     pending = true;
-    queues[0]->side.known_at = queues[1]->side.known_at = NOW;
+    queues[0]->side.probed_at = queues[1]->side.probed_at = NOW;
     ck_assert(!relay_end_empty(&ending, NOW)); /* they have not begun */
     ck_assert(!queue->side.check_empty);
     ck_assert(!relay_end_empty(&ending, NOW + SECOND_US - 1));

@@ -240,7 +240,7 @@ START_TEST(nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew)
     side->check_empty = true; /* claims look first */
     answer_probe();
     ck_assert(side->probed && !side->check_empty);
-    ck_assert_int_eq(side->known_at, NOW);
+    ck_assert_int_eq(side->probed_at, NOW);
     ck_assert_int_eq(side->state, SIDE_IDLE);
     ck_assert_int_eq(forgotten, 1);
 }
