@@ -105,7 +105,7 @@ def under_a_snapshot(bench, events, slices, keys):
     return [Answer(f"{events:,} events pass under an old snapshot", "events/s", held.rates, usual.rates, must=0.80, aim=0.95,
                    events=events, note=f"{CLOSED} closed keys, a row and a key locked by another session lie below them; floor: the same without snapshot and these; "
                         f"{len(held.rates)} slices, after some that warm up; tenth by tenth {tenths}; "
-                        f"{failed[0]} transactions of the relay failed as they waited for too long, of the floor's {failed[1]}"),
+                        f"{failed[0]} of the relay's transactions failed, as they waited for too long (floor: {failed[1]})"),
             Answer("time of a claim, last tenth / first tenth", "", [last[0] / first[0]], must=1.3, aim=1.1, more=False,
                    events=events, note=f"{last[0]:.2f} us and {first[0]:.2f} us an event, medians of {slices} slices; at the same times without the snapshot "
                                        f"{last[1]:.2f} us and {first[1]:.2f} us, beside which it is {last[0] / first[0] / (last[1] / first[1]):.2f}; p99 of "

@@ -16,8 +16,9 @@
 -- settlement of 2,560 events was seen to read the index on key and id 2,560 times from end to end. A table of events that
 -- is mostly empty is often like that. For as long as the planner is blind, what is not found where it was is looked for in
 -- the order of :id, which only the right index has (session_settings.sql forbids to sort), and deleted where that says: a
--- row that somebody updates at that very moment may stay, and one that is another event since then does. The ids are named
--- in there only then, as that look-up is part of each settlement.
+-- row that somebody updates at that very moment may stay, and one that is another event since then does, also on servers
+-- from before November 2025, which do not look at its place again. The ids are named in there only then, as that look-up is
+-- part of each settlement.
 --
 -- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
 --
