@@ -40,12 +40,32 @@ create table outbox.served (
     since      timestamptz not null default clock_timestamp()
 );
 
+-- Refuses what the session's user could not serve: a relay's login would otherwise hear by the answers of tables that it may not read.
+create function outbox.check_served(tbl regclass) returns void
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if (select c.relkind from pg_class c where c.oid = tbl) not in ('r', 'p') then
+        raise exception 'note_served: % is no table', tbl using errcode = 'wrong_object_type', hint = 'Give the table behind it.';
+    end if;
+    -- Not the user's own rights alone: it may have them by SET ROLE.
+    if tbl is not null and not exists (select from pg_roles r
+                                        where pg_has_role(session_user, r.oid, 'member')
+                                          and has_table_privilege(r.oid, tbl, 'select') and has_table_privilege(r.oid, tbl, 'delete')) then
+        raise exception 'note_served: % may not select and delete in %', session_user, tbl
+            using errcode = 'insufficient_privilege', hint = format('grant select, delete on %s to %I;', tbl, session_user);
+    end if;
+end
+$$;
+
 create function outbox.note_served(queue text, tbl regclass default null, lock_class int default null, key_type text default null,
     columns jsonb default null) returns void
     language sql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+    select outbox.check_served(note_served.tbl);
     insert into outbox.served as s (queue, tbl, lock_class, key_type, columns)
     values (note_served.queue, note_served.tbl, note_served.lock_class, note_served.key_type, note_served.columns)
         on conflict on constraint served_pkey do update
@@ -362,7 +382,7 @@ $$;
 
 revoke all on function outbox.archive_expire(text, interval, boolean) from public;
 
-revoke all on function outbox.is_paused(text), outbox.check_queue(text, text), outbox.check_known(text, text, boolean),
+revoke all on function outbox.is_paused(text), outbox.check_served(regclass), outbox.check_queue(text, text), outbox.check_known(text, text, boolean),
     outbox.check_key(text, text, text), outbox.note_served(text, regclass, int, text, jsonb), outbox.pause(text, text, text, boolean),
     outbox.resume(text, text, boolean), outbox.in_flight(text, text) from public;
 revoke all on procedure outbox.drain(text, text, interval, text) from public;

@@ -4,8 +4,13 @@
 -- of more the planner says how many there may be, or a sample of 200 pages is read and multiplied; and what is not exact is
 -- marked as estimated.
 --
--- Which table a queue has is known here if outbox.queue says so. Of a queue that only a relay's configuration knows there
--- is what lies in pgcourier's own tables.
+-- Which table a queue has is known here if outbox.queue says so, or a relay has noted it in outbox.served. Of any other queue
+-- there is what lies in pgcourier's own tables.
+--
+-- DESIGN. Whoever owns a table may have code run by whoever reads it: it may become a view, have policies, or an index whose
+-- expression is computed by each plan. So nothing here reads a table whose owner has lesser rights than this schema's owner, nor
+-- one that a role with lesser rights may put another in the place of: outbox.is_ours(). Nor as whoever asks, who may have more
+-- rights than both. Of such a table there is what the statistics of the server count.
 
 -- The planner's guess at how many rows a query gives; it is planned and not run.
 create function outbox.guess(query text) returns bigint
@@ -96,6 +101,34 @@ as $$
      where coalesce(coalesce(q.tbl, s.tbl) = 'outbox.events'::regclass, perhaps)
 $$;
 
+-- May this table be read with the rights of this schema's owner? Everybody who can put code on it, on one of its partitions or children,
+-- or another relation under its name, has to have these rights anyway; and the columns have types of PostgreSQL's own, as the casts of
+-- others are code. It has to be called by a function with its owner's rights.
+create function outbox.is_ours(tbl regclass, columns name[]) returns boolean
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = on -- who calls it may have set it off
+    set enable_bitmapscan = on
+    set enable_sort = on
+as $$
+begin
+    return (select coalesce(bool_and(c.relkind in ('r', 'p') and pg_has_role(c.relowner, current_user, 'usage')
+                             and pg_has_role(case when n.nspowner = to_regrole('pg_database_owner') then d.datdba else n.nspowner end, current_user, 'usage')),
+                    false)
+      from outbox.parts_of(tbl) p (oid)
+      join pg_class c on c.oid = p.oid
+      join pg_namespace n on n.oid = c.relnamespace
+      join pg_database d on d.datname = current_database())
+       and not exists (
+        with recursive base (oid) as (
+            select a.atttypid from pg_attribute a where a.attrelid = tbl and a.attname = any (columns)
+            union
+            select t.typbasetype from base b join pg_type t on t.oid = b.oid where t.typtype = 'd'
+        )
+        select from base b join pg_type t on t.oid = b.oid where t.typtype <> 'd' and t.typnamespace <> 'pg_catalog'::regnamespace);
+end
+$$;
+
 -- How many events wait in a queue's table, and since when the oldest of those that will be delivered does. Where vacuum has
 -- not come by for long, not even the first of them is found in no time.
 create function outbox.backlog(q outbox.queue, out waiting bigint, out guessed boolean, out oldest_at timestamptz, out younger boolean)
@@ -112,8 +145,12 @@ declare
     gone   bigint;
     goes   int; -- are there such?
 begin
-    select sum(pg_stat_get_live_tuples(t.oid)), sum(pg_stat_get_dead_tuples(t.oid)) into live, gone
-      from (select q.tbl::oid union select p.relid from pg_partition_tree(q.tbl) p) t (oid);
+    select sum(pg_stat_get_live_tuples(t.oid)), sum(pg_stat_get_dead_tuples(t.oid)) into live, gone from outbox.parts_of(q.tbl) t (oid);
+    if not outbox.is_ours(q.tbl, array[q.id_column, q.key_column, q.created_at_column]) then
+        waiting := case when q.condition is null then live end;
+        guessed := waiting is not null;
+        return;
+    end if;
     if gone > 100000 or q.condition is not null and live > 100000 then
         guessed := true;
         waiting := case when q.condition is null then live else outbox.guess(events) end;
