@@ -58,14 +58,24 @@ static int newest_known(void)
     return version;
 }
 
+/* What guard() does, as SQL: whoever runs it with psql may have it go on after an error, but in no transaction. */
+static void print_guard(FILE *out)
+{
+    fprintf(out,
+            "do $do$\ndeclare\n    refusal pg_catalog.text;\nbegin\n    execute $guard$\n%s$guard$ into refusal;\n"
+            "    if refusal is not null then\n        raise exception '%%', refusal using errcode = "
+            "'insufficient_privilege';\n    end if;\nend\n$do$;\n",
+            sql_schema_guard);
+}
+
 static void print_all(FILE *out)
 {
-    for (const struct sql_migration *migration = sql_schema; migration->version; migration++)
-        fprintf(out,
-                "begin;\nset local lock_timeout = '5s';\nset local search_path = pg_catalog;\n%s\ninsert into "
-                "outbox.schema_version (version, name) values "
-                "(%d, '%s');\ncommit;\n\n",
+    for (const struct sql_migration *migration = sql_schema; migration->version; migration++) {
+        fputs("begin;\nset local lock_timeout = '5s';\nset local search_path = pg_catalog;\n", out);
+        print_guard(out);
+        fprintf(out, "%s\ninsert into outbox.schema_version (version, name) values (%d, '%s');\ncommit;\n\n",
                 migration->text, migration->version, migration->name);
+    }
 }
 
 /* What has to be said is said in one line on stderr: the severity and the place in the SQL help nobody. */
@@ -75,6 +85,19 @@ static void show_notice(void *unused, const PGresult *notice)
     fprintf(stderr, "pgcourier: %s\n", PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
 }
 
+/* Is the schema outbox, if there is one, nobody's who could lead us astray? */
+static bool guard(PGconn *conn, struct error *err)
+{
+    PGresult *result = query(conn, "looking at the outbox schema's owner", sql_schema_guard, 0, NULL, err);
+    if (!result)
+        return false;
+    bool passed = PQntuples(result) == 0 || error_set(err, ERROR_PERMISSION, "%s", query_text(result, 0, 0));
+    PQclear(result);
+    return passed;
+}
+
+/* First whether there is a table, then whose it is, and only then what is in it: what the guard has let pass, nobody
+ * but who may be trusted can exchange. In a transaction that begin[] began. */
 static bool installed_version(PGconn *conn, int *ret, struct error *err)
 {
     PGresult *result = query(conn, "looking for the outbox schema", sql_schema_exists, 0, NULL, err);
@@ -82,6 +105,8 @@ static bool installed_version(PGconn *conn, int *ret, struct error *err)
         return false;
     bool exists = query_bool(result, 0, 0);
     PQclear(result);
+    if (!guard(conn, err))
+        return false;
     if (!exists) {
         *ret = 0;
         return true;
@@ -129,21 +154,29 @@ static bool apply_locked(PGconn *conn, const struct sql_migration *migration, bo
     return query_script(conn, migration->name, migration->text, err) && record(conn, migration, err);
 }
 
+/* Commits when `good`, else rolls back; the error of what failed before is the one to report. Returns whether it
+ * committed. */
+static bool finish(PGconn *conn, const char *what, bool good, struct error *err)
+{
+    struct error ignored;
+    if (good)
+        return query_script(conn, what, "commit", err);
+    (void)!query_script(conn, what, "rollback", &ignored);
+    return false;
+}
+
 static bool apply(PGconn *conn, const struct sql_migration *migration, bool *ret_applied, struct error *err)
 {
     if (!query_script(conn, migration->name, begin, err))
         return false;
-    if (apply_locked(conn, migration, ret_applied, err))
-        return query_script(conn, migration->name, "commit", err);
-    struct error ignored; /* the first error is the one to report */
-    (void)!query_script(conn, migration->name, "rollback", &ignored);
-    return false;
+    return finish(conn, migration->name, apply_locked(conn, migration, ret_applied, err), err);
 }
 
 static bool apply_missing(PGconn *conn, struct error *err)
 {
     int installed;
-    if (!installed_version(conn, &installed, err))
+    if (!query_script(conn, "migrate", begin, err) ||
+        !finish(conn, "migrate", installed_version(conn, &installed, err), err))
         return false;
     size_t count = 0;
     for (const struct sql_migration *migration = sql_schema; migration->version; migration++) {

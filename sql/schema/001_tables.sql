@@ -3,7 +3,12 @@
 -- Nothing here is ever written to an events table: retries live in parked, refusals in dead. That is why an existing
 -- table can be served as it is.
 
-create schema outbox;
+-- One that was made for whoever migrates, who then need not CREATE in the database, will do. (IF NOT EXISTS wants that right, too.)
+do $$ begin
+    if not exists (select from pg_namespace n where n.nspname = 'outbox' and pg_get_userbyid(n.nspowner) = current_user) then
+        create schema outbox;
+    end if;
+end $$;
 
 create table outbox.schema_version (
     version    int primary key,

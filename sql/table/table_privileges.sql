@@ -86,9 +86,5 @@ select 1, d.oid, pg_catalog.format('has no CREATE on database %I', d.datname), p
   from pg_database d
  where ('bench' = any ($2::text[]) or 'migrate' = any ($2::text[]) and not exists (select from pg_namespace n where n.nspname = 'outbox'))
    and d.datname = pg_catalog.current_database() and not pg_catalog.has_database_privilege(d.oid, 'CREATE')
-union all
-select 1, n.oid, pg_catalog.format('is not %I, who owns the schema outbox', o.rolname), pg_catalog.format('grant %I to %I;', o.rolname, current_user), true
-  from pg_namespace n join pg_roles o on o.oid = n.nspowner
- where 'migrate' = any ($2::text[]) and n.nspname = 'outbox' and not pg_catalog.pg_has_role(current_user, o.oid, 'MEMBER')
 )
 select missing, remedy, needed from listed order by place, object;

@@ -210,7 +210,8 @@ def test_migrate_needs_to_create_schemas_the_first_time_and_to_own_the_schema_la
     done = run_command("migrate", "-d", empty_db.producer_dsn)
     other = empty_db.producer_dsn.split("user=")[1]
     assert done.returncode == 77
-    assert done.stderr.endswith(f"{other} is not {role}, who owns the schema outbox  fix: grant {role} to {other};\n")
+    assert done.stderr == (f"pgcourier: the schema outbox belongs to {role}, and what is in it would run with the rights of {other};"
+                           f" migrate as {role}, or drop it if it is not pgcourier's\n")
 
 
 def test_bench_needs_to_create_a_schema_and_no_more(empty_db, somebody_new):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg2
 import pytest
 
+from tests.support.postgres import OWNER_ROLE
 from tests.support.process import REPO
 from tests.support.servers import run_command
 
@@ -70,10 +71,10 @@ def test_a_newer_schema_is_refused(db):
 
 
 def test_a_failed_migration_leaves_nothing_of_itself(empty_db):
-    empty_db.query("create schema outbox")
+    empty_db.query(f"create schema outbox authorization {OWNER_ROLE}; create table outbox.dead ()")
     done = run_command("migrate", "-d", empty_db.owner_dsn)
-    assert done.returncode == 78 and '001_tables: schema "outbox" already exists' in done.stderr
-    assert empty_db.value("select count(*) from pg_class where relnamespace = 'outbox'::regnamespace") == 0
+    assert done.returncode == 78 and '001_tables: relation "dead" already exists' in done.stderr
+    assert empty_db.query("select relname from pg_class where relnamespace = 'outbox'::regnamespace") == [("dead",)]
 
 
 def test_an_owner_who_may_not_create_roles_is_told_what_to_run(own_pg):
