@@ -1,11 +1,13 @@
 /* One POST an event, many at a time, through libcurl's multi interface.
  *
  * DESIGN. http_settings.c says what can be set, http_url.c where to, http_headers.c with what header, http_request.c
- * carries one event on a reused handle, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2),
- * http_time.c says when one has taken too long, http_window.c how many are worth having in flight. What is here is the
- * sink contract: which requests exist, and the events that cannot become one. */
+ * carries one event on a reused handle, http_kept.c says which connections are fit to carry it, http_verdict.c reads
+ * the outcome, http_loop.c joins libcurl to poll(2), http_time.c says when one has taken too long, http_window.c how
+ * many are worth having in flight. What is here is the sink contract: which requests exist, and the events that cannot
+ * become one. */
 #include "relay/base/fault_point.h"
 #include "sinks/http_headers.h"
+#include "sinks/http_kept.h"
 #include "sinks/http_loop.h"
 #include "sinks/http_request.h"
 #include "sinks/http_settings.h"
@@ -22,6 +24,7 @@ struct http {
     const struct http_settings *settings;
     struct http_url url;
     struct http_headers *headers;
+    struct http_kept *kept;
     struct http_loop *loop;
     struct http_request **requests; /* all, made as needed, `connections` at most */
     size_t request_count, request_max;
@@ -52,6 +55,7 @@ static void http_free(struct http *http)
     for (size_t i = 0; i < http->request_count; i++)
         http_request_free(http->requests[i]);
     http_loop_close(http->loop);
+    http_kept_free(http->kept);
     http_headers_close(http->headers);
     http_url_done(&http->url);
     free(http->requests);
@@ -69,7 +73,7 @@ static struct http_request *request_take(struct http *http)
     }
     if (http->request_count == http->request_max)
         return NULL;
-    request = http_request_new(http->settings, &http->url);
+    request = http_request_new(http->settings, &http->url, http->kept);
     if (request)
         http->requests[http->request_count++] = request;
     return request;
@@ -98,6 +102,7 @@ static bool http_start(struct http *http, struct error *err)
     http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
     if (!http->headers)
         return false;
+    http->kept = http_kept_new();
     http->loop = http_loop_open((long)settings->connections);
     /* The first request is made here, so that a libcurl which lacks something says so at the start. */
     struct http_request *first = http->loop ? request_take(http) : NULL;
@@ -204,7 +209,13 @@ static void probe_answered(struct http *http, CURLcode code)
     probe_end(http, code == CURLE_OK ? REACH_YES : REACH_NO);
 }
 
-static void take_answers(struct http *http)
+/* True when it is under way once more. */
+static bool start_again(struct http *http, struct http_request *request, instant_us now)
+{
+    return http_request_again(request) && http_loop_add(http->loop, request->easy, now);
+}
+
+static void take_answers(struct http *http, instant_us now)
 {
     CURLcode code;
     CURL *easy;
@@ -214,9 +225,11 @@ static void take_answers(struct http *http)
             continue;
         }
         void *request = NULL;
+        curl_easy_getinfo(easy, CURLINFO_PRIVATE, &request);
+        if (start_again(http, request, now))
+            continue;
         if (FAULT_ERROR("http.answer"))
             code = CURLE_RECV_ERROR;
-        curl_easy_getinfo(easy, CURLINFO_PRIVATE, &request);
         http_request_finish(request, code, &http->url, wall_s());
         request_give_back(http, request);
     }
@@ -244,7 +257,7 @@ static void http_progress(struct sink *sink, const struct pollset *ps, instant_u
     http_time_turn(&http->time, now);
     http_loop_progress(http->loop, ps, now);
     size_t before = sink->in_flight;
-    take_answers(http);
+    take_answers(http, now);
     end_overdue(http);
     http_window_turn(&http->window, before - sink->in_flight, pollset_waited_us(ps), now);
     sink->in_flight_max = http->window.limit;

@@ -20,10 +20,17 @@
  * connection because a kept-alive one turned out dead. Before that it asks here again. */
 static int on_prerequest(void *data, char *remote_ip, char *local_ip, int remote_port, int local_port)
 {
-    (void)remote_ip, (void)local_ip, (void)remote_port, (void)local_port;
+    (void)remote_port;
     struct http_request *request = data;
     if (request->cancelled)
         return CURL_PREREQFUNC_ABORT;
+    long made = 0;
+    curl_easy_getinfo(request->easy, CURLINFO_NUM_CONNECTS, &made);
+    request->over_kept = made == 0 && !http_kept_is_multiplexed(request->easy);
+    const struct http_ends ends = {.local_ip = local_ip, .remote_ip = remote_ip, .local_port = local_port};
+    request->stale = request->over_kept && http_kept_has_leftover(request->kept, request->easy, &ends);
+    if (request->stale)
+        return CURL_PREREQFUNC_ABORT; /* libcurl closes the connection */
     request->sent = true;
     return CURL_PREREQFUNC_OK;
 }
@@ -57,12 +64,27 @@ static bool is_status_line(struct span line)
     return has_shape(line, "HTTP/9.9 999") || has_shape(line, "HTTP/9 999");
 }
 
+/* What comes over a kept connection before all of the request is written may be one more answer to an earlier request.
+ * A refusal is believed all the same, as it loses nothing. */
+static bool may_be_anothers(const struct http_request *request, struct span line)
+{
+    const char *space = memchr(line.data, ' ', line.size);
+    curl_off_t written = 0;
+    if (!request->over_kept || !space || space[1] != '2')
+        return false;
+    curl_easy_getinfo(request->easy, CURLINFO_SIZE_UPLOAD_T, &written);
+    return written < (curl_off_t)request->d->event->payload.size;
+}
+
 static size_t on_header(char *bytes, size_t size, size_t count, void *data)
 {
     struct http_request *request = data;
     struct span line = {bytes, size * count};
     request->header_bytes += (int64_t)line.size;
     if (request->header_bytes > HEADER_BYTES_MAX || (request->status_due && !is_status_line(line)))
+        return CURL_WRITEFUNC_ERROR;
+    request->early = request->status_due && may_be_anothers(request, line);
+    if (request->early)
         return CURL_WRITEFUNC_ERROR;
     request->status_due = false;
     /* The end of a header is whatever libcurl takes for it. */
@@ -168,17 +190,19 @@ static bool set_request(struct http_request *request)
     return bad == CURLE_OK;
 }
 
-struct http_request *http_request_new(const struct http_settings *settings, const struct http_url *url)
+struct http_request *http_request_new(const struct http_settings *settings, const struct http_url *url,
+                                      struct http_kept *kept)
 {
     CURL *easy = curl_easy_init();
     if (!easy)
         return NULL;
     struct http_request *request = memory_new(sizeof *request);
     request->easy = easy;
+    request->kept = kept;
     request->timeout_us = settings->timeout_us;
     request->max_response = settings->max_response;
     request->excerpt_max = settings->log_answers ? HTTP_EXCERPT_MAX : 0;
-    if (http_handle_init(easy, settings, url) && set_request(request))
+    if (http_handle_init(easy, settings, url) && http_kept_watch(kept, easy) && set_request(request))
         return request;
     http_request_free(request);
     return NULL;
@@ -198,16 +222,26 @@ void http_request_start(struct http_request *request, struct delivery *d, const 
                         struct curl_slist *headers)
 {
     request->d = d;
-    request->cancelled = request->sent = request->answered = request->capped = false;
+    request->cancelled = request->stale = request->sent = false;
+    request->answered = request->early = request->capped = false;
     request->status_due = true;
     request->body_bytes = request->header_bytes = 0;
     request->excerpt[0] = request->retry_after[0] = request->why[0] = '\0';
     struct span payload = d->event->payload;
+    curl_easy_setopt(request->easy, CURLOPT_FRESH_CONNECT, 0L);
     curl_easy_setopt(request->easy, CURLOPT_URL, target);
     curl_easy_setopt(request->easy, CURLOPT_HTTPHEADER, headers);
     /* Not NULL when absent: libcurl would ask a read callback for the body. */
     curl_easy_setopt(request->easy, CURLOPT_POSTFIELDS, payload.data ? payload.data : "");
     curl_easy_setopt(request->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)payload.size);
+}
+
+bool http_request_again(struct http_request *request)
+{
+    bool again = request->stale && !request->cancelled;
+    request->stale = false;
+    curl_easy_setopt(request->easy, CURLOPT_FRESH_CONNECT, again ? 1L : 0L);
+    return again;
 }
 
 static void fail(struct http_request *request, struct http_outcome outcome, const char *shown, long status)
@@ -235,7 +269,7 @@ void http_request_finish(struct http_request *request, CURLcode code, const stru
     /* A refusal is believed as soon as its header is complete. An ack has to be whole: a receiver that dies while it
      * answers may have sent the header before it was done. */
     if (!request->answered || (!whole && outcome.verdict == VERDICT_ACKED)) {
-        outcome = http_verdict_transfer(code, request->sent);
+        outcome = request->early ? http_verdict_early() : http_verdict_transfer(code, request->sent);
         status = 0;
     }
     if (outcome.verdict == VERDICT_ACKED) {

@@ -106,6 +106,13 @@ struct http_outcome http_verdict_transfer(CURLcode code, bool sent)
                                  "the connection broke before the answer was whole"};
 }
 
+struct http_outcome http_verdict_early(void)
+{
+    return (struct http_outcome){VERDICT_UNKNOWN, ERROR_OVERLOADED,
+                                 "it was answered before all of it was sent, as if by a second answer to an earlier "
+                                 "request: let the receiver answer once, and after it has read the whole request"};
+}
+
 static struct span trim(struct span text)
 {
     while (text.size && strchr(" \t\r\n", text.data[text.size - 1]))

@@ -19,6 +19,10 @@ struct http_outcome http_verdict_status(long status, bool path_from_event);
 /* For a transfer without a usable answer. `sent`: a byte of the request may have left. */
 struct http_outcome http_verdict_transfer(CURLcode code, bool sent);
 
+/* For an ack over a kept connection that came before all of the request was written: whose answer it is, nobody knows.
+ */
+struct http_outcome http_verdict_early(void);
+
 #define HTTP_RETRY_AFTER_MAX_US (3600 * INT64_C(1000000))
 
 /* Retry-After as microseconds from `wall_s` (seconds since 1970): a number of seconds or any of HTTP's three date

@@ -3,6 +3,7 @@
 #include "tests/support/http_server.h"
 
 #include <openssl/ssl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -333,6 +334,75 @@ START_TEST(proxies_of_the_environment_are_ignored_with_tls_too)
 }
 END_TEST
 
+static struct delivery *deliver(struct contract *c)
+{
+    struct delivery *d = contract_add(c, "k", span_of("{}"));
+    ck_assert(contract_run(c, PATIENCE_MS));
+    return d;
+}
+
+/* With TLS 1.3 a server sends session tickets on its own account. */
+START_TEST(connection_is_kept_with_each_version_of_tls)
+{
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        serve("good");
+        http_server_limit_tls(server, versions[i]);
+        struct contract *c = contract_open(&setup);
+        for (int n = 0; n < 20; n++)
+            ck_assert_int_eq(deliver(c)->verdict, VERDICT_ACKED);
+        ck_assert_uint_eq(http_server_counts(server).requests, 20);
+        ck_assert_uint_eq(http_server_counts(server).connections, 1);
+        contract_end(c);
+        stop(&setup);
+    }
+}
+END_TEST
+
+#define REFUSED "HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n"
+
+static void next_is_refused(struct contract *c)
+{
+    http_server_script(server, (struct http_script){.answer = REFUSED});
+    struct delivery *d = deliver(c);
+    ck_assert_int_eq(d->verdict, VERDICT_REJECTED);
+    ck_assert_ptr_nonnull(strstr(d->cause->text, "HTTP 400"));
+    ck_assert_uint_eq(http_server_counts(server).requests, 2);
+    ck_assert_uint_eq(http_server_counts(server).connections, 2);
+}
+
+START_TEST(bytes_that_come_after_an_answer_are_no_answer_to_the_next_event_with_tls)
+{
+    static const char *const leftovers[] = {HTTP_SERVER_OK, "HTTP/1.1 20", "x"};
+    for (size_t i = 0; i < sizeof leftovers / sizeof leftovers[0]; i++) {
+        serve("good");
+        http_server_script(server, (struct http_script){.answer = HTTP_SERVER_OK, .late = leftovers[i]});
+        struct contract *c = contract_open(&setup);
+        ck_assert_int_eq(deliver(c)->verdict, VERDICT_ACKED);
+        http_server_release(server);
+        while (http_server_counts(server).late == 0)
+            sched_yield();
+        next_is_refused(c);
+        contract_end(c);
+        stop(&setup);
+    }
+}
+END_TEST
+
+/* The body and what comes after it are one record: libcurl asks OpenSSL for as much as the body has, and the rest is
+ * decrypted and no longer in the socket. */
+START_TEST(bytes_that_openssl_has_decrypted_are_no_answer_to_the_next_event)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+    serve("good");
+    http_server_script(server, (struct http_script){.answer = HTTP_SERVER_OK HTTP_SERVER_OK, .first = sizeof head - 1});
+    struct contract *c = contract_open(&setup);
+    ck_assert_int_eq(deliver(c)->verdict, VERDICT_ACKED);
+    next_is_refused(c);
+    contract_end(c);
+}
+END_TEST
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN); /* as pgcourier does: OpenSSL writes without MSG_NOSIGNAL */
@@ -356,6 +426,9 @@ int main(void)
     tcase_add_test(tcase, server_whose_tls_is_outdated_is_refused);
     tcase_add_test(tcase, redirect_to_https_is_a_failure_and_not_followed);
     tcase_add_test(tcase, proxies_of_the_environment_are_ignored_with_tls_too);
+    tcase_add_test(tcase, connection_is_kept_with_each_version_of_tls);
+    tcase_add_test(tcase, bytes_that_come_after_an_answer_are_no_answer_to_the_next_event_with_tls);
+    tcase_add_test(tcase, bytes_that_openssl_has_decrypted_are_no_answer_to_the_next_event);
     suite_add_tcase(suite, tcase);
     suite_add_tcase(suite, contract_tcase(&setup));
     SRunner *runner = srunner_create(suite);

@@ -3,10 +3,13 @@
 #include "relay/base/arena.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,7 +39,7 @@ struct connection {
     SSL *tls;
     char *buffer; /* HEAD_MAX */
     size_t used;
-    bool deaf; /* the request just read */
+    bool deaf, early; /* the request just read; it was answered when its header was */
 };
 
 static ssize_t connection_read(struct connection *c, char *bytes, size_t size)
@@ -67,6 +70,15 @@ static bool path_is_deaf(const char *head)
     return end && end - head >= 5 && memcmp(end - 5, "/deaf", 5) == 0;
 }
 
+static bool answer_early(struct connection *c)
+{
+    pthread_mutex_lock(&c->server->lock);
+    struct http_script script = c->server->script;
+    pthread_mutex_unlock(&c->server->lock);
+    c->early = script.early;
+    return !c->early || connection_write(c, script.answer, strlen(script.answer));
+}
+
 /* Reads one request; the server keeps it. */
 static bool request_read(struct connection *c)
 {
@@ -81,6 +93,8 @@ static bool request_read(struct connection *c)
     }
     *end = '\0';
     c->deaf = path_is_deaf(c->buffer);
+    if (!answer_early(c))
+        return false;
     size_t head_bytes = (size_t)(end + 4 - c->buffer), body_bytes = content_length(c->buffer);
     char *body = memory_new(body_bytes + 1);
     size_t have = c->used - head_bytes < body_bytes ? c->used - head_bytes : body_bytes;
@@ -130,18 +144,41 @@ static bool script_take(struct http_server *server, bool deaf, struct http_scrip
     return go_on;
 }
 
+static bool write_late(struct connection *c, const struct http_script *script)
+{
+    struct http_server *server = c->server;
+    pthread_mutex_lock(&server->lock);
+    while (!server->released && !server->stopping)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+    if (!connection_write(c, script->late, script->late_size ? script->late_size : strlen(script->late)))
+        return false;
+    int unconfirmed = 1;
+    while (ioctl(c->fd, SIOCOUTQ, &unconfirmed) == 0 && unconfirmed > 0)
+        sched_yield();
+    pthread_mutex_lock(&server->lock);
+    server->counts.late++;
+    pthread_mutex_unlock(&server->lock);
+    return true;
+}
+
 static bool answer(struct connection *c)
 {
     struct http_script script;
     if (!script_take(c->server, c->deaf, &script))
         return false;
+    if (c->early)
+        return true;
     const char *text = script.answer ? script.answer : HTTP_SERVER_OK;
     size_t size = script.size ? script.size : strlen(text);
     if (script.cut && script.cut < size)
         size = script.cut;
     if (script.silent)
         size = 0;
-    bool written = connection_write(c, text, size);
+    size_t first = script.first < size ? script.first : size;
+    bool written = connection_write(c, text, first) && connection_write(c, text + first, size - first);
+    if (written && script.late)
+        written = write_late(c, &script);
     if (script.reset) {
         struct linger linger = {.l_onoff = 1, .l_linger = 0};
         setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);

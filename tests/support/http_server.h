@@ -21,6 +21,10 @@ struct http_script {
     bool reset;         /* close with RST instead of FIN */
     bool close;         /* close after the answer */
     bool hold;          /* answer only after http_server_release() */
+    size_t first;       /* write so many of them by themselves; 0 = all at once */
+    const char *late;   /* after the answer http_server_release() has these bytes written; borrowed until stop */
+    size_t late_size;   /* of them; 0: they end before their first NUL */
+    bool early;         /* answer before reading the body */
 };
 
 #define HTTP_SERVER_OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -28,6 +32,7 @@ struct http_script {
 struct http_counts {
     size_t connections, open;         /* ever accepted; of them not closed yet */
     size_t requests, held, held_most; /* `held` now, and the most at once */
+    size_t late;                      /* so often what is late has arrived at the other side's socket */
 };
 
 /* On 127.0.0.1, any free port. With a certificate and a key (PEM files) it speaks TLS. */
