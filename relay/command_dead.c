@@ -20,9 +20,12 @@
 struct dead_options {
     const char *verb, *config_path;
     struct dead_filter filter;
+    struct column_moves moves;
     int64_t limit;
     bool all, json;
 };
+
+enum { OPTION_COLUMN = 0x100 };
 
 static const struct setting limit_setting = {
     .name = "limit", .kind = SETTING_COUNT, .offset = offsetof(struct dead_options, limit), .min = 1, .max = INT32_MAX};
@@ -34,6 +37,8 @@ static const struct argp_option options[] = {
     {"id", 'i', "ID", 0, "only the event with this id", 0},
     {"error", 'e', "PATTERN", 0, "only what failed with this text; % stands for any part of it", 0},
     {"all", 'a', NULL, 0, "retry, drop: everything that the others leave", 0},
+    {"column", OPTION_COLUMN, "OLD=[NEW]", 0,
+     "retry: what is in column OLD, which the table has no more, goes into NEW, or nowhere", 0},
     {"limit", 'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
     {"json", 'j', NULL, 0, "list, show: a JSON array, for programs", 0},
     {0}};
@@ -52,6 +57,8 @@ static void check_arguments(const struct dead_options *given, struct argp_state 
     bool acts = given->verb && (strcmp(given->verb, "retry") == 0 || strcmp(given->verb, "drop") == 0);
     if (acts && !given->all && !is_named(given))
         argp_error(state, "%s: give --key, --id, --error or --all", given->verb);
+    if (given->moves.from && strcmp(given->verb, "retry") != 0)
+        argp_error(state, "--column is for retry");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -85,6 +92,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'j':
         given->json = true;
+        return 0;
+    case OPTION_COLUMN:
+        if (!column_moves_add(&given->moves, arg))
+            argp_error(state, "--column \"%s\": write OLD=NEW, or OLD= for values that are to be lost", arg);
         return 0;
     case ARGP_KEY_ARG:
         if (given->verb)
@@ -305,6 +316,7 @@ static int run(int argc, char **argv)
     struct dead_options given = {.limit = LIMIT};
     struct error err = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &given);
+    given.filter.moves = &given.moves;
     struct config *config = config_load(given.config_path, &err);
     PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;
     bool known = conn && (!given.filter.queue || other_queue_check(conn, config, given.filter.queue, &err));
@@ -312,6 +324,7 @@ static int run(int argc, char **argv)
     bool ok = known && argument_check(conn, "dead", arguments, &err) && run_verb(conn, config, &given, &err);
     PQfinish(conn);
     config_free(config);
+    column_moves_done(&given.moves);
     return ok ? EXIT_OK : command_fail(&err);
 }
 

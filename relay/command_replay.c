@@ -21,6 +21,7 @@ struct replay_options {
     const char *resume, *cancel; /* the number of a replay */
     int64_t id, rate;
     char *ids; /* an array's text, ours */
+    struct column_moves moves;
     struct log log;
 };
 
@@ -30,6 +31,7 @@ enum {
     OPTION_UNTIL,
     OPTION_TO,
     OPTION_DESTINATION,
+    OPTION_COLUMN,
     OPTION_RATE,
     OPTION_DRY_RUN,
     OPTION_RESUME,
@@ -48,6 +50,8 @@ static const struct argp_option options[] = {
     {"until", OPTION_UNTIL, "TIME", 0, "before this time", 1},
     {"to", OPTION_TO, "SINK", 0, "to another sink of the configuration", 2},
     {"destination", OPTION_DESTINATION, "TEXT", 0, "to another destination of the sink; a template as in the queue", 2},
+    {"column", OPTION_COLUMN, "OLD=[NEW]", 0,
+     "what is in column OLD, which the table has no more, is sent as column NEW, or not at all", 2},
     {"rate", OPTION_RATE, "N[/s]", 0, "at most so many events a second", 2},
     {"dry-run", OPTION_DRY_RUN, NULL, 0, "only print how many events there are", 2},
     {"resume", OPTION_RESUME, "N", 0, "go on with replay N; --rate may change", 3},
@@ -107,7 +111,8 @@ static void check_arguments(struct replay_options *given, struct argp_state *sta
 {
     const struct replay_request *request = &given->request;
     const char *went_on = given->resume ? "resume" : given->cancel ? "cancel" : NULL;
-    bool made = chooses(request) || request->queue || request->sink || request->destination || request->dry_run;
+    bool made = chooses(request) || request->queue || request->sink || request->destination || request->dry_run ||
+                given->moves.from;
     if (!given->config_path)
         argp_error(state, "give the configuration with -c FILE");
     if (went_on && (made || (given->resume && given->cancel) || (given->cancel && given->rate > 0)))
@@ -156,6 +161,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPTION_RATE:
         parse_rate(given, arg, state);
+        return 0;
+    case OPTION_COLUMN:
+        if (!column_moves_add(&given->moves, arg))
+            argp_error(state, "--column \"%s\": write OLD=NEW, or OLD= for values that are to be left out", arg);
         return 0;
     case OPTION_DRY_RUN:
         given->request.dry_run = true;
@@ -346,6 +355,7 @@ static int run(int argc, char **argv)
     struct error err = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &given);
     given.request.rate = given.rate;
+    given.request.moves = &given.moves;
     struct config *config = config_load(given.config_path, &err);
     const char *queue = given.request.queue;
     bool known = config && (!queue || config_queue(config, queue, &err));
@@ -354,6 +364,7 @@ static int run(int argc, char **argv)
     PQfinish(conn);
     config_free(config);
     free(given.ids);
+    column_moves_done(&given.moves);
     return ok ? EXIT_OK : command_fail(&err);
 }
 

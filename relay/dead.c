@@ -75,6 +75,9 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
                                              {"id", table->id_sql},
                                              {"columns", query_text(work->columns, 0, 0)},
                                              {"fields", query_text(work->columns, 0, 1)},
+                                             {"known", query_text(work->columns, 0, 2)},
+                                             {"moved", query_text(work->columns, 0, 3)},
+                                             {"moved_to", query_text(work->columns, 0, 4)},
                                              {"key_is", key_is},
                                              {"match", kinds[keyless].match},
                                              {"closed", kinds[keyless].closed},
@@ -88,10 +91,33 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
     return st->closed != NULL;
 }
 
+/* None has a value that would be lost without a word. */
+static bool all_fit(const struct dead_work *work, const PGresult *put, struct error *err)
+{
+    const char *id = query_text(put, 0, 2), *column = query_text(put, 0, 3), *to = query_text(put, 0, 4);
+    if (!id)
+        return true;
+    if (to)
+        return error_set(err, ERROR_CONFLICT,
+                         "dead letter %s has values in both columns, \"%s\" and \"%s\". Nothing was changed: retry it "
+                         "with --column %s= if that one is to be lost",
+                         id, column, to, column);
+    return error_set(
+        err, ERROR_CONFLICT,
+        "dead letter %s has a value in column \"%s\", which %s has no more. Nothing was changed: add the "
+        "column, or retry with --column %s=NEW to put such values into another one, or with --column %s= to "
+        "lose them",
+        id, column, work->table->plain_name, column, column);
+}
+
 /* As many rows as letters were taken: otherwise some would be gone when this is committed. */
 static bool all_went_in(const struct dead_work *work, const PGresult *put, struct error *err)
 {
-    if (PQnfields(put) == 1 || query_int(put, 0, 0) == query_int(put, 0, 1))
+    if (PQnfields(put) == 1)
+        return true;
+    if (!all_fit(work, put, err))
+        return false;
+    if (query_int(put, 0, 0) == query_int(put, 0, 1))
         return true;
     return error_set(err, ERROR_CONFLICT,
                      "%s of %s dead letters went into %s: a trigger keeps the others out. Nothing was changed: have it "
@@ -222,13 +248,32 @@ static bool act_on_all(struct dead_work *work, struct dead_counts *ret, struct e
     return ok;
 }
 
+/* What --column says of this table. */
+static bool check_moves(const struct dead_work *work, struct error *err)
+{
+    const char *there = query_text(work->columns, 0, 5), *absent = query_text(work->columns, 0, 6),
+               *twice = query_text(work->columns, 0, 7), *table = work->table->plain_name;
+    if (there)
+        return error_set(
+            err, ERROR_USAGE,
+            "--column %s=: %s of queue %s has that column; for the table of another queue give --queue, too", there,
+            table, work->queue->name);
+    if (absent)
+        return error_set(err, ERROR_USAGE,
+                         "--column ...=%s: %s of queue %s has no column of that name to put values into", absent, table,
+                         work->queue->name);
+    return !twice || error_set(err, ERROR_USAGE, "--column: %s is there twice", twice);
+}
+
 static bool prepare(struct dead_work *work, enum dead_action action, struct error *err)
 {
     char oid[16];
     snprintf(oid, sizeof oid, "%u", work->table->oid);
-    const char *params[] = {oid};
-    work->columns = query(work->conn, work->table->plain_name, sql_dead_columns, 1, params, err);
-    return work->columns && render(work, action, false, err) && render(work, action, true, err);
+    const struct column_moves *moves = work->filter->moves;
+    const char *params[] = {oid, moves && moves->from ? moves->from : "{}", moves && moves->to ? moves->to : "{}"};
+    work->columns = query(work->conn, work->table->plain_name, sql_dead_columns, 3, params, err);
+    return work->columns && check_moves(work, err) && render(work, action, false, err) &&
+           render(work, action, true, err);
 }
 
 bool dead_act(PGconn *conn, const struct queue_config *queue, enum dead_action action, const struct dead_filter *filter,

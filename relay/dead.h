@@ -8,6 +8,7 @@
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
+#include "relay/column_moves.h"
 #include "relay/config.h"
 
 #include <libpq-fe.h>
@@ -21,6 +22,8 @@ enum dead_action {
 struct dead_filter {
     const char *queue, *key, *id; /* id: the event's, in decimal */
     const char *error;            /* what it failed with, as for SQL's LIKE */
+
+    const struct column_moves *moves; /* of letters that are retried; NULL: none */
 };
 
 #define DEAD_PATIENCE_US (5 * SECOND_US)

@@ -95,6 +95,7 @@ static bool choose(const struct asker *asker, const struct replay_request *reque
     char rate[24], oid[16];
     snprintf(rate, sizeof rate, "%" PRId64, request->rate);
     snprintf(oid, sizeof oid, "%u", table->oid);
+    const struct column_moves *moves = request->moves;
     bool own_sink = request->sink && strcmp(request->sink, queue->sink) == 0;
     const char *const params[] = {request->queue,
                                   request->source,
@@ -114,7 +115,9 @@ static bool choose(const struct asker *asker, const struct replay_request *reque
                                   table->payload_sql,
                                   table->headers_sql,
                                   queue->after == AFTER_ARCHIVE ? "archive" : "delete",
-                                  queue->then};
+                                  queue->then,
+                                  moves && moves->from ? moves->from : "{}",
+                                  moves && moves->to ? moves->to : "{}"};
     /* The archive may be larger than what the role's time limit is meant for. */
     PGresult *made = query_script_or_cancel(asker, "begin; set local statement_timeout = 0", err)
                          ? query_or_cancel(asker, sql_replay_make, sizeof params / sizeof params[0], params, err)

@@ -15,6 +15,7 @@
 #define RELAY_REPLAY_H
 
 #include "relay/base/error.h"
+#include "relay/column_moves.h"
 #include "relay/config.h"
 #include "relay/query.h"
 
@@ -27,6 +28,8 @@ struct replay_request {
     const char *sink, *destination;         /* NULL: the queue's own */
     int64_t rate;                           /* events a second; 0: no limit */
     bool dry_run;                           /* only count */
+
+    const struct column_moves *moves; /* NULL: none */
 };
 
 /* How far it is. */

@@ -107,15 +107,84 @@ begin
 end
 $$;
 
+-- The map's word on columns that the queue's table has no more: {"OLD": "NEW"}, or null for values that are to be left out.
+create function outbox.replay_moves(tbl oid, map jsonb) returns jsonb
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    moves jsonb := coalesce(nullif(map -> 'columns', 'null'), '{}');
+    wrong text;
+begin
+    if jsonb_typeof(moves) <> 'object' then
+        raise exception 'replay: the columns of a map are %', moves using errcode = 'invalid_parameter_value',
+            hint = 'Write {"columns": {"OLD": "NEW"}}, or null instead of "NEW" for values that are to be left out.';
+    end if;
+    select m.key into wrong from jsonb_each(moves) m
+      join pg_attribute a on a.attrelid = tbl and a.attname = m.key and a.attnum > 0 and not a.attisdropped limit 1;
+    if found then
+        raise exception 'replay: % has a column %', tbl::regclass, quote_literal(wrong) using errcode = 'invalid_parameter_value',
+            hint = 'Only what is in a column that the table has no more can go to another one.';
+    end if;
+    select m.value into wrong from jsonb_each_text(moves) m
+      left join pg_attribute a on a.attrelid = tbl and a.attname = m.value and a.attnum > 0 and not a.attisdropped
+     group by m.value having m.value is not null and (count(a.attname) = 0 or count(*) > 1) limit 1;
+    if found then
+        raise exception 'replay: % is no column of % that values of one other column can go to', quote_literal(wrong), tbl::regclass
+            using errcode = 'invalid_parameter_value', hint = 'Name one that the table has, and each once.';
+    end if;
+    return moves;
+end
+$$;
+
+-- A row as it was, its values where `moves` sends them.
+create function outbox.replay_moved(original json, moves jsonb) returns json
+    language sql immutable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select json_object_agg(coalesce(moves ->> o.key, o.key), o.value)
+      from json_each(original) o
+     where case when moves ? o.key
+                then moves ->> o.key is not null and (original ->> o.key is not null or original -> (moves ->> o.key) is null)
+                else not exists (select from jsonb_each_text(moves) m where m.value = o.key and original ->> m.key is not null) end
+$$;
+
+-- Refuses to choose an event with a value that would be lost without a word, because the queue's table has no column for it.
+create function outbox.replay_check(source text, chosen text, tbl oid, moves jsonb) returns void
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    known text[] := array(select a.attname::text from pg_attribute a where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped);
+    lost  record;
+begin
+    execute format('select a.event_id as id, o.key as name, $2 ->> o.key as new_name'
+                   ' from outbox.%I a cross join lateral json_each_text(a.original) o'
+                   ' where %s and o.value is not null and o.key <> all ($1)'
+                   ' and case when $2 ? o.key then a.original ->> ($2 ->> o.key) is not null else true end'
+                   ' order by 1, 2 limit 1', source, chosen) into lost using known, moves;
+    if lost.new_name is not null then
+        raise exception 'replay: event % has values in both columns, % and %', lost.id, quote_literal(lost.name), quote_literal(lost.new_name)
+            using errcode = 'object_not_in_prerequisite_state', hint = format('With --column %s= the first is left out.', lost.name);
+    elsif lost.id is not null then
+        raise exception 'replay: event % has a value in column %, which % has no more', lost.id, quote_literal(lost.name), tbl::regclass
+            using errcode = 'object_not_in_prerequisite_state',
+            hint = format('Add the column, or give --column %s=NEW to send such values in another one, or --column %1$s= to leave them out'
+                          ' (in SQL: map => ''{"columns": {"%1$s": "NEW"}}'', or null).', lost.name);
+    end if;
+end
+$$;
+
 -- Makes the table of a replay, fills it with what was chosen, and returns how many events that are. It has the columns of the
--- queue's table, and a payload, headers and the dead letter where that has none. `own`: it goes to the queue's own sink.
-create function outbox.replay_fill(replay_id bigint, source text, own boolean, chosen text, map jsonb) returns bigint
+-- queue's table, and a payload, headers and the dead letter where that has none. `own`: it goes to the queue's own sink. A column that
+-- is newer than the event has what PostgreSQL gave it in the rows of that time, where it still knows that; no default is evaluated
+-- here, as it may be anybody's code.
+create function outbox.replay_fill(replay_id bigint, source text, own boolean, chosen text, tbl oid, moves jsonb, map jsonb) returns bigint
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
     made    text := 'replay_' || replay_id;
-    tbl     oid  := case when map ->> 'table' ~ '^[0-9]+$' then (map ->> 'table')::oid else (map ->> 'table')::regclass end;
     columns text;
     names   text;
     fields  text;
@@ -128,21 +197,26 @@ begin
                                   when map ->> 'headers' then format('outbox.replay_headers(r.%I::text, %s)::%s', c.name, replay_id, c.type)
                                   when 'pgcourier_payload' then 'a.original'
                                   when 'pgcourier_headers' then format('outbox.replay_headers(null, %s)::json', replay_id)
-                                  when 'pgcourier_dead_id' then 'a.dead_id' else format('r.%I', c.name) end, ', ' order by c.number)
+                                  when 'pgcourier_dead_id' then 'a.dead_id'
+                                  else case when c.missing is null then format('r.%I', c.name)
+                                       else format('case when w.original -> %L is null then %L::%s else r.%1$I end', c.name, c.missing, c.type)
+                                       end end, ', ' order by c.number)
       into columns, names, fields
-      from (select a.attnum, a.attname, outbox.replay_type(a.atttypid) from pg_attribute a
+      from (select a.attnum, a.attname, outbox.replay_type(a.atttypid), (a.attmissingval::text::text[])[1] from pg_attribute a
              where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped
             union all
-            select 2001, 'pgcourier_payload', 'json' where map ->> 'payload' is null
+            select 2001, 'pgcourier_payload', 'json', null where map ->> 'payload' is null
             union all
-            select 2002, 'pgcourier_headers', 'json' where map ->> 'headers' is null
+            select 2002, 'pgcourier_headers', 'json', null where map ->> 'headers' is null
             union all
-            select 2003, 'pgcourier_dead_id', 'bigint' where dead) c (number, name, type);
+            select 2003, 'pgcourier_dead_id', 'bigint', null where dead) c (number, name, type, missing);
     execute format('create table outbox.%I (%s, primary key (%I))', made, columns, map ->> 'id');
     begin
         execute format('insert into outbox.%I (%s) select %s from outbox.%I a'
-                       ' cross join lateral json_populate_record(null::outbox.%1$I, a.original) r where %5$s',
-                       made, names, fields, source, chosen);
+                       ' cross join lateral (select %6$s) w (original)'
+                       ' cross join lateral json_populate_record(null::outbox.%1$I, w.original) r where %5$s',
+                       made, names, fields, source, chosen,
+                       case moves when '{}' then 'a.original' else format('outbox.replay_moved(a.original, %L)', moves) end);
         get diagnostics filled = row_count;
     exception
         when unique_violation then
@@ -170,7 +244,7 @@ $$;
 -- null when there are none. `since` and `until` are times of delivery, or of death. dry_run only counts.
 --
 -- The queue's table and columns are those of outbox.queue (queue_set), unless `map` has them: table (its name or OID), id,
--- and maybe key, type, payload, headers, after and then.
+-- and maybe key, type, payload, headers, after and then. With or without those it may have columns: see replay_moves().
 create function outbox.replay(
     queue text, source text default 'archive', ids bigint[] default null, key text default null, type text default null,
     since timestamptz default null, until timestamptz default null, sink text default null, destination text default null,
@@ -183,12 +257,14 @@ as $$
 declare
     own    boolean := replay.sink is null and replay.destination is null;
     chosen text;
+    tbl    oid;
+    moves  jsonb;
 begin
     perform outbox.check_queue('replay', replay.queue);
-    if map is null then
+    if map is null or map - 'columns' = '{}' then
         select jsonb_build_object('table', q.tbl::oid, 'id', q.id_column, 'key', q.key_column, 'type', q.type_column,
                                   'payload', q.payload_column, 'headers', q.headers_column, 'after', q.after,
-                                  'then', q.then_queue)
+                                  'then', q.then_queue, 'columns', map -> 'columns')
           into map from outbox.queue q where q.name = replay.queue;
         if not found then
             raise exception 'replay: there is no queue %', quote_literal(replay.queue) using errcode = 'undefined_object',
@@ -208,13 +284,16 @@ begin
         raise exception 'replay: % events a second is no rate', replay.rate using errcode = 'invalid_parameter_value',
             hint = 'Give 1 to 1000000, or null for no limit.';
     end if;
+    tbl := case when map ->> 'table' ~ '^[0-9]+$' then (map ->> 'table')::oid else (map ->> 'table')::regclass end;
+    moves := outbox.replay_moves(tbl, map);
+    perform outbox.replay_check(replay.source, chosen, tbl, moves);
     if dry_run then
         execute format('select count(*) from outbox.%I a where %s', replay.source, chosen) into replay.events;
         return;
     end if;
     insert into outbox.replay (queue, source, sink, destination, rate, events)
     values (replay.queue, replay.source, replay.sink, replay.destination, replay.rate, 0) returning outbox.replay.replay_id into replay.replay_id;
-    replay.events := outbox.replay_fill(replay.replay_id, replay.source, own, chosen, map);
+    replay.events := outbox.replay_fill(replay.replay_id, replay.source, own, chosen, tbl, moves, map);
     if replay.events = 0 then
         execute format('drop table outbox.%I', 'replay_' || replay.replay_id);
         delete from outbox.replay p where p.replay_id = replay.replay_id;

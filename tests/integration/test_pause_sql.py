@@ -23,7 +23,8 @@ NAMES = {"state": "outbox", "table": "outbox.events", "id": "id", "key": "e.aggr
          "key_whole": "e.aggregateid = k.name", "key_whole_order": "id",
          "keyless": "false", "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text",
          "closed": "p.key = $2::text and not p.keyless", "key_is": "e.aggregateid = $2::text",
-         "columns": "id, aggregateid, event_id, created_at", "fields": "r.id, r.aggregateid, gen_random_uuid(), now()"}
+         "columns": "id, aggregateid, event_id, created_at", "fields": "r.id, r.aggregateid, gen_random_uuid(), now()",
+         "known": "'{id,aggregateid}'::text[]", "moved": "'{}'::text[]", "moved_to": "'{}'::text[]"}
 
 
 @pytest.fixture(autouse=True)

@@ -87,6 +87,9 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
         put(work, v->name, v->text);
     put(work, "columns", table->id_sql);
     put(work, "fields", arena_printf(work->arena, "r.%s", table->id_sql));
+    put(work, "known", "'{a}'::text[]");
+    put(work, "moved", "'{b}'::text[]");
+    put(work, "moved_to", "'{NULL}'::text[]");
     put(work, "key_is", table->key_sql ? arena_printf(work->arena, "e.%s::text = $2::text", table->key_sql) : "false");
 }
 
