@@ -12,7 +12,7 @@ static char *add(char *array, const char *name, size_t size)
     char *text = memory_resize(array, used + 2 * size + sizeof ",\"\"}NULL", 1), *end = text + used;
     *end++ = used ? ',' : '{';
     if (size == 0) {
-        strcpy(end, "NULL}");
+        memcpy(end, "NULL}", sizeof "NULL}");
         return text;
     }
     *end++ = '"';
@@ -21,7 +21,7 @@ static char *add(char *array, const char *name, size_t size)
             *end++ = '\\';
         *end++ = name[i];
     }
-    strcpy(end, "\"}");
+    memcpy(end, "\"}", sizeof "\"}");
     return text;
 }
 
