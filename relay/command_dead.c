@@ -57,7 +57,7 @@ static void check_arguments(const struct dead_options *given, struct argp_state 
     bool acts = given->verb && (strcmp(given->verb, "retry") == 0 || strcmp(given->verb, "drop") == 0);
     if (acts && !given->all && !is_named(given))
         argp_error(state, "%s: give --key, --id, --error or --all", given->verb);
-    if (given->moves.from && strcmp(given->verb, "retry") != 0)
+    if (given->moves.from && given->verb && strcmp(given->verb, "retry") != 0)
         argp_error(state, "--column is for retry");
 }
 

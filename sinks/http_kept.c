@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -71,25 +72,28 @@ bool http_kept_watch(struct http_kept *kept, CURL *easy)
     return bad == CURLE_OK;
 }
 
+union address {
+    struct sockaddr_in6 six;
+    struct sockaddr_in four;
+    struct sockaddr any;
+};
+
 /* Returns the port, 0 when there is none. */
-static int write_address(const struct sockaddr_storage *address, char text[INET6_ADDRSTRLEN])
+static int write_address(const union address *address, char text[INET6_ADDRSTRLEN])
 {
-    const struct sockaddr_in *four = (const struct sockaddr_in *)address;
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
-    bool is_six = address->ss_family == AF_INET6;
-    const void *bytes = is_six ? (const void *)&six->sin6_addr : (const void *)&four->sin_addr;
-    if (!inet_ntop(address->ss_family, bytes, text, INET6_ADDRSTRLEN))
+    bool is_six = address->any.sa_family == AF_INET6;
+    const void *bytes = is_six ? (const void *)&address->six.sin6_addr : (const void *)&address->four.sin_addr;
+    if (!inet_ntop(address->any.sa_family, bytes, text, INET6_ADDRSTRLEN))
         return 0;
-    return ntohs(is_six ? six->sin6_port : four->sin_port);
+    return ntohs(is_six ? address->six.sin6_port : address->four.sin_port);
 }
 
 static void name_ends(struct connection *connection)
 {
-    struct sockaddr_storage local, remote;
+    union address local = {0}, remote = {0};
     socklen_t local_size = sizeof local, remote_size = sizeof remote;
-    if (getpeername(connection->fd, (struct sockaddr *)&remote, &remote_size) == 0 &&
-        getsockname(connection->fd, (struct sockaddr *)&local, &local_size) == 0 &&
-        write_address(&remote, connection->remote_ip) != 0)
+    if (getpeername(connection->fd, &remote.any, &remote_size) == 0 &&
+        getsockname(connection->fd, &local.any, &local_size) == 0 && write_address(&remote, connection->remote_ip) != 0)
         connection->local_port = write_address(&local, connection->local_ip);
 }
 

@@ -12,6 +12,7 @@
 #define PATIENCE_MS 50000
 
 #define REFUSED "HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n"
+#define REQUEST_TIMEOUT "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
 #define NO_BODY "HTTP/1.1 204 Done\r\n\r\n"
 
 static struct delivery *deliver(struct contract *c, const char *key)
@@ -42,13 +43,9 @@ static void let_late_come(void)
         sched_yield();
 }
 
-static const char *const leftovers[] = {HTTP_SERVER_OK,
-                                        NO_BODY,
-                                        "HTTP/1.1 20",
-                                        "\r\n",
-                                        "x",
-                                        "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n",
-                                        HTTP_SERVER_OK HTTP_SERVER_OK};
+static const char two_answers[] = HTTP_SERVER_OK HTTP_SERVER_OK;
+static const char *const leftovers[] = {HTTP_SERVER_OK,  NO_BODY,    "HTTP/1.1 20", "\r\n", "x",
+                                        REQUEST_TIMEOUT, two_answers};
 static const char *const answers[] = {
     HTTP_SERVER_OK, NO_BODY, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
