@@ -88,6 +88,16 @@ static bool add_holding(struct claim *claim, struct error *err)
     return claim->queue->leases.used ? lease_add(claim, err) : keep_add(claim, err);
 }
 
+/* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
+ * a delivery has its own. */
+static bool send_begin(struct claim *claim, struct error *err)
+{
+    struct round *round = &claim->round;
+    round->lasting = db_is_shared(claim->db) && !claim->queue->leases.used;
+    return db_send_sql(claim->db, sql_claim_begin, err) &&
+           (!round->lasting || db_send_sql(claim->db, sql_session_transaction, err));
+}
+
 void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
 {
     struct error err;

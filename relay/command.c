@@ -163,11 +163,8 @@ static bool is_shared(PGconn *conn, bool *ret, struct error *err)
 }
 
 /* A session that a pooler shares goes on to others, who must not find a search_path of ours in it. */
-static bool set_path(PGconn *conn, struct error *err)
+static bool set_path(PGconn *conn, bool shared, struct error *err)
 {
-    bool shared;
-    if (!is_shared(conn, &shared, err))
-        return false;
     const char *only_look[] = {shared ? "true" : "false"};
     PGresult *path = query_in_time(conn, "database", sql_session_path, 1, only_look, err);
     bool ok = path && (!shared || PQntuples(path) == 0);
@@ -191,9 +188,10 @@ static bool prepare_session(PGconn *conn, struct error *err)
     if (!check_server(conn, err) || !begin_and_commit(conn, err))
         return false;
     PGresult *result = query_in_time(conn, "database", sql_session_encoding, 1, params, err);
-    bool ok = result != NULL;
+    bool shared, ok = result != NULL && is_shared(conn, &shared, err);
     PQclear(result);
-    return ok && set_path(conn, err);
+    return ok && (shared || query_script_in_time(conn, "database", sql_session_command, err)) &&
+           set_path(conn, shared, err);
 }
 
 /* libpq would wait for name servers for as long as they like, and for those of a name that it calls twice, twice. */

@@ -34,7 +34,7 @@ struct listener *listener_new(struct queue *queue)
     struct db_options options = {
         .conninfo = process->listen_database ? process->listen_database : process->database,
         .application_name = "pgcourier",
-        .prepared = PREPARED_OFF,
+        .prepared = PREPARED_AUTO, /* LISTEN needs a session of its own, which has our settings */
         .statement_timeout_us = process->statement_timeout_us,
         .lock_timeout_us = db_lock_timeout_us(process->statement_timeout_us),
         .read_write = true,

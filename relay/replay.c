@@ -250,7 +250,8 @@ static bool let_vacuum_pass(const struct asker *asker, struct error *err)
 static bool hold(const struct replay *replay, struct error *err)
 {
     const char *params[] = {replay->number};
-    PGresult *held = query_script_or_cancel(&replay->asker, "begin isolation level read committed", err)
+    PGresult *held = query_script_or_cancel(&replay->asker, "begin isolation level read committed", err) &&
+                             query_script_or_cancel(&replay->asker, sql_session_transaction, err)
                          ? query_or_cancel(&replay->asker, sql_replay_hold, 1, params, err)
                          : NULL;
     PQclear(held);

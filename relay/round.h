@@ -21,6 +21,7 @@ struct round {
     size_t settle_at;       /* the settlement's first, */
     size_t settle_end;      /* and the first that has nothing to do with it, */
     bool commit, begin;     /* which is one of these, */
+    bool lasting;           /* or what lets the transaction last, */
     size_t free_count;      /* or frees so many locks that were kept, */
     bool claim;             /* then the claim's, */
     int64_t keys;           /* which may lock so many */

@@ -10,6 +10,7 @@ static const struct sqlstate_rule rules[] = {
     {"42P05", DB_UNPREPARED, ERROR_CONFLICT,    "prepared statement exists already: sessions are shared", REFUSAL_NONE},
     {"0A000", DB_RECONNECT,  ERROR_CONFLICT,    "a cached plan no longer fits the table", REFUSAL_NONE},
     {"25P03", DB_RECONNECT,  ERROR_TIMEOUT,     "idle_in_transaction_session_timeout ended the session", REFUSAL_NONE},
+    {"25P04", DB_RECONNECT,  ERROR_TIMEOUT,     "transaction_timeout ended the session", REFUSAL_NONE},
     {"25006", DB_RECONNECT,  ERROR_UNREACHABLE, "read-only: a standby, or default_transaction_read_only", REFUSAL_NONE},
     {"25",    DB_RECONNECT,  ERROR_CONFLICT,    "invalid transaction state", REFUSAL_NONE},
     {"53200", DB_SHRINK,     ERROR_RESOURCE,    "out of shared memory: the lock table is full", REFUSAL_NONE},

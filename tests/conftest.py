@@ -2,6 +2,7 @@
 each of the processes that run tests; what a test puts into them is its own: a fresh database, an empty Redis, a topic name
 of its own."""
 
+import contextlib
 import functools
 import os
 import time
@@ -137,6 +138,26 @@ def empty_db(pg):
     database = pg.create_database()
     yield database
     database.drop()
+
+
+@pytest.fixture(scope="session")
+def pg_of():
+    """pg_of(17) -> the session's PostgreSQL of that major release, 14 to 18."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda release: stack.enter_context(servers.Postgres(release=release)))
+
+
+@pytest.fixture
+def db_of(pg_of):
+    """db_of(17) -> a fresh database with pgcourier's schema, of that major release."""
+    with contextlib.ExitStack() as stack:
+        def make(release):
+            database = pg_of(release).create_database()
+            stack.callback(database.drop)
+            migrate(database)
+            return database
+
+        yield make
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,10 @@
 -- Several statements of a round have a snapshot each, and some have to see what others have committed since the one before:
 -- see horizon_movers.sql.
 --
+-- Sessions wait for work for as long as there is none, and with `locks: rows` a transaction lasts as long as its deliveries:
+-- idle_session_timeout and transaction_timeout (PostgreSQL 17 and later) are for others. Who ended a transaction that holds keys
+-- would have their events delivered twice. What stands still for long is ended all the same.
+--
 -- What goes into the archive is kept until the statement ends: with the usual work_mem of 4MB in a temporary file from
 -- some 4,000 events of 300 bytes on.
 --
@@ -24,6 +28,9 @@ select pg_catalog.set_config('client_encoding', $1, false),
        pg_catalog.set_config('lock_timeout', $3, false),
        pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
        pg_catalog.set_config('idle_in_transaction_session_timeout', '10min', false),
+       pg_catalog.set_config('idle_session_timeout', '0', false),
+       case when pg_catalog.current_setting('transaction_timeout', true) is not null
+            then pg_catalog.set_config('transaction_timeout', '0', false) end,
        pg_catalog.set_config('tcp_keepalives_idle', '30', false),
        pg_catalog.set_config('tcp_keepalives_interval', '10', false),
        pg_catalog.set_config('tcp_keepalives_count', '3', false),

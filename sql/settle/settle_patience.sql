@@ -4,8 +4,13 @@
 --
 -- How long its statements last is set along with it: only then is it known of one that was cancelled whether its time was up.
 --
+-- Who waits for a lock until the transaction_timeout of the role (PostgreSQL 17 and later) ends the session learns of no row
+-- that somebody holds, and settles none of its neighbours: so there is none.
+--
 -- $1 text     lock_timeout
 -- $2 bigint   statement_timeout, milliseconds
--- One row: lock_timeout text, statement_timeout text
+-- One row: lock_timeout text, statement_timeout text, transaction_timeout text
 select pg_catalog.set_config('lock_timeout', $1::text, true) as lock_timeout,
-       pg_catalog.set_config('statement_timeout', $2::bigint::text, true) as statement_timeout
+       pg_catalog.set_config('statement_timeout', $2::bigint::text, true) as statement_timeout,
+       case when pg_catalog.current_setting('transaction_timeout', true) is not null
+            then pg_catalog.set_config('transaction_timeout', '0', true) end as transaction_timeout

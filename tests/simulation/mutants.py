@@ -52,7 +52,7 @@ MUTANTS = [
     Mutant("keeps_what_a_lost_claim_has_not_settled", ["G3"], "relay/orphan.c",
            "            orphan_drop(queue, batch, now);\n", "            (void)batch;\n"),
     Mutant("claims_without_a_transaction", ["G6"], "relay/claim_round.c",
-           "(!round->begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&", ""),
+           "return db_send_sql(claim->db, sql_claim_begin, err) &&\n           (!round->lasting", "return (!round->lasting"),
     Mutant("commits_without_the_settlement", ["G3"], "relay/claim_round.c",
            "(!job || send_settlement(claim, job, commit, &err)) &&", ""),
     Mutant("commits_before_its_session_has_the_locks", ["G3", "G5"], "relay/keep.c",

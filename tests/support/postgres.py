@@ -13,6 +13,7 @@ import tempfile
 
 import psycopg2
 
+from tests.support import postgres_release
 from tests.support.kept import SETS, KeptConnections, is_plain
 from tests.support.process import Process, Server, ServerError, as_user, find_program, free_port, unprivileged_user
 
@@ -48,8 +49,11 @@ end $$;
 STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
-def bin_folders():
-    """Where the server programs are, newest release first: Debian keeps them out of PATH."""
+def bin_folders(release=None):
+    """Where the server programs are, newest release first: Debian keeps them out of PATH. Of a release that is named: those
+    of that one."""
+    if release:
+        return [postgres_release.bin_folder(release)]
     folders = glob.glob("/usr/lib/postgresql/*/bin")
     return sorted(folders, key=lambda path: int(path.split("/")[4]), reverse=True)
 
@@ -61,7 +65,7 @@ def run_as(user, *command):
 
 
 @functools.cache
-def new_cluster(encoding):
+def new_cluster(encoding, release=None):
     """A cluster that no server has run on, made once: a copy of it is there in a tenth of the time."""
     user = unprivileged_user()
     folder = tempfile.mkdtemp(prefix="pgcourier-initdb-")
@@ -69,21 +73,23 @@ def new_cluster(encoding):
     if user:
         shutil.chown(folder, user)
     data = os.path.join(folder, "data")
-    run_as(user, find_program("initdb", *bin_folders()), "--no-sync", "-A", "trust", "-U", SUPERUSER, "-E", encoding,
+    run_as(user, find_program("initdb", *bin_folders(release)), "--no-sync", "-A", "trust", "-U", SUPERUSER, "-E", encoding,
            "--locale=C", "-D", data)
     return data
 
 
 class Postgres(Server):
-    """Postgres(settings={"wal_level": "logical"}, encoding="SQL_ASCII") -> a started-on-enter cluster.
+    """Postgres(settings={"wal_level": "logical"}, encoding="SQL_ASCII") -> a started-on-enter cluster; release=17 is one of that
+    major release, else it is of the newest that is installed.
 
     The superuser is `postgres`, without a password, over TCP on 127.0.0.1 and a socket in .folder."""
 
     name = "postgres"
     stop_signal = signal.SIGINT  # "fast"; a parent's death is "immediate": it still removes the shared memory
 
-    def __init__(self, settings=None, encoding="UTF8", durable=False):
+    def __init__(self, settings=None, encoding="UTF8", durable=False, release=None):
         self.user = unprivileged_user()
+        self.release = release
         super().__init__()
         self.port = free_port()
         self.data = os.path.join(self.folder, "data")
@@ -94,7 +100,7 @@ class Postgres(Server):
         self._initdb(encoding)
 
     def _initdb(self, encoding):
-        run_as(self.user, "cp", "-R", "-p", new_cluster(encoding), self.data)
+        run_as(self.user, "cp", "-R", "-p", new_cluster(encoding, self.release), self.data)
 
     def _launch(self):
         self._has_roles = False  # a crash may have lost them: nothing waits for the disk
@@ -102,7 +108,7 @@ class Postgres(Server):
         # A socket path has room for 107 bytes; in a deeper folder TCP alone must do.
         settings["unix_socket_directories"] = self.folder if len(self.folder) < 90 else ""
         options = [part for item in settings.items() for part in ("-c", "{}={}".format(*item).replace("'", ""))]
-        command = [find_program("postgres", *bin_folders()), "-D", self.data, *options]
+        command = [find_program("postgres", *bin_folders(self.release)), "-D", self.data, *options]
         return Process(command, self.log_path, user=self.user, death_signal="QUIT")
 
     def _answers(self):

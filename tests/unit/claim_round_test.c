@@ -1,6 +1,7 @@
 /* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind; and
  * when there is none. */
 #include "relay/claim_request.h"
+#include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"
 
@@ -97,6 +98,28 @@ START_TEST(answer_to_a_rollback_makes_the_connection_idle)
 END_TEST
 
 /* ---- what comes back ---- */
+
+START_TEST(transaction_in_a_session_that_is_shared_is_let_last_before_it_claims)
+{
+    const struct event events[] = {event_of(1, "a")};
+    script.shared = true;
+    claim_keys();
+    ck_assert_str_eq(script.sent[script_index(sql_claim_begin) + 1], sql_session_transaction);
+    ck_assert_str_eq(script.sent[script_index(sql_claim_begin) + 2], "claim");
+    claim_brings(events, 1);
+    script_brings(DB_ROUND_END);
+    progress();
+    ck_assert_uint_eq(claim->batches->event_count, 1);
+}
+END_TEST
+
+START_TEST(keys_that_are_leased_need_no_transaction_that_lasts)
+{
+    script.shared = stage.queue.leases.used = true;
+    claim_keys();
+    ck_assert_uint_eq(script_index(sql_session_transaction), script.sends);
+}
+END_TEST
 
 START_TEST(first_failure_of_a_round_is_the_one_that_counts)
 {
@@ -403,6 +426,8 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, round_that_cannot_be_sent_drops_the_connection_and_keeps_what_it_was_to_settle);
     tcase_add_loop_test(tcase, rollback_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, answer_to_a_rollback_makes_the_connection_idle);
+    tcase_add_test(tcase, transaction_in_a_session_that_is_shared_is_let_last_before_it_claims);
+    tcase_add_test(tcase, keys_that_are_leased_need_no_transaction_that_lasts);
     tcase_add_test(tcase, first_failure_of_a_round_is_the_one_that_counts);
     tcase_add_test(tcase, claim_out_of_order_is_given_up_whatever_follows_it);
     tcase_add_test(tcase, no_more_than_a_few_batches_are_read_in_one_turn);

@@ -286,7 +286,8 @@ START_TEST(server_that_is_too_old_is_refused)
 }
 END_TEST
 
-static const char *const questions[] = {"begin", "commit", sql_session_encoding, sql_session_hello, sql_session_path};
+static const char *const questions[] = {
+    "begin", "commit", sql_session_encoding, sql_session_hello, sql_session_command, sql_session_path};
 
 START_TEST(session_that_does_not_answer_is_given_up)
 {
@@ -333,6 +334,14 @@ START_TEST(isolation_level_of_a_session_that_is_shared_has_to_be_the_usual_one)
 }
 END_TEST
 
+START_TEST(session_that_is_shared_gets_no_timeouts_of_ours)
+{
+    backend = "8";
+    unanswered = sql_session_command;
+    connects();
+}
+END_TEST
+
 START_TEST(time_to_connect_is_the_environments_where_it_says_one)
 {
     connects();
@@ -362,6 +371,7 @@ int main(void)
     tcase_add_loop_test(tcase, bytes_of_a_database_without_an_encoding_are_taken_as_they_are, 0, COUNT(encodings));
     tcase_add_test(tcase, path_of_a_session_that_is_shared_is_only_looked_at);
     tcase_add_test(tcase, isolation_level_of_a_session_that_is_shared_has_to_be_the_usual_one);
+    tcase_add_test(tcase, session_that_is_shared_gets_no_timeouts_of_ours);
     tcase_add_test(tcase, time_to_connect_is_the_environments_where_it_says_one);
     return run_suite(suite);
 }

@@ -15,6 +15,7 @@ START_TEST(every_failure_has_its_remedy)
         {"57P03", DB_RECONNECT, ERROR_UNREACHABLE}, /* starting up */
         {"57014", DB_RETRY, ERROR_TIMEOUT},         /* statement_timeout */
         {"25P03", DB_RECONNECT, ERROR_TIMEOUT},     /* idle in transaction for too long */
+        {"25P04", DB_RECONNECT, ERROR_TIMEOUT},     /* in a transaction for too long */
         {"25006", DB_RECONNECT, ERROR_UNREACHABLE}, /* a standby */
         {"53200", DB_SHRINK, ERROR_RESOURCE},       /* the lock table is full */
         {"53100", DB_RETRY, ERROR_RESOURCE},        /* the disk is full */
