@@ -236,17 +236,6 @@ static bool has_only_kept(const struct claim *claim)
     return true;
 }
 
-/* Locks of the transaction alone. */
-static bool holds_fresh(const struct claim *claim)
-{
-    if (claim->in_vain)
-        return true;
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        if (!batch->kept)
-            return true;
-    return false;
-}
-
 bool claim_is_due(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
@@ -258,7 +247,7 @@ bool claim_is_due(struct claim *claim, instant_us now)
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
     if (!keep_is_possible(claim))
         return claim->in_parts && leaves_some(claim);
-    return is_straggling(claim, now) || (has_only_kept(claim) && (holds_fresh(claim) || keys_beside(claim, now) > 0));
+    return is_straggling(claim, now) || (has_only_kept(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
 
 /* So that keys with more events are in the claim that travels with their settlement. */
@@ -285,7 +274,7 @@ void claim_finish(struct claim *claim, instant_us now)
         claim_round_start(claim, NULL, true, keys_to_claim(claim, now), now);
         return;
     }
-    bool finished = claim_is_finished(claim), let_go = claim->in_vain;
+    bool finished = claim_is_finished(claim), let_go = claim->has_read;
     claim->full = false;
     FAULT_POINT("claim.finish");
     struct settle_job *job;
@@ -303,10 +292,11 @@ void claim_finish(struct claim *claim, instant_us now)
     if (finished)
         note_lean(claim, now);
     int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
-    /* Whoever wants the table for himself waits for the transaction: it does not last as long as a straggler. And one
-     * that stands still for long the server would end, and with its session the locks. */
+    /* Whoever wants the table for himself waits for a transaction that has read it: it does not last as long as a
+     * straggler, whether it has found something or not. And one that stands still for long the server would end, and
+     * with its session the locks. */
     bool stale = now - claim->began_at >= SILENT_MAX_US;
-    if (finished || job || let_go || claim->in_parts || keys > 0 || !has_only_kept(claim) || stale)
+    if (finished || job || let_go || claim->in_parts || keys > 0 || stale)
         claim_round_start(claim, job, true, keys, now);
 }
 

@@ -41,7 +41,7 @@ struct claim {
     struct batch *batches;  /* held; their locks belong to the open transaction */
     struct keyset held;     /* keys that the open transaction has locked and that have no lane in `batches` */
     size_t held_solos;      /* the same of events without a key; only counted */
-    bool in_vain;           /* the open transaction has locked what a claim then found nothing of */
+    bool has_read;          /* the open transaction has claimed: who wants the table for himself waits for its end */
     bool full;              /* it holds as many locks as it may */
     bool unread;            /* more may have come than what was read */
     bool in_parts;          /* what it has settled is not committed yet */

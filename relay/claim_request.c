@@ -285,7 +285,6 @@ void claim_note_laneless(struct claim *claim, const struct batch *batch)
 {
     if (claim->plan.locked <= (int64_t)batch->lane_count)
         return;
-    claim->in_vain = true;
     struct span rest = claim->plan.locked_keys, key;
     while (array_text_next(&rest, batch->arena, &key)) {
         uint64_t hash = span_hash(key);
@@ -304,7 +303,7 @@ size_t claim_count_held(const struct claim *claim)
 
 void claim_forget_held(struct claim *claim)
 {
-    claim->full = claim->in_vain = false;
+    claim->full = false;
     claim->held_solos = 0;
     while (claim->held.count > 0)
         keyset_remove(&claim->held, claim->held.count - 1);

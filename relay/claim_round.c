@@ -109,8 +109,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     round->commit = commit;
     round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
     bool ok = (!commit || add_holding(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
-              (!commit || db_send_sql(claim->db, "commit", &err)) &&
-              (!round->begin || db_send_sql(claim->db, sql_claim_begin, &err)) &&
+              (!commit || db_send_sql(claim->db, "commit", &err)) && (!round->begin || send_begin(claim, &err)) &&
               (!commit || keep_add_free(claim, &err)) &&
               (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
     if (job && !commit)
@@ -230,6 +229,7 @@ static void take_commit(struct claim *claim, instant_us now)
 static void start_again(struct claim *claim, instant_us now)
 {
     claim->in_transaction = claim->batches != NULL;
+    claim->has_read = false;
     claim->began_at = now;
     start_rollback(claim, "rollback", claim->in_transaction ? sql_claim_begin : NULL);
 }
@@ -338,6 +338,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
     }
     if (round->begin)
         claim->began_at = now;
+    claim->has_read = round->claim || (claim->has_read && !round->commit);
     if (round->claim)
         take_arriving(claim, now);
     round_done(round);

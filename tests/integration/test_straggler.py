@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.postgres import RELAY_ROLE
 from tests.support.process import wait_until
-from tests.support.servers import PgBouncer, Reply
+from tests.support.servers import HANG, PgBouncer, Reply
 from tests.support.shop import Shop
 from tests.support.targets import HttpTarget
 
@@ -54,6 +54,8 @@ def test_keys_that_a_straggling_claim_holds_are_delivered_again_and_again(db, re
 
 LOCKS = ("select count(*) from pg_locks where locktype = 'advisory' and granted"
          " and database = (select oid from pg_database where datname = current_database())")
+READS = ("select count(*) from pg_locks l join pg_stat_activity a using (pid) where a.application_name = 'pgcourier'"
+         " and l.relation = 'public.events'::regclass")
 HELD = ("select count(*) from pg_stat_activity where application_name = 'pgcourier' and datname = current_database()"
         " and (backend_xid is not null or backend_xmin is not null)")
 
@@ -70,6 +72,44 @@ def test_a_straggler_keeps_its_own_lock_and_nothing_else(db, relay, http):
     assert db.value(LOCKS) == http.in_flight == 2
     one.stop(signal.SIGKILL)
     wait_until(lambda: db.value(LOCKS) == 0, 30, "the locks to go with their session")
+
+
+WAITING = ("select pid, state_change from pg_stat_activity where application_name = 'pgcourier' and state = 'idle in transaction'"
+           " and datname = current_database()")
+MIGRATION = "set lock_timeout = '1s'; alter table public.events add column new_{number} int"
+
+
+def test_a_claim_that_finds_nothing_beside_a_straggler_gives_the_table_back(db, relay, http):
+    """It has read the table, and the next claim, which would end its transaction, may be long in coming."""
+    target, shop = HttpTarget(http), Shop(db, orders=1)
+    http.respond = lambda request: Reply(action=HANG)
+    shop.insert([1])
+    one = relay(shop.config(target.sink(timeout="300s"), connections=1, listen="wake", poll="{ min: 60s, max: 60s }"))
+    wait_until(lambda: http.in_flight == 1 and db.query(WAITING) and not db.value(READS), 60, "the straggler to be kept")
+    for number in range(3):
+        (before,) = db.query(WAITING)
+        db.query("notify wake")
+        wait_until(lambda: db.query(WAITING) not in ([], [before]), 60, "a claim to have found nothing")
+        db.psql(MIGRATION.format(number=number))
+    one.stop(signal.SIGKILL)
+
+
+def test_migrations_get_through_beside_slow_deliveries(db, relay, http):
+    target, shop = HttpTarget(http), Shop(db)
+    http.respond = lambda request: Reply(action=HANG) if request.headers["event-key"] in ("1", "2", "3") else Reply()
+    shop.insert([1, 2, 3])
+    one = relay(shop.config(target.sink(timeout="300s")))
+    wait_until(lambda: http.in_flight == 3, 60, "the slow deliveries to be under way")
+    for number in range(20):
+        shop.insert([4 + number % 3])
+        wait_until(lambda: shop.left() == 3, 60, "what is quick to be delivered")
+        db.psql(MIGRATION.format(number=number))
+    assert http.in_flight == 3
+    http.respond = None
+    http.release()
+    wait_until(lambda: shop.left() == 0, 60, "the table to be empty")
+    assert one.stop() == 0
+    shop.check(target.receipts())
 
 
 @pytest.fixture(params=["directly", "pooled"])

@@ -33,7 +33,7 @@ static void set_up_straggler(void)
     slow = lane_of("slow", 1);
     done = lane_of("done", 2);
     stage_finish(done, 1, LANE_DELIVERED);
-    claim->in_transaction = true;
+    claim->in_transaction = claim->has_read = true;
     claim->began_at = NOW - SECOND_US;
     stage.queue.pace.poll_at = INSTANT_NEVER;
 }
@@ -184,6 +184,7 @@ END_TEST
 START_TEST(claim_beside_a_straggler_that_is_kept_waits_for_nothing)
 {
     size_t from = keep_straggler();
+    claim->has_read = true;
     batch = stage_batch(&stage);
     stage_finish(lane_of("quick", 3), 1, LANE_DELIVERED);
     settle_at(NOW);
@@ -200,6 +201,26 @@ START_TEST(what_comes_beside_a_straggler_that_is_kept_is_claimed_at_once)
     stage.queue.pace.poll_at = NOW;
     settle_at(NOW);
     assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "claim", "end", NULL});
+}
+END_TEST
+
+/* It has read the table all the same. */
+START_TEST(claim_that_finds_nothing_beside_a_straggler_does_not_keep_its_transaction)
+{
+    keep_straggler();
+    stage.queue.pace.poll_at = NOW;
+    size_t from = script.sends;
+    settle_at(NOW);
+    bring_round(from, 0, 0);
+    ck_assert(claim->has_read);
+    stage.queue.pace.poll_at = INSTANT_NEVER;
+    from = script.sends;
+    settle_at(NOW);
+    assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "end", NULL});
+    bring_round(from, 0, 0);
+    settle_at(NOW + SECOND_US);
+    ck_assert_uint_eq(script.sends, from + 3); /* once */
+    ck_assert(slow->kept && claim->in_transaction && !claim->has_read);
 }
 END_TEST
 
@@ -453,6 +474,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, nothing_is_kept_behind_a_pooler);
     tcase_add_test(tcase, claim_beside_a_straggler_that_is_kept_waits_for_nothing);
     tcase_add_test(tcase, what_comes_beside_a_straggler_that_is_kept_is_claimed_at_once);
+    tcase_add_test(tcase, claim_that_finds_nothing_beside_a_straggler_does_not_keep_its_transaction);
     tcase_add_loop_test(tcase, claims_beside_stragglers_are_bounded, 0, (int)(sizeof limits / sizeof limits[0]));
     tcase_add_loop_test(tcase, round_that_cannot_be_sent_loses_no_ack, 1, 10);
     tcase_add_test(tcase, settlement_that_fails_costs_no_lock_that_is_kept);
