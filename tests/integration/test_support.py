@@ -49,6 +49,12 @@ def test_postgres_takes_an_encoding_and_settings():
         assert server.query("SHOW max_connections") == [("20",)]
 
 
+def test_postgres_may_be_of_another_release_and_be_migrated(db_of):
+    database = db_of(18)
+    assert database.value("show server_version").startswith("18.")
+    assert database.psql("select count(*) from outbox.events") == "0\n"
+
+
 def test_each_test_gets_its_own_database(empty_db):
     empty_db.query("CREATE TABLE mine (id int)")
     other = empty_db.server.create_database()

@@ -181,8 +181,10 @@ class Postgres(Server):
         self.forget(template)
         connection = self.connect()
         try:
+            # Half of wal_log's time, where there is a choice.
+            strategy = "STRATEGY file_copy" if connection.server_version >= 150000 else ""
             with connection.cursor() as cursor:
-                cursor.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')  # half of wal_log's time
+                cursor.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" {strategy}')
                 if not self._has_roles:
                     cursor.execute("".join(CREATE_ROLE.format(role=role, options="createrole" if role == OWNER_ROLE else "")
                                            for role in (*LOGINS, OWNER_ROLE)))
