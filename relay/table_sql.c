@@ -22,6 +22,13 @@ static const char *literal(struct arena *arena, const char *text)
     return out;
 }
 
+/* The one way in which a name becomes a regclass, and it takes quoted names only: PostgreSQL reads a name in a literal as
+ * it reads one in a statement, and folds to lower case what is not quoted. */
+static const char *regclass(struct arena *arena, const char *name_sql)
+{
+    return arena_printf(arena, "%s::pg_catalog.regclass", literal(arena, name_sql));
+}
+
 static const char *column(struct arena *arena, const char *name_sql, const char *absent)
 {
     return name_sql ? arena_printf(arena, "e.%s", name_sql) : absent;
@@ -330,11 +337,10 @@ static const char *taken(const struct queue_config *queue, const char *key, cons
 }
 
 /* How delivered rows leave the table, and what is taken of them. */
-static const char *gone(const char *name, const char *name_literal, const char *id, const char *wanted,
-                        struct arena *arena)
+static const char *gone(const char *name, const char *class, const char *id, const char *wanted, struct arena *arena)
 {
     const struct sql_variable variables[] = {
-        {"table", name}, {"table_name", name_literal}, {"id", id}, {"taken", wanted}, {NULL, NULL}};
+        {"table", name}, {"table_class", class}, {"id", id}, {"taken", wanted}, {NULL, NULL}};
     return rendered(arena, sql_settle_gone, variables);
 }
 
@@ -348,13 +354,14 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     whole_key(table, arena, key, id, &whole, &whole_order);
     const char *state = queue->state ? queue->state : "outbox";
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
-    const char *name = literal(arena, table->plain_name), *created_at = column(arena, table->created_at_sql, "null");
+    const char *class = regclass(arena, table->name_sql), *created_at = column(arena, table->created_at_sql, "null");
     const struct sql_variable *next = next_variables(table, queue, arena);
     const char *handed = table->next ? next->text : ""; /* the first of them */
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
-        {"table_name", name},
-        {"gone", gone(table->name_sql, name, id, taken(queue, key, created_at, handed, arena), arena)},
+        {"table_name", literal(arena, table->plain_name)},
+        {"table_class", class},
+        {"gone", gone(table->name_sql, class, id, taken(queue, key, created_at, handed, arena), arena)},
         {"where", condition(table, queue, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
@@ -363,7 +370,7 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"lives", table->after_sql ? "true" : "false"},
         {"queue_name", literal(arena, queue->name)},
         {"state", state},
-        {"parked_name", literal(arena, arena_printf(arena, "%s.parked", state))},
+        {"parked_class", regclass(arena, arena_printf(arena, "%s.parked", state))},
         {"id", id},
         {"key", key},
         {"type", column(arena, table->type_sql, "null")},
@@ -385,8 +392,8 @@ const struct sql_variable *table_variables(const struct table *table, const stru
         {"key_whole", whole},
         {"key_whole_order", whole_order},
         {"sequence", feeds},
-        {"sequence_name", literal(arena, feeds)},
-        {"holders_of", literal(arena, feeds)},
+        {"sequence_class", regclass(arena, feeds)},
+        {"holders_of", regclass(arena, feeds)},
         {"drawn_further", table->sequence_sql
                               ? arena_printf(arena, "(select q.last_value from %s q) <> $1::bigint", feeds)
                               : "$1::bigint is not null"},

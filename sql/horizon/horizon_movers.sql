@@ -5,7 +5,7 @@
 -- parked at the first one has ended by the second, and has seen what had settled before the first if he has begun since.
 --
 -- :lock_class     the first half of the advisory lock
--- :parked_name    parked as a literal
+-- :parked_class   parked as a regclass
 -- $1 text[]       the answer to the look before this; null: there was none
 -- One row: writers text, a text[]: transactions that write to parked
 --          movers text, without meaning: courier.movers is a bigint[] of the second halves of the locks that are held; or empty:
@@ -14,7 +14,7 @@ with held as materialized (
     select l.locktype, l.virtualtransaction, l.objid::bigint as hash from pg_catalog.pg_locks l
     where l.granted and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
       and (l.locktype = 'advisory' and l.classid::bigint = (:lock_class)::bigint & 4294967295 and l.objsubid = 2
-           or l.locktype = 'relation' and l.relation = :parked_name::regclass and l.mode = 'RowExclusiveLock')
+           or l.locktype = 'relation' and l.relation = :parked_class and l.mode = 'RowExclusiveLock')
 )
 select coalesce((select pg_catalog.array_agg(w.virtualtransaction) from held w where w.locktype = 'relation')::text, '{}') as writers,
        pg_catalog.set_config('courier.movers',

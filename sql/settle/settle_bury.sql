@@ -6,7 +6,8 @@
 --
 -- :table :id :key :type :created_at   the queue's table (as e) and its columns as expressions, null when not mapped
 -- :state        as in per_key_lock.sql
--- :table_name   the table's name as a literal
+-- :table_name   the table's name as a literal, to be read
+-- :table_class  the table as a regclass
 -- $1 text      queue
 -- $2 bigint[]  ids
 -- $3 bigint[]  attempts made
@@ -14,7 +15,7 @@
 -- One row, as in settle_delete.sql.
 with way as materialized (
     select c.reltuples = 0 and c.relpages > 0 as blind from pg_catalog.pg_class c
-    where c.oid = :table_name::regclass and c.relkind = 'r' and not c.relhassubclass
+    where c.oid = :table_class and c.relkind = 'r' and not c.relhassubclass
 ), found as materialized (
     select d.id, d.attempts, d.why, w.place
     from rows from (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::text[]))

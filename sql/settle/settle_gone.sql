@@ -23,7 +23,7 @@
 -- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
 --
 -- :table :id    the queue's table (as e) and its order column
--- :table_name   the table's name as a literal
+-- :table_class  the table as a regclass
 -- :taken        what else of a row is wanted, as columns of e with names, each behind a comma
 -- $1 bigint[]   ids
 -- $2 tid[]      places, of any of them; quickest where both are in the order of the places
@@ -33,7 +33,7 @@ with way as materialized (
     select c.reltuples = 0 and c.relpages > 0 as blind,
            not exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and t.tgtype & 11 = 11) as by_place
     from pg_catalog.pg_class c
-    where c.oid = :table_name::regclass and c.relkind = 'r' and not c.relhassubclass
+    where c.oid = :table_class and c.relkind = 'r' and not c.relhassubclass
 ), placed as (
     delete from only :table e
     where e.ctid = any (case when (select w.by_place from way w) then $2::tid[] end)

@@ -3,7 +3,7 @@
 -- have done, and what somebody else has deleted. It looks only where the statements before it have found rows missing.
 --
 -- :table :where :id   the queue's table (as e), its filter and its order column; what the filter leaves out is done with
--- :table_name         the table's name as a literal
+-- :table_name         the table's name as a literal, to be read
 -- $1 bigint[]         ids
 -- No rows.
 select pg_catalog.concat('event ', :id, ' is still in ', :table_name,

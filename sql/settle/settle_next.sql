@@ -7,7 +7,7 @@
 --
 -- :gone                         the rows, with what goes on: settle_gone.sql
 -- :next_table :next_columns     the next queue's table, and its columns for that
--- :next_table_name              its name as a literal
+-- :next_table_name              its name as a literal, to be read
 -- :next_values                  the same names, as columns of g, or the answer r.response
 -- :responses                    a join of g with the answers r; empty when those do not go on
 -- $1 bigint[]   ids

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from tests.support.sql_files import rendered
 
-SEQUENCE = {"sequence": "public.events_id_seq", "sequence_name": "'public.events_id_seq'"}
+SEQUENCE = {"sequence": "public.events_id_seq", "sequence_class": "'public.events_id_seq'::regclass"}
 
 
 def test_table_is_emptied_beside_a_session_that_has_asked_the_sequence(db):

@@ -155,7 +155,7 @@ def test_writers_who_come_and_go_keep_nothing_down(db, relay, tmp_path):
 
 def test_an_isolation_level_that_sees_nothing_new_passes_nothing(db):
     """A probe of another level would not see who has moved an entry before it looked at the locks."""
-    text = rendered("horizon", "horizon_movers.sql", lock_class="7", parked_name="'outbox.parked'").replace("$1", "'{}'")
+    text = rendered("horizon", "horizon_movers.sql", lock_class="7", parked_class="'outbox.parked'::regclass").replace("$1", "'{}'")
     for level, known in [("read committed", "{}"), ("repeatable read", ""), ("serializable", "")]:
         with closing(db.connect(autocommit=False)) as session, session.cursor() as cursor:
             cursor.execute(f"set transaction isolation level {level}")

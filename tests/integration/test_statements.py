@@ -37,6 +37,11 @@ SHAPES = {
               "columns: { id: id, key: k, type: kind, payload: body }, then: second"),
     "second": ("create table t_second (id bigserial primary key, \"the \"\"key\"\"\" text, kind text, body jsonb)",
                "columns: { id: id, key: 'the \"key\"', type: kind, payload: body }, then: outbox, after: archive"),
+    "capitals": ("create schema \"My\"; grant usage on schema \"My\" to public; create table \"My\".\"Events\" (\"Id\" bigserial primary key, \"Key\" text, \"Body\" jsonb);"
+                 " create index on \"My\".\"Events\" (\"Key\", \"Id\")",
+                 "table: My.Events, columns: { id: Id, key: Key, payload: Body }, after: archive, then: odd_table"),
+    "odd_table": ("create table \"My\".\"Ü$1\\:id%s\" (id bigserial primary key, k text, body jsonb)",
+                  "table: 'My.Ü$$1\\:id%s', columns: { id: id, key: k, payload: body }"),
     "odd_names": ("create table \"t_odd_names\" (\"select\" bigserial primary key, \"a b\" text, \"\\\" text, \"it's\" int)",
                   "columns: { id: select, key: 'a b', type: '\\' }, destination: \"{it's}\""),
 }
@@ -83,6 +88,13 @@ def test_both_ways_to_read_a_claim_read_what_waits_alike():
     assert len(set(wait.findall(one) + wait.findall(other))) == 1
     left = [" ".join(text[text.index("select case when k.name = any"):].split(") as l on true")[0].split()) for text in (one, other)]
     assert left[0] == left[1] and "$6" in left[0]
+
+
+def test_no_statement_makes_a_regclass_of_a_name_by_itself():
+    """A name in a literal is folded to lower case unless it has its quotes: regclass() of relay/table_sql.c sees to them."""
+    for folder, _, names in os.walk(os.path.join(REPO, "sql")):
+        for name in names:
+            assert not re.search(r"(?<!:):[a-z_]+::(pg_catalog\.)?reg", without_comments(read(folder, name))), name
 
 
 # Commands fill these in, with the same quoted names in other places.

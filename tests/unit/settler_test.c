@@ -8,6 +8,7 @@
 static const struct sql_variable variables[] = {
     {"table", "t"},
     {"table_name", "'t'"},
+    {"table_class", "'t'::regclass"},
     {"where", "true"},
     {"id", "e.id"},
     {"key", "e.k"},

@@ -64,6 +64,27 @@ START_TEST(names_become_literals_that_cannot_end_early)
 }
 END_TEST
 
+/* What PostgreSQL reads in them is the name as it is: tests/integration/test_table_names.py. */
+START_TEST(regclasses_are_made_of_quoted_names)
+{
+    static const char *const rows[][2] = {
+        {"\"public\".\"Events\"", "'\"public\".\"Events\"'::pg_catalog.regclass"},
+        {"\"My\".\"it's\"", "'\"My\".\"it''s\"'::pg_catalog.regclass"},
+        {"\"a.b\".\"c \"\"\\\"", "E'\"a.b\".\"c \"\"\\\\\"'::pg_catalog.regclass"},
+    };
+    char name[40];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(name, sizeof name, "%s", rows[i][0]);
+        table.name_sql = table.sequence_sql = name;
+        ck_assert_str_eq(value("table_class"), rows[i][1]);
+        assert_has(value("gone"), rows[i][1]);
+        ck_assert_str_eq(value("sequence_class"), rows[i][1]);
+        ck_assert_str_eq(value("holders_of"), rows[i][1]);
+    }
+    ck_assert_str_eq(value("parked_class"), "'outbox.parked'::pg_catalog.regclass");
+}
+END_TEST
+
 START_TEST(range_of_a_key_is_one_walk_of_an_index_on_key_and_id)
 {
     assert_has(value("key_range"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
@@ -252,12 +273,12 @@ END_TEST
 
 START_TEST(ids_are_fed_by_the_sequence_or_else_by_the_table)
 {
-    ck_assert_str_eq(value("holders_of"), "'\"public\".\"events\"'");
+    ck_assert_str_eq(value("holders_of"), "'\"public\".\"events\"'::pg_catalog.regclass");
     ck_assert_str_eq(value("drawn_further"), "$1::bigint is not null");
     static char sequence[] = "public.events_id_seq";
     table.sequence_sql = sequence;
     ck_assert_str_eq(value("sequence"), "public.events_id_seq");
-    ck_assert_str_eq(value("holders_of"), "'public.events_id_seq'");
+    ck_assert_str_eq(value("holders_of"), "'public.events_id_seq'::pg_catalog.regclass");
     ck_assert_str_eq(value("drawn_further"), "(select q.last_value from public.events_id_seq q) <> $1::bigint");
 }
 END_TEST
@@ -334,6 +355,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, names_become_literals_that_cannot_end_early);
+    tcase_add_test(tcase, regclasses_are_made_of_quoted_names);
     tcase_add_test(tcase, range_of_a_key_is_one_walk_of_an_index_on_key_and_id);
     tcase_add_test(tcase, range_of_a_key_without_that_index_cannot_be_served_by_the_primary_key);
     tcase_add_test(tcase, first_event_of_a_key_without_any_index_is_found_in_the_order_of_ids);
