@@ -165,15 +165,11 @@ static bool is_shared(PGconn *conn, bool *ret, struct error *err)
 /* A session that a pooler shares goes on to others, who must not find a search_path of ours in it. */
 static bool set_path(PGconn *conn, bool shared, struct error *err)
 {
-    const char *only_look[] = {shared ? "true" : "false"};
-    PGresult *path = query_in_time(conn, "database", sql_session_path, 1, only_look, err);
-    bool ok = path && (!shared || PQntuples(path) == 0);
-    if (path && !ok)
-        error_set(err, ERROR_CONFIG,
-                  "database: the search_path has schemas before pg_catalog, whose functions and operators would take "
-                  "the place of PostgreSQL's, and behind a pooler it cannot be set for one session; alter role \"%s\" "
-                  "in database \"%s\" set search_path = %s",
-                  PQuser(conn), PQdb(conn), query_text(path, 0, 0));
+    if (shared)
+        return query_share(conn) || error_set(err, ERROR_RESOURCE, "database: out of memory");
+    const char *for_session[] = {"false"};
+    PGresult *path = query_in_time(conn, "database", sql_session_path, 1, for_session, err);
+    bool ok = path != NULL;
     PQclear(path);
     return ok;
 }

@@ -48,7 +48,7 @@ static const struct argp argp = {
     NULL};
 
 /* For the transaction only: a session that a pooler shares goes on to others. */
-static const char begin[] = "begin; set local search_path to pg_catalog";
+static const char begin[] = "begin; set local search_path to pg_catalog, pg_temp";
 
 static int newest_known(void)
 {
@@ -71,7 +71,7 @@ static void print_guard(FILE *out)
 static void print_all(FILE *out)
 {
     for (const struct sql_migration *migration = sql_schema; migration->version; migration++) {
-        fputs("begin;\nset local lock_timeout = '5s';\nset local search_path = pg_catalog;\n", out);
+        fputs("begin;\nset local lock_timeout = '5s';\nset local search_path = pg_catalog, pg_temp;\n", out);
         print_guard(out);
         fprintf(out, "%s\ninsert into outbox.schema_version (version, name) values (%d, '%s');\ncommit;\n\n",
                 migration->text, migration->version, migration->name);

@@ -1,10 +1,10 @@
-/* DESIGN. libpq, non-blocking, in pipeline mode. `expected`: results due, in order, one a Parse, one a statement. */
+/* DESIGN. libpq, non-blocking, in pipeline mode; what goes out in a round is pipeline.c's. */
 #include "relay/db.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/config.h"
 #include "relay/db_hosts.h"
-#include "relay/statement_cache.h"
+#include "relay/pipeline.h"
 #include "sql_text.h"
 
 #include <assert.h>
@@ -12,17 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXPECTED_MAX 32
 #define CONNECT_TIMEOUT_US (10 * SECOND_US) /* progress_connect() says so */
 #define ANSWER_SLACK_US (10 * SECOND_US)
 
 enum db_state { DB_STATE_OFF, DB_STATE_LOOKING_UP, DB_STATE_CONNECTING, DB_STATE_SETUP, DB_STATE_IDLE, DB_STATE_BUSY };
-
-struct expected {
-    const char *parse; /* the text of a PREPARE whose result this is; NULL: the statement's own result */
-    bool by_row;
-    size_t index; /* of the statement in the round */
-};
 
 struct db {
     struct db_options options;
@@ -31,12 +24,9 @@ struct db {
     enum db_state state;
     PostgresPollingStatusType connecting;
     bool prepare; /* statements, on this connection */
-    bool sharing; /* the session is shared by a pooler */
     bool dropped; /* db_drop() was called; its text is in `trouble` */
     bool notified;
-    struct statement_cache prepared;
-    struct expected expected[EXPECTED_MAX];
-    size_t expected_count, expected_next, statements;
+    struct pipeline pipeline;
     unsigned syncs;    /* ends of rounds that the server still owes us */
     bool row_mode_due; /* the next statement's results come row by row: tell libpq before reading them */
     unsigned failures;
@@ -63,7 +53,7 @@ static void disconnect(struct db *db)
     PQfinish(db->conn);
     db->conn = NULL;
     db->state = DB_STATE_OFF;
-    db->prepared.count = db->expected_count = db->expected_next = db->statements = 0;
+    pipeline_reset(&db->pipeline);
     db->syncs = 0;
     db->row_mode_due = db->dropped = false;
 }
@@ -79,12 +69,12 @@ void db_free(struct db *db)
 
 bool db_is_shared(const struct db *db)
 {
-    return db->sharing;
+    return db->pipeline.sharing;
 }
 
 int db_backend_pid(const struct db *db)
 {
-    return db->state >= DB_STATE_IDLE && !db->sharing ? PQbackendPID(db->conn) : 0;
+    return db->state >= DB_STATE_IDLE && !db->pipeline.sharing ? PQbackendPID(db->conn) : 0;
 }
 
 bool db_is_idle(const struct db *db)
@@ -140,9 +130,9 @@ static bool start(struct db *db, instant_us now)
 /* The server ends each statement in time: who is silent for longer stands still. A pooler may let a round wait. */
 static void expect_answer(struct db *db)
 {
-    int64_t statements = (int64_t)(db->expected_count - db->expected_next) + 1;
+    int64_t statements = (int64_t)(db->pipeline.expected_count - db->pipeline.expected_next) + 1;
     int64_t patience_us = statements * db->options.statement_timeout_us + ANSWER_SLACK_US;
-    db->answer_deadline = db->sharing ? INSTANT_NEVER : db->now + patience_us;
+    db->answer_deadline = db->pipeline.sharing ? INSTANT_NEVER : db->now + patience_us;
 }
 
 static bool send_sync(struct db *db, struct error *err)
@@ -156,39 +146,16 @@ static bool send_sync(struct db *db, struct error *err)
     return sent || error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
 }
 
-static void expect(struct db *db, const char *parse, bool by_row)
-{
-    assert(db->expected_count < EXPECTED_MAX);
-    db->expected[db->expected_count++] = (struct expected){parse, by_row, db->statements};
-}
-
-static bool send_prepared(struct db *db, const struct statement *st)
-{
-    char name[STATEMENT_NAME_SIZE];
-    statement_cache_name(st->sql, name);
-    if (!statement_cache_has(&db->prepared, st->sql)) {
-        if (PQsendPrepare(db->conn, name, st->sql, 0, NULL) != 1)
-            return false;
-        expect(db, st->sql, false);
-        statement_cache_add(&db->prepared, st->sql);
-    }
-    return PQsendQueryPrepared(db->conn, name, st->count, st->values, st->lengths, st->formats, 1) == 1;
-}
-
 bool db_send(struct db *db, const struct statement *st, struct error *err)
 {
-    assert(db->state == DB_STATE_IDLE || (db->state == DB_STATE_BUSY && db->statements > 0));
+    struct pipeline *pipeline = &db->pipeline;
+    assert(db->state == DB_STATE_IDLE || (db->state == DB_STATE_BUSY && pipeline->statements > 0));
     if (FAULT_ERROR("db.send"))
         return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
-    bool room = statement_cache_has(&db->prepared, st->sql) || !statement_cache_is_full(&db->prepared);
-    bool by_name = db->prepare && (!db->sharing || db->options.prepared == PREPARED_ON) && room;
-    bool sent =
-        by_name ? send_prepared(db, st)
-                : PQsendQueryParams(db->conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
-    if (!sent)
+    bool room = statement_cache_has(&pipeline->prepared, st->sql) || !statement_cache_is_full(&pipeline->prepared);
+    bool by_name = db->prepare && (!pipeline->sharing || db->options.prepared == PREPARED_ON) && room;
+    if (!pipeline_send(pipeline, db->conn, st, by_name))
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, NULL, st->by_row);
-    db->statements++;
     db->state = DB_STATE_BUSY;
     return true;
 }
@@ -202,7 +169,7 @@ bool db_send_sql(struct db *db, const char *sql, struct error *err)
 bool db_end_round(struct db *db, struct error *err)
 {
     assert(db->state == DB_STATE_BUSY);
-    db->row_mode_due = db->expected[0].by_row;
+    db->row_mode_due = pipeline_due(&db->pipeline)->by_row;
     if (FAULT_ERROR("db.round"))
         return error_set(err, ERROR_UNREACHABLE, "database: made to fail");
     bool sent = send_sync(db, err);
@@ -237,10 +204,9 @@ void db_prepare(struct db *db, struct pollset *ps)
 
 static bool send_setup(struct db *db, const char *sql, int count, const char *const *values, struct error *err)
 {
-    if (PQsendQueryParams(db->conn, sql, count, NULL, values, NULL, NULL, 0) != 1)
+    if (!pipeline_send_setup(&db->pipeline, db->conn, sql, count, values))
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
-    expect(db, NULL, false);
-    return true;
+    return send_sync(db, err);
 }
 
 static bool connected(struct db *db, struct error *err)
@@ -250,7 +216,7 @@ static bool connected(struct db *db, struct error *err)
     if (PQsetnonblocking(db->conn, 1) != 0 || PQenterPipelineMode(db->conn) != 1)
         return error_set(err, ERROR_UNREACHABLE, "database: %s", PQerrorMessage(db->conn));
     db->state = DB_STATE_SETUP;
-    return send_setup(db, sql_session_hello, 0, NULL, err) && send_sync(db, err);
+    return send_setup(db, sql_session_hello, 0, NULL, err);
 }
 
 static bool set_up_session(struct db *db, const PGresult *res, struct error *err)
@@ -261,27 +227,26 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
     }
     char pid[16];
     snprintf(pid, sizeof pid, "%d", PQbackendPID(db->conn));
-    db->sharing = db->options.prepared == PREPARED_OFF || strcmp(PQgetvalue(res, 0, 0), pid) != 0;
+    db->pipeline.sharing = db->options.prepared == PREPARED_OFF || strcmp(PQgetvalue(res, 0, 0), pid) != 0;
     /* A SQL_ASCII database holds bytes: asking for UTF8 would make the server refuse those that are not. */
     bool ascii = strcmp(PQgetvalue(res, 0, 2), "SQL_ASCII") == 0;
-    if (db->sharing && !ascii)
+    if (db->pipeline.sharing && !ascii)
         return true;
     char timeout[32], patience[32];
     snprintf(timeout, sizeof timeout, "%" PRId64, db->options.statement_timeout_us / MS_US);
     snprintf(patience, sizeof patience, "%" PRId64, db->options.lock_timeout_us / MS_US);
     const char *values[] = {ascii ? "SQL_ASCII" : "UTF8", timeout, patience};
-    const char *sql = db->sharing ? sql_session_encoding : sql_session_settings;
-    return send_setup(db, sql, db->sharing ? 1 : 3, values, err) &&
-           (db->sharing || send_setup(db, sql_session_path, 1, (const char *const[]){"false"}, err)) &&
-           send_sync(db, err);
+    return db->pipeline.sharing ? send_setup(db, sql_session_encoding, 1, values, err)
+                                : send_setup(db, sql_session_settings, 3, values, err);
 }
 
 /* Reads what the server has sent. DB_RESULT and DB_ROUND_END come from here. */
 static enum db_event next_result(struct db *db, struct db_result *ret)
 {
     for (;;) {
-        const struct expected end = {.index = db->statements}; /* the round's own: its commit was refused */
-        const struct expected *due = db->expected_next < db->expected_count ? &db->expected[db->expected_next] : &end;
+        const struct expected end = {.index = db->pipeline.statements}; /* the round's own: its commit was refused */
+        const struct expected *due = pipeline_due(&db->pipeline);
+        due = due ? due : &end;
         /* libpq wants to be told between the statement before and the first row of this one. */
         if (db->row_mode_due && PQsetSingleRowMode(db->conn) == 1)
             db->row_mode_due = false;
@@ -289,10 +254,10 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
             return DB_NOTHING;
         PGresult *res = PQgetResult(db->conn);
         if (!res) {
-            if (db->expected_next >= db->expected_count)
+            if (!pipeline_pass(&db->pipeline))
                 return DB_NOTHING; /* LCOV_EXCL_LINE */
-            db->expected_next++;
-            db->row_mode_due = db->expected_next < db->expected_count && db->expected[db->expected_next].by_row;
+            due = pipeline_due(&db->pipeline);
+            db->row_mode_due = due && due->by_row;
             continue;
         }
         ExecStatusType status = PQresultStatus(res);
@@ -300,16 +265,16 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
             PQclear(res);
             FAULT_POINT("db.round_end");
             if (--db->syncs == 0)
-                db->expected_count = db->expected_next = db->statements = 0;
+                pipeline_end(&db->pipeline);
             return DB_ROUND_END;
         }
-        if (due->parse && status == PGRES_COMMAND_OK) {
+        if (due->aside && (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)) {
             PQclear(res);
             continue;
         }
         /* A PREPARE that failed, or that was skipped because something before it in its round failed, is due again. */
-        if (due->parse)
-            statement_cache_forget(&db->prepared, due->parse);
+        if (due->aside)
+            statement_cache_forget(&db->pipeline.prepared, due->aside);
         if (status == PGRES_FATAL_ERROR)
             hear_last_words(db, res);
         *ret = (struct db_result){res, due->index};

@@ -8,7 +8,8 @@
  * the rest of the round. A lost connection is reported once, as DB_DOWN, and connected again by itself, after a wait
  * that grows until a round has been answered. In a session of our own, statements are prepared on first use; behind a
  * pooler that shares sessions (found out by comparing backend pids, or told by the configuration) nothing is prepared
- * and no session state is set. */
+ * and no session state is set; the search_path is, for each transaction, by statements that nobody sees. There
+ * transactions are begun by sql_claim_begin and ended by "commit" and "rollback", and no other words. */
 #ifndef RELAY_DB_H
 #define RELAY_DB_H
 

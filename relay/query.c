@@ -2,8 +2,10 @@
 
 #include "relay/base/clock.h"
 #include "relay/sqlstate.h"
+#include "sql_text.h"
 
 #include <errno.h>
+#include <libpq-events.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,6 +50,38 @@ static bool failed(PGconn *conn, const PGresult *result, const char *what, struc
     return error_set(err, unknown ? ERROR_USAGE : sqlstate_rule(code)->kind, "%s%s%s%s%s%s%s%s", named ? "" : what,
                      named ? "" : ": ", message, detail ? "; " : "", detail ? detail : "", hint ? "; " : "",
                      hint ? hint : "", schema_remedy(code, message));
+}
+
+/* ---- the path of a session that a pooler shares ---- */
+
+/* Whose data with a connection is the mark that it is shared. */
+static int keep_mark(PGEventId event, void *info, void *unused)
+{
+    (void)event, (void)info, (void)unused;
+    return 1;
+}
+
+bool query_share(PGconn *conn)
+{
+    static char mark;
+    return PQregisterEventProc(conn, keep_mark, "shared", NULL) && PQsetInstanceData(conn, keep_mark, &mark);
+}
+
+/* What comes next is the first of its transaction, in such a session. */
+static bool wants_path(const PGconn *conn)
+{
+    return PQinstanceData(conn, keep_mark) && PQtransactionStatus(conn) == PQTRANS_IDLE;
+}
+
+/* In one round trip, and one transaction. As PQsendQueryParams(), whose message says why not. */
+static int send_statement(PGconn *conn, const char *sql, int count, const char *const *params)
+{
+    static const char *const for_transaction[] = {"true"};
+    if (!wants_path(conn))
+        return PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0);
+    return PQenterPipelineMode(conn) == 1 &&
+           PQsendQueryParams(conn, sql_session_path, 1, NULL, for_transaction, NULL, NULL, 0) == 1 &&
+           PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0) == 1 && PQpipelineSync(conn) == 1;
 }
 
 /* ---- in time, or until told to stop ---- */
@@ -108,13 +142,27 @@ static enum answer await(struct question *question)
     return ANSWERED;
 }
 
-/* The last result, as PQexec() gives it. NULL where there is none; *ret tells why. */
+/* The end of what was sent as one. */
+static bool is_end(PGconn *conn, PGresult *result)
+{
+    if (PQpipelineStatus(conn) == PQ_PIPELINE_OFF || (!result && PQstatus(conn) != CONNECTION_OK))
+        return !result;
+    return result && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+}
+
+/* The last result, as PQexec() gives it, or the first failure. NULL where there is none; *ret tells why. */
 static PGresult *last_result(struct question *question, enum answer *ret)
 {
-    PGresult *last = NULL;
-    for (PGresult *result; (*ret = await(question)) == ANSWERED && (result = PQgetResult(question->asker->conn));) {
-        PQclear(last);
-        last = result;
+    PGconn *conn = question->asker->conn;
+    PGresult *last = NULL, *result = NULL;
+    while ((*ret = await(question)) == ANSWERED && !is_end(conn, result = PQgetResult(conn))) {
+        bool counts = result && (!last || succeeded(last));
+        PQclear(counts ? last : result);
+        last = counts ? result : last;
+    }
+    if (*ret == ANSWERED) {
+        PQclear(result);
+        PQexitPipelineMode(conn);
     }
     bool usable = *ret == ANSWERED || (*ret == BROKEN && !succeeded(last)); /* what it said before it hung up */
     if (usable)
@@ -169,16 +217,23 @@ PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int cou
                         struct error *err)
 {
     struct asker asker = in_time(conn, what);
-    return answer_to(&asker, PQsendQueryParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
+    return answer_to(&asker, send_statement(conn, sql, count, params), err);
+}
+
+static bool script(const struct asker *asker, const char *sql, struct error *err)
+{
+    bool wanted = wants_path(asker->conn);
+    PGresult *result = answer_to(asker, PQsendQuery(asker->conn, sql), err);
+    bool ok = result != NULL;
+    PQclear(result);
+    bool begun = ok && wanted && PQtransactionStatus(asker->conn) == PQTRANS_INTRANS;
+    return begun ? script(asker, sql_session_path_begun, err) : ok;
 }
 
 bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
 {
     struct asker asker = in_time(conn, what);
-    PGresult *result = answer_to(&asker, PQsendQuery(conn, sql), err);
-    bool ok = result != NULL;
-    PQclear(result);
-    return ok;
+    return script(&asker, sql, err);
 }
 
 static bool may_ask(const struct asker *asker, struct error *err)
@@ -192,25 +247,27 @@ PGresult *query_or_cancel(const struct asker *asker, const char *sql, int count,
 {
     if (!may_ask(asker, err))
         return NULL;
-    return answer_to(asker, PQsendQueryParams(asker->conn, sql, count, NULL, params, NULL, NULL, 0), err);
+    return answer_to(asker, send_statement(asker->conn, sql, count, params), err);
 }
 
 bool query_script_or_cancel(const struct asker *asker, const char *sql, struct error *err)
 {
-    if (!may_ask(asker, err))
-        return false;
-    PGresult *result = answer_to(asker, PQsendQuery(asker->conn, sql), err);
-    bool ok = result != NULL;
-    PQclear(result);
-    return ok;
+    return may_ask(asker, err) && script(asker, sql, err);
 }
 
 /* ---- however long it takes ---- */
 
+static struct asker at_leisure(PGconn *conn, const char *what)
+{
+    return (struct asker){.conn = conn, .what = what, .stop_fd = -1};
+}
+
 PGresult *query(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                 struct error *err)
 {
-    return query_result(conn, what, PQexecParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
+    struct asker asker = at_leisure(conn, what);
+    return wants_path(conn) ? answer_to(&asker, send_statement(conn, sql, count, params), err)
+                            : query_result(conn, what, PQexecParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
 }
 
 PGresult *query_result(PGconn *conn, const char *what, PGresult *result, struct error *err)
@@ -230,6 +287,9 @@ bool query_is_blocked(const PGresult *result)
 
 bool query_script(PGconn *conn, const char *what, const char *sql, struct error *err)
 {
+    struct asker asker = at_leisure(conn, what);
+    if (wants_path(conn))
+        return script(&asker, sql, err);
     PGresult *result = PQexec(conn, sql);
     bool ok = succeeded(result) || failed(conn, result, what, err);
     PQclear(result);

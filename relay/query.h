@@ -8,6 +8,11 @@
 #include <libpq-fe.h>
 #include <stdint.h>
 
+/* The session is shared by a pooler, and so nothing is set for longer than a transaction: from now on each transaction has
+ * our search_path (sql/session/session_path.sql), in the round trip of its first statement, or behind the script that
+ * begins it. A script does that and no more, or is run inside of one. False: out of memory. */
+bool query_share(PGconn *conn) MUST_CHECK;
+
 /* Runs one statement with text parameters (NULL is SQL NULL); `what` starts the message of a failure,
  * which is ERROR_USAGE when a function of that name did not find something (42704). The result, of
  * rows or of a command, is the caller's: PQclear() it. NULL and *err on failure. */

@@ -1,11 +1,11 @@
--- Our statements take operators and functions from pg_catalog, which is searched first unless the search_path names it
--- in a later place: then whoever may create things in the schemas before it could put theirs in the place of ours. In
--- such a session the path loses that name, and is otherwise the role's own: a queue's condition and the triggers of its
--- table mean by a name what they mean to everybody else. Everything here is qualified, because it is run before.
--- $1 boolean: only look. Where a pooler shares the session a setting would be found by others; it ends with this statement.
--- -> search_path text: what it should be; no row: it may stay as it is
-select pg_catalog.set_config('search_path', (
-           select pg_catalog.string_agg(pg_catalog.quote_ident(s.name), ', ' order by s.place)
-             from pg_catalog.unnest(pg_catalog.current_schemas(false)) with ordinality s (name, place)
-            where s.name operator(pg_catalog.<>) 'pg_catalog'), $1::pg_catalog.bool) as search_path
- where pg_catalog.array_position(pg_catalog.current_schemas(false), 'pg_catalog') operator(pg_catalog.>) 1
+-- All that we run takes operators, functions and types from pg_catalog alone: of any other schema in the path PostgreSQL
+-- takes an operator or function whose argument types fit better than those in pg_catalog, even where that is searched first, and
+-- so whoever may create things there would have us call theirs. pg_temp has to be named, or it is searched before all others.
+--
+-- A session of our own is told once. One that a pooler shares is told in each transaction, and for that transaction only:
+-- nobody else finds our setting, and we find nobody else's. This is for a transaction that no BEGIN begins; behind one it is
+-- session_path_begun.sql. Everything here is qualified, because it is run before.
+--
+-- $1 boolean: for the transaction alone
+-- -> search_path text
+select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', $1::pg_catalog.bool) as search_path

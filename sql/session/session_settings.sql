@@ -18,12 +18,13 @@
 -- What goes into the archive is kept until the statement ends: with the usual work_mem of 4MB in a temporary file from
 -- some 4,000 events of 300 bytes on.
 --
--- Sent before session_path.sql, so every name is qualified.
+-- The path is as in session_path.sql. Until it is set any other may be in force, so every name here is qualified.
 --
 -- $1 text   client_encoding
 -- $2 text   statement_timeout, milliseconds
 -- $3 text   lock_timeout, milliseconds
 select pg_catalog.set_config('client_encoding', $1, false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),
        pg_catalog.set_config('statement_timeout', $2, false),
        pg_catalog.set_config('lock_timeout', $3, false),
        pg_catalog.set_config('default_transaction_isolation', 'read committed', false),

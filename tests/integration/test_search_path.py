@@ -1,112 +1,202 @@
-"""A search_path that puts other things in the place of PostgreSQL's own changes nothing for a relay and the commands."""
+"""Whoever may create things in a schema of somebody's search_path cannot have a relay or a command call them.
+
+PostgreSQL takes an operator or function of exactly the types in question, in any schema of the path, before one of pg_catalog
+that takes them as some other type: `name || name` and `varchar = varchar` are such."""
 
 import json
 
 import psycopg2
 import pytest
 
+from tests.support import hostile
+from tests.support.postgres import OWNER_ROLE
 from tests.support.servers import PgBouncer, run_command
 
+ROLE = "lured"
+KEYS = {"text": ("text", "'a'", "'b'"), "varchar": ("varchar(20)", "'a'", "'b'"), "bigint": ("bigint", "1", "2"), "int": ("int", "1", "2"),
+        "smallint": ("smallint", "1", "2"), "uuid": ("uuid", "'00000000-0000-0000-0000-00000000000a'", "'00000000-0000-0000-0000-00000000000b'"),
+        "domain": ("public.label", "'a'", "'b'"), "number": ("public.number", "1", "2")}
+TABLE = """
+create table public.{name} (id bigserial primary key, k {type}, kind varchar(20), body jsonb, at timestamptz default now(), due timestamptz,
+                            urgency int not null default 0);
+create index on public.{name} (k, id);
+create index on public.{name} (due, id);
+create index on public.{name} (urgency desc, id);
+insert into public.{name} (k, kind, body, due) values ({one}, 'a', '{{}}', null), ({two}, 'a', '{{}}', now()), ({one}, 'b', '{{}}', null), (null, 'a', '{{}}', null);
+select outbox.grant_relay('public.{name}');
+grant insert, update (id) on public.{name} to {role};
+grant usage on sequence public.{name}_id_seq to {role};
+"""
 CONFIG = """
 database: "{dsn}"
 sinks:
   log: {{ type: file, path: "{out}" }}
+  refuses: {{ type: exec, command: [/bin/false] }}
 queues:
-  orders:
-    table: public.t
-    columns: {{ key: k, type: status, created_at: at }}
-    where: "mine.wanted(e.status)"
-    sink: log
-    destination: "orders"
 """
-# Each fails when it is called: what our statements use most, with the very types that they use it with.
-TRAP = "create function evil.{name}({arguments}) returns {type} language plpgsql as $$ begin raise exception 'hijacked by {name}'; end $$;"
-FUNCTIONS = [("pg_try_advisory_xact_lock", "int, int", "bool"), ("pg_advisory_xact_lock", "int, int", "void"),
-             ("set_config", "text, text, bool", "text"), ("current_setting", "text", "text"), ("hashint8", "bigint", "int"),
-             ("hashtext", "text", "int"), ("statement_timestamp", "", "timestamptz"), ("clock_timestamp", "", "timestamptz"),
-             ("now", "", "timestamptz"), ("row_to_json", "record", "json"), ("format", "text, variadic text[]", "text"),
-             ("current_setting", "text, bool", "text"), ("nextval", "regclass", "bigint"), ("lower", "text", "text"), ("pg_is_in_recovery", "", "bool"), ("current_schemas", "bool", "name[]")]
-OPERATORS = [("=", "text"), ("=", "bigint"), ("=", "oid"), (">", "bigint"), (">=", "bigint"), ("<=", "bigint"), ("<=", "timestamptz"),
-             (">=", "text"), ("<=", "text"), ("=", "timestamptz"), ("~", "text"), ("-", "bigint"), ("*", "bigint"), (">", "int"), ("/", "bigint")]
+QUEUE = """
+  {name}:
+    table: public.{name}
+    columns: {{ key: k, type: kind, payload: body, created_at: at, not_before: due{urgency} }}
+    ordering: {ordering}
+    sink: {sink}{destination}
+    where: "e.kind <> 'b' and e.at > '2020-01-01'"
+    retry: {{ base: 1ms, max: 1ms, attempts: 2 }}
+    connections: 1
+    {more}
+"""
+PATHS = ["hostile, public", "hostile, pg_catalog, public"]
+
+
+def queue(name, ordering, sink="log", more="after: archive"):
+    return QUEUE.format(name=name, ordering=ordering, sink=sink, more=more, destination='\n    destination: "x"' if sink == "log" else "",
+                        urgency=", priority: urgency" if ordering == "unordered" else "")
+
+
+def configuration(dsn, out, ordering):
+    queues = [queue(f"e_{kind}", ordering) + queue(f"bad_{kind}", ordering, "refuses", "after: delete") for kind in KEYS]
+    stages = [queue("first", ordering, more="then: second"), queue("second", ordering)]
+    return CONFIG.format(dsn=dsn, out=out) + "".join(queues + stages)
+
+
+def prepare(db):
+    """Tables with a key of each type, and a login that may do everything that no owner has to do."""
+    db.psql(f"grant outbox_relay, outbox_operator, outbox_writer, outbox_worker to {ROLE}; create domain public.label as varchar(30);"
+            "create domain public.number as int check (value > 0);")
+    tables = [(f"{prefix}_{kind}", *rest) for kind, rest in KEYS.items() for prefix in ("e", "bad")]
+    for name, kind, one, two in [*tables, ("first", *KEYS["varchar"]), ("second", *KEYS["varchar"])]:
+        db.psql(TABLE.format(name=name, type=kind, one=one, two=two, role=ROLE))
+
+
+def set_path(db, path):
+    """Not for the tests' own sessions."""
+    db.psql("".join(f'alter role {role} in database "{db.name}" set search_path = {path};' for role in (ROLE, OWNER_ROLE)))
+
+
+@pytest.fixture(scope="module")
+def lured_template(pg, migrated_template):
+    database = pg.create_database(migrated_template())
+    database.psql(f"create role {ROLE} login;")
+    hostile.build(database)
+    prepare(database)
+    pg.forget(database.name)
+    yield database.name
+    database.drop()
+    pg.query(f"drop role {ROLE}")
 
 
 @pytest.fixture
-def hostile(db, pg):
-    """A login whose path has a schema of traps before pg_catalog."""
-    statements = ["create schema evil; create schema mine; create domain evil.text as int;"]
-    statements += [TRAP.format(name=name, arguments=arguments, type=kind) for name, arguments, kind in FUNCTIONS]
-    for number, (operator, kind) in enumerate(OPERATORS):
-        kind = f"pg_catalog.{kind}" if kind == "text" else kind
-        result = "bigint" if operator in "-*/" else "bool"
-        statements.append(TRAP.format(name=f"trap_{number}", arguments=f"{kind}, {kind}", type=result) +
-                          f"create operator evil.{operator} (leftarg = {kind}, rightarg = {kind}, function = evil.trap_{number});")
-    db.psql("create role lured login in role outbox_relay, outbox_writer;" + "".join(statements) +
-            "create function mine.wanted(status text) returns bool language plpgsql as"
-            " $$ begin return status in (select wanted_status from wanted); end $$;"
-            "create table mine.wanted (wanted_status text); insert into mine.wanted values ('a');"
-            "create table public.t (id bigserial primary key, k text, status text, at timestamptz default now());"
-            "create index on public.t (k, id);"
-            "select from outbox.grant_relay('public.t'); grant insert on public.t to lured; grant usage on schema evil, mine to lured;"
-            "grant select on mine.wanted to lured;"
-            f'alter role lured in database "{db.name}" set search_path = evil, mine, pg_catalog, public;')
-    yield pg.dsn(db.name, user="lured")
-    db.psql("drop owned by lured; drop role lured")
+def lured(pg, lured_template):
+    """A database in which everybody's path has the schema of somebody without rights."""
+    database = pg.create_database(lured_template)
+    database.log_place = log_place(pg)
+    yield database
+    database.drop()
 
 
-def test_a_schema_before_pg_catalog_takes_nothing_over(db, relay, hostile, tmp_path):
-    out = tmp_path / "out.jsonl"
-    db.query("insert into public.t (k, status) values ('x', 'a'), ('x', 'b'), (null, 'a'), ('y', 'a')")
-    db.query("insert into outbox.parked (queue, key, event_id, next_at) values ('orders', 'y', 4, now())")
-    db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original) select 'orders', 9, 'z',"
-             " 'no', 1, 'public.t', json_build_object('id', 9, 'k', 'z', 'status', 'a')")
-    one = relay(CONFIG.format(dsn=hostile, out=out), until_empty=True)
-    for command in (["status"], ["dead", "list"], ["dead", "retry", "--all"], ["check-config", "--database"]):
-        done = run_command(*command, "-c", one.config_path)
-        assert done.returncode == 0 and "hijacked" not in done.stdout, done.stderr + done.stdout
-    assert one.wait(60) == 0
-    again = relay(CONFIG.format(dsn=hostile, out=out), until_empty=True)
-    assert again.wait(60) == 0
-    assert not one.logged("hijacked") and not again.logged("hijacked")
-    assert sorted(json.loads(line)["id"] for line in out.read_text().splitlines()) == [1, 3, 4, 9]
+def log_place(pg):
+    with open(pg.log_path, "rb") as log:
+        return log.seek(0, 2)
 
 
-def test_behind_a_pooler_such_a_path_is_refused_and_left_to_the_others(db, pg, hostile, tmp_path):
-    """A setting made there would be found by whoever gets the session next."""
+def good(db, *command, code=0):
+    done = run_command(*command)
+    called = hostile.calls(db.server, db.log_place)
+    assert not called and hostile.CALLED not in done.stdout + done.stderr, (command, called[:3], done.stdout, done.stderr)
+    assert done.returncode == code, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+def work(db, path, dsn):
+    """All that a relay and its operators do."""
+    good(db, "check-config", "--database", "-c", path)
+    good(db, "run", "--until-empty", "-c", path)
+    assert db.value("select count(*) from outbox.archive") == len(KEYS) * 3 + 6
+    for command in (["status"], ["failures"], ["dead", "list"], ["schedule", "list"], ["check-config", "--database"]):
+        good(db, *command, "-c", path)
+    letters = db.query("select dead_id::text from outbox.dead order by dead_id")
+    assert len(letters) == len(KEYS) * 3
+    for name in ("first", *(f"{prefix}_{kind}" for kind in KEYS for prefix in ("e", "bad"))):
+        good(db, "pause", name, "-c", path)
+        good(db, "drain", name, "-c", path)
+        good(db, "resume", name, "-c", path)
+    good(db, "dead", "show", "-c", path, "--id", *letters[0])
+    good(db, "dead", "retry", "--all", "-c", path)
+    good(db, "run", "--until-empty", "-c", path)
+    for kind in KEYS:
+        good(db, "replay", "-c", path, "--queue", f"e_{kind}", "--since", "2020-01-01")
+        good(db, "replay", "-c", path, "--queue", f"bad_{kind}", "--from", "dead", "--since", "2020-01-01", "--to", "log",
+             "--destination", "x")
+    good(db, "dead", "drop", "--all", "-c", path)
+    good(db, "publish", "-d", dsn, "--key", "k", "--payload", "{}", "--dedupe-key", "d")
+    for verdict in (["done"], ["fail", "--error", "no"], ["extend"], ["release"]):
+        good(db, "publish", "-d", dsn, "--key", verdict[0], "--payload", "{}")
+        taken = json.loads(good(db, "take", "tasks", "-d", dsn, "--worker", "w"))
+        good(db, *verdict, taken["token"], "-d", dsn)
+    good(db, "run", "--until-empty", "-c", path)
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["direct", "pooled"])
+@pytest.mark.parametrize("ordering", ["per_key", "unordered", "lease"])
+def test_what_others_create_in_the_path_is_never_called(lured, pg, tmp_path, ordering, pooled):
+    set_path(lured, PATHS[pooled])
+    lured.psql(f"set role {OWNER_ROLE};"
+               "select outbox.queue_set('tasks', 'outbox.events', key_column => 'aggregateid', payload_column => 'payload')")
     path = tmp_path / "pgcourier.yaml"
-    with PgBouncer(pg, user="lured", settings={"default_pool_size": 1}) as pooler:
-        path.write_text(CONFIG.format(dsn=pooler.dsn(db.name, "lured"), out=tmp_path / "out"))
-        for command in (["run"], ["status"], ["dead", "list"], ["check-config", "--database"]):
-            done = run_command(*command, "-c", str(path))
-            assert done.returncode == 78 and done.stderr.count("\n") == 1
-            assert done.stderr.endswith('; alter role "lured" in database "%s" set search_path = evil, mine, public\n' % db.name)
-        assert shown(pooler, db.name) == "evil, mine, pg_catalog, public"
-    db.psql(done.stderr.split("; ")[-1])
-    with PgBouncer(pg, user="lured", settings={"default_pool_size": 1}) as pooler:
-        path.write_text(CONFIG.format(dsn=pooler.dsn(db.name, "lured"), out=tmp_path / "out"))
-        done = run_command("run", "--until-empty", "-c", str(path))
-        assert done.returncode == 0, done.stderr
+    with PgBouncer(pg, user=ROLE, settings={"default_pool_size": 40}) as pooler:
+        dsn = pooler.dsn(lured.name, ROLE) if pooled else pg.dsn(lured.name, user=ROLE)
+        path.write_text(configuration(dsn, tmp_path / "out", ordering))
+        work(lured, str(path), dsn)
+    good(lured, "schedule", "list", "-d", dsn if not pooled else pg.dsn(lured.name, user=ROLE))
 
 
-def test_such_a_path_takes_nothing_over_from_producers(db, pg, hostile):
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("pooled", [False, pytest.param(True, marks=pytest.mark.superuser(
+    "it migrates, as the owner does, and a pooler does not pass on who logs in"))], ids=["direct", "pooled"])
+def test_nor_by_the_owner_of_the_schema(pg, empty_db, path, pooled):
+    empty_db.log_place = log_place(pg)
+    empty_db.psql(f"do $$ begin create role {ROLE} login; exception when duplicate_object then null; end $$;")
+    hostile.build(empty_db)
+    set_path(empty_db, path)
+    with PgBouncer(pg, user=OWNER_ROLE, settings={"default_pool_size": 1}) as pooler:
+        dsn = pooler.dsn(empty_db.name, OWNER_ROLE) if pooled else empty_db.owner_dsn
+        good(empty_db, "migrate", "-d", dsn)
+        good(empty_db, "migrate", "-d", dsn)
+        empty_db.psql(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', 'outbox.events', payload_column => 'payload')")
+        good(empty_db, "schedule", "set", "hourly", "--queue", "tasks", "--every", "1 hour", "-d", dsn)
+        good(empty_db, "schedule", "set", "nightly", "--queue", "tasks", "--cron", "0 3 * * *", "--zone", "Europe/Berlin", "-d", dsn)
+        good(empty_db, "schedule", "drop", "hourly", "-d", dsn)
+        assert not pooled or shown(pooler, empty_db.name) == path
+
+
+def test_what_others_leave_in_a_session_of_the_pool_changes_nothing_and_ours_is_not_left_to_them(lured, pg, tmp_path):
+    """The pool has one session for the commands, which whoever was there before us has set."""
+    path = tmp_path / "pgcourier.yaml"
+    with PgBouncer(pg, user=ROLE, settings={"default_pool_size": 1}) as pooler:
+        path.write_text(configuration(pooler.dsn(lured.name, ROLE), tmp_path / "out", "per_key"))
+        connection = psycopg2.connect(pooler.dsn(lured.name))
+        connection.autocommit = True
+        connection.cursor().execute("set search_path = hostile, pg_catalog, public; create temporary table pg_class (oid oid)")
+        connection.close()
+        for command in (["status"], ["dead", "list"], ["check-config", "--database"], ["pause", "first"], ["drain", "first"], ["resume", "first"]):
+            good(lured, *command, "-c", str(path))
+            assert shown(pooler, lured.name) == "hostile, pg_catalog, public"
+
+
+def test_such_a_path_takes_nothing_over_from_producers(lured, pg):
     """publish() and the ordering trigger run once an event and set no path of their own."""
-    db.query("select outbox.install_ordering('public.t', 'k')")
-    with psycopg2.connect(hostile) as connection, connection.cursor() as cursor:
-        cursor.execute("select outbox.publish('x', 'a', '{}')")
-        cursor.execute("insert into public.t (k, status) values ('x', 'a') returning id")
-        assert cursor.fetchone() == (2,)
-        cursor.execute("select count(*) from pg_catalog.pg_locks where locktype operator(pg_catalog.=) 'advisory'::pg_catalog.text"
+    set_path(lured, PATHS[1])
+    lured.psql("select outbox.install_ordering('public.e_varchar', 'k')")
+    connection = psycopg2.connect(pg.dsn(lured.name, user=ROLE))
+    with connection, connection.cursor() as cursor:
+        cursor.execute("select outbox.publish('x', 'a', '{}', headers => '{}')")
+        cursor.execute("insert into public.e_varchar (k, kind) values ('x', 'a') returning id")
+        assert cursor.fetchone() == (6,)
+        cursor.execute("select pg_catalog.count(*) from pg_catalog.pg_locks where locktype operator(pg_catalog.=) 'advisory'::pg_catalog.text"
                        " and classid operator(pg_catalog.=) 525316013::pg_catalog.oid")
         assert cursor.fetchone() == (1,)
     connection.close()
-
-
-@pytest.mark.superuser("it migrates, as the owner does, and a pooler does not pass on who logs in")
-def test_migrating_through_a_pooler_leaves_its_session_as_it_was(pg, empty_db):
-    role = empty_db.owner_dsn.split("user=")[1]
-    with PgBouncer(pg, user=role, settings={"default_pool_size": 1}) as pooler:
-        done = run_command("migrate", "-d", pooler.dsn(empty_db.name, role))
-        assert done.returncode == 0, done.stderr
-        assert shown(pooler, empty_db.name) == '"$user", public'
+    assert not hostile.calls(pg, lured.log_place)
 
 
 def shown(pooler, dbname):

@@ -18,9 +18,10 @@ static bool password_missing;
 static int version;          /* of the server */
 static const char *said;     /* libpq's message */
 static const char *encoding; /* of the server; NULL: it has not said */
-static const char *backend, *path, *isolation;
+static const char *backend, *isolation;
 static const char *unanswered; /* the statement that fails */
-static char asked_encoding[16], asked_only_look[8], timeout[8];
+static char asked_encoding[16], asked_path_for[8], timeout[8];
+static int shares;
 
 PGconn *__real_PQconnectStartParams(const char *const *names, const char *const *values, int expand);
 PGconn *__wrap_PQconnectStartParams(const char *const *names, const char *const *values, int expand);
@@ -32,6 +33,7 @@ int __wrap_PQconnectionUsedPassword(const PGconn *conn);
 const char *__wrap_PQparameterStatus(const PGconn *conn, const char *name);
 int __wrap_PQbackendPID(const PGconn *conn);
 int __wrap_PQserverVersion(const PGconn *conn);
+bool __wrap_query_share(PGconn *conn);
 bool __wrap_query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err);
 PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                                struct error *err);
@@ -94,6 +96,13 @@ int __wrap_PQserverVersion(const PGconn *conn)
     return version;
 }
 
+bool __wrap_query_share(PGconn *conn)
+{
+    (void)conn;
+    shares++;
+    return !without_memory;
+}
+
 bool __wrap_query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
 {
     (void)conn;
@@ -127,8 +136,8 @@ PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, 
     if (sql == sql_session_encoding)
         snprintf(asked_encoding, sizeof asked_encoding, "%s", params[0]);
     if (sql == sql_session_path)
-        snprintf(asked_only_look, sizeof asked_only_look, "%s", params[0]);
-    return result_of(sql == sql_session_hello ? backend : sql == sql_session_path ? path : NULL);
+        snprintf(asked_path_for, sizeof asked_path_for, "%s", params[0]);
+    return result_of(sql == sql_session_hello ? backend : NULL);
 }
 
 static void set_up(void)
@@ -140,8 +149,9 @@ static void set_up(void)
     encoding = "UTF8";
     isolation = "read committed";
     backend = "7";
-    path = unanswered = NULL;
-    asked_encoding[0] = asked_only_look[0] = timeout[0] = '\0';
+    unanswered = NULL;
+    shares = 0;
+    asked_encoding[0] = asked_path_for[0] = timeout[0] = '\0';
 }
 
 static bool cannot_wait;
@@ -308,16 +318,16 @@ START_TEST(bytes_of_a_database_without_an_encoding_are_taken_as_they_are)
 }
 END_TEST
 
-START_TEST(path_of_a_session_that_is_shared_is_only_looked_at)
+START_TEST(path_is_set_for_a_session_of_our_own_and_for_each_transaction_of_one_that_is_shared)
 {
-    path = "elsewhere";
     connects();
-    ck_assert_str_eq(asked_only_look, "false");
+    ck_assert_str_eq(asked_path_for, "false");
+    ck_assert_int_eq(shares, 0);
+    asked_path_for[0] = '\0';
     backend = "8";
-    ck_assert_ptr_nonnull(strstr(refusal(ERROR_CONFIG), "search_path"));
-    ck_assert_str_eq(asked_only_look, "true");
-    path = NULL;
     connects();
+    ck_assert_str_eq(asked_path_for, "");
+    ck_assert_int_eq(shares, 1);
 }
 END_TEST
 
@@ -369,7 +379,7 @@ int main(void)
     tcase_add_loop_test(tcase, server_that_is_too_old_is_refused, 0, COUNT(servers));
     tcase_add_loop_test(tcase, session_that_does_not_answer_is_given_up, 0, COUNT(questions));
     tcase_add_loop_test(tcase, bytes_of_a_database_without_an_encoding_are_taken_as_they_are, 0, COUNT(encodings));
-    tcase_add_test(tcase, path_of_a_session_that_is_shared_is_only_looked_at);
+    tcase_add_test(tcase, path_is_set_for_a_session_of_our_own_and_for_each_transaction_of_one_that_is_shared);
     tcase_add_test(tcase, isolation_level_of_a_session_that_is_shared_has_to_be_the_usual_one);
     tcase_add_test(tcase, session_that_is_shared_gets_no_timeouts_of_ours);
     tcase_add_test(tcase, time_to_connect_is_the_environments_where_it_says_one);

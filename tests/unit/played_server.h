@@ -40,6 +40,8 @@ static struct db_options options = {.application_name = "test",
 static const char *broken = ""; /* the function that fails */
 static int full;                /* calls of PQflush() that could not send everything */
 static int prepares;            /* statements prepared */
+static const char *sent[16];    /* statements sent unprepared */
+static size_t sent_count;
 
 int __real_PQsetnonblocking(PGconn *conn, int on);
 int __wrap_PQsetnonblocking(PGconn *conn, int on);
@@ -89,6 +91,8 @@ int __wrap_PQsendQueryParams(PGconn *conn, const char *sql, int count, const Oid
 {
     if (strncmp(broken, "PQsendQueryParams ", 18) == 0 && strstr(sql, broken + 18))
         return 0;
+    if (sent_count < sizeof sent / sizeof sent[0])
+        sent[sent_count++] = sql;
     return __real_PQsendQueryParams(conn, sql, count, types, values, lengths, formats, format);
 }
 
