@@ -1,5 +1,6 @@
 #include "relay/next_check.h"
 
+#include "relay/name_check.h"
 #include "relay/query.h"
 #include "relay/table_sql.h"
 #include "sql_text.h"
@@ -98,7 +99,8 @@ bool next_check(PGconn *conn, const struct queue_config *queue, const struct tab
     check_columns(&check);
     /* Nothing is asked that a finding of these says cannot be answered. */
     bool ok = findings_add_missing(findings, conn, table->next->oid, "{hand on}", err) && check_wants(&check, err) &&
-              (findings->errors > errors || check_fits(&check, err));
+              (findings->errors > errors || check_fits(&check, err)) &&
+              name_check_triggers(conn, table->next, NAME_CHECK_INSERT, findings, err);
     arena_free(arena);
     return ok;
 }

@@ -193,6 +193,19 @@ static void say_why(const struct question *question, const PGresult *result, enu
         failed(question->asker->conn, result, what, err);
 }
 
+static bool says_not_found(const PGresult *result)
+{
+    const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    return code && (strcmp(code, "42883") == 0 || strcmp(code, "42P01") == 0 || strcmp(code, "42704") == 0);
+}
+
+static void say_where(const PGresult *result, int64_t *ret)
+{
+    const char *position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+    bool inside = PQresultErrorField(result, PG_DIAG_INTERNAL_QUERY) != NULL;
+    *ret = !says_not_found(result) ? 0 : position ? strtoll(position, NULL, 10) : inside ? -1 : 0;
+}
+
 /* libpq's own waits have no end, and a connection whose sending failed is waited on for what the server has to say. */
 static PGresult *answer_to(const struct asker *asker, int sent, struct error *err)
 {
@@ -204,6 +217,8 @@ static PGresult *answer_to(const struct asker *asker, int sent, struct error *er
     if (succeeded(result))
         return result;
     say_why(&question, result, answer, err);
+    if (asker->ret_position)
+        say_where(result, asker->ret_position);
     PQclear(result);
     return NULL;
 }

@@ -42,6 +42,8 @@ struct asker {
     const char *what; /* the messages of its failures start with it */
     int stop_fd;      /* readable: give up; -1: there is none */
     int64_t limit_us; /* give up when there is no whole answer so long after; 0: however long it takes */
+    int64_t *ret_position; /* of a name in the statement that was not found, in characters from 1; 0: it failed
+                            * otherwise; less: a name in a function that it calls. NULL: nobody asks */
 };
 
 /* The same, but when `stop_fd` is readable nothing is asked, and when it becomes so the server is asked to cancel, and

@@ -1,7 +1,7 @@
 #include "relay/table.h"
 
-#include "relay/base/statement.h"
 #include "relay/claim.h"
+#include "relay/name_check.h"
 #include "relay/next_check.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
@@ -292,26 +292,6 @@ static bool check_sequence(struct check *check, struct error *err)
     return true;
 }
 
-/* Planned, not run. */
-static bool check_filter(struct check *check, struct error *err)
-{
-    if (!check->queue->where)
-        return true;
-    const struct sql_variable variables[] = {
-        {"table", check->table->name_sql}, {"where", check->queue->where}, {NULL, NULL}};
-    char *sql = sql_render(sql_table_filter, variables, err);
-    if (!sql)
-        return false; /* LCOV_EXCL_LINE */
-    struct error refusal;
-    PGresult *result = query_in_time(check->conn, "where", sql, 0, NULL, &refusal);
-    free(sql);
-    PQclear(result);
-    if (result)
-        return true;
-    error_prefix(&refusal, "%s: the condition cannot be used on %s", check->queue->place, check->table->plain_name);
-    return findings_add_refusal(check->findings, check->conn, &refusal, "", err);
-}
-
 /* They need not be one table: a partition is also read through the table that it is a part of. */
 static bool overlap(PGconn *conn, const struct table *table, const struct table *other, bool *ret, struct error *err)
 {
@@ -387,6 +367,13 @@ static bool check_window(struct check *check, struct error *err)
     return findings_add_refusal(check->findings, check->conn, &refusal, "select name from pg_timezone_names;", err);
 }
 
+/* A relay deletes, and whoever puts dead letters back inserts. */
+static bool check_triggers(struct check *check, struct error *err)
+{
+    return check->queue->state || name_check_triggers(check->conn, check->table, NAME_CHECK_INSERT | NAME_CHECK_DELETE,
+                                                      check->findings, err);
+}
+
 /* Nothing is asked that an earlier finding says cannot be answered. */
 static bool check_workers(struct check *check, struct error *err)
 {
@@ -436,7 +423,8 @@ bool table_check(PGconn *conn, const struct queue_config *queue, const struct ta
     snprintf(check.key_attnum, sizeof check.key_attnum, "%d", table->key_attnum);
     snprintf(check.priority_attnum, sizeof check.priority_attnum, "%d", table->priority_attnum);
     return check_server(&check, err) && check_privileges(&check, err) && check_table(&check, err) &&
-           check_deletes(&check, err) && check_sequence(&check, err) && check_filter(&check, err) &&
-           check_delays(&check, err) && check_window(&check, err) && check_workers(&check, err) &&
+           check_deletes(&check, err) && check_sequence(&check, err) &&
+           name_check_condition(conn, queue, table, ret, err) && check_delays(&check, err) &&
+           check_window(&check, err) && check_triggers(&check, err) && check_workers(&check, err) &&
            (!table->next || next_check(conn, queue, table, ret, err));
 }

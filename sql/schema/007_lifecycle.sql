@@ -261,7 +261,7 @@ begin
                   hint = 'Call it with no transaction open, with autocommit on; or call outbox.pause(), commit, and ask outbox.in_flight() until it is 0.';
     end if;
     if pg_catalog.isfinite(timeout) is not true or timeout operator(pg_catalog.<) interval '0' then
-        raise exception 'drain: % is no time to wait', coalesce(timeout::text, 'null')
+        raise exception 'drain: % is no time to wait', coalesce(timeout::pg_catalog.text, 'null')
             using errcode = 'invalid_parameter_value', hint = 'Give an interval like ''30 s''.';
     end if;
     begin
@@ -281,7 +281,7 @@ begin
         exit when left_over operator(pg_catalog.=) 0;
         if pg_catalog.clock_timestamp() operator(pg_catalog.>) by_then then
             raise exception 'drain: queue % is paused, and % still on the way after %', pg_catalog.quote_literal(queue),
-                            case when left_over operator(pg_catalog.=) 1 then '1 key is' else left_over::text operator(pg_catalog.||) ' keys are' end, timeout
+                            case when left_over operator(pg_catalog.=) 1 then '1 key is' else left_over::pg_catalog.text operator(pg_catalog.||) ' keys are' end, timeout
                 using errcode = 'lock_not_available', hint = 'Call it again to wait on; outbox.workers shows who has them; outbox.resume() lets the queue go on.';
         end if;
         perform pg_catalog.pg_sleep(0.05);

@@ -4,12 +4,13 @@ PostgreSQL takes an operator or function of exactly the types in question, in an
 that takes them as some other type: `name || name` and `varchar = varchar` are such."""
 
 import json
+import re
 
 import psycopg2
 import pytest
 
 from tests.support import hostile
-from tests.support.postgres import OWNER_ROLE
+from tests.support.postgres import OWNER_ROLE, RELAY_ROLE
 from tests.support.servers import PgBouncer, run_command
 
 ROLE = "lured"
@@ -46,6 +47,7 @@ QUEUE = """
     {more}
 """
 PATHS = ["hostile, public", "hostile, pg_catalog, public"]
+ORDERINGS = ["per_key", "unordered", "lease"]
 
 
 def queue(name, ordering, sink="log", more="after: archive"):
@@ -137,9 +139,9 @@ def work(db, path, dsn):
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["direct", "pooled"])
-@pytest.mark.parametrize("ordering", ["per_key", "unordered", "lease"])
+@pytest.mark.parametrize("ordering", ORDERINGS)
 def test_what_others_create_in_the_path_is_never_called(lured, pg, tmp_path, ordering, pooled):
-    set_path(lured, PATHS[pooled])
+    set_path(lured, PATHS[(ORDERINGS.index(ordering) + pooled) % 2])
     lured.psql(f"set role {OWNER_ROLE};"
                "select outbox.queue_set('tasks', 'outbox.events', key_column => 'aggregateid', payload_column => 'payload')")
     path = tmp_path / "pgcourier.yaml"
@@ -207,3 +209,98 @@ def shown(pooler, dbname):
         (path,) = cursor.fetchone()
     connection.close()
     return path
+
+
+NAMES = """
+set check_function_bodies = off;
+create schema shop; create schema other; grant usage on schema shop, other to public;
+create function shop.wanted(s text) returns bool language sql immutable as $$ select s <> 'b' $$;
+create function other.hidden(s text) returns bool language sql immutable as $$ select true $$;
+create function other.calls(s text) returns bool language sql immutable as $$ select wanted(s) $$;
+create function other.same(a text, b text) returns bool language sql immutable as 'select true';
+create operator shop.=== (leftarg = text, rightarg = text, function = other.same);
+create type shop.mood as enum ('a', 'b');
+create table shop.lost (k text);
+"""
+NOT_FOUND = {
+    "wanted(e.kind)": "function wanted.* does not exist; (.*; )?names are looked up in pg_catalog alone, and not in the"
+                      " search_path of shop_courier: write shop.wanted$",
+    "e.k <> 'ä' and \\\"wanted\\\"(e.kind)": "write shop.wanted$",
+    "hidden(e.kind)": "function hidden.* does not exist; (.*; )?names are looked up in pg_catalog alone: write other.hidden$",
+    "e.kind === 'a'": "operator does not exist: .*; names are looked up in pg_catalog alone, .*: write operator[(]shop.===[)]$",
+    "e.kind::mood = 'a'": 'type "mood" does not exist; .*: write shop.mood$',
+    "e.k in (select k from lost)": 'relation "lost" does not exist; .*: write shop.lost$',
+    "nowhere(e.kind)": "function nowhere.* does not exist; No function matches .*[.]$",
+    "shop.nowhere(e.kind)": "function shop.nowhere.* does not exist; No function matches .*[.]$",
+    "length(e.id) > 1": "function length.* does not exist; No function matches .*[.]$",
+    "other.calls(e.kind)": "function wanted.* does not exist; .*; functions of a condition need a search_path of their own .*, or write names"
+                           " with their schema$",
+}
+
+
+@pytest.fixture
+def names(db, tmp_path):
+    """names(where) -> what check-config says of the queue."""
+    db.psql(NAMES + TABLE.format(name="first", type="text", one="'a'", two="'b'", role=RELAY_ROLE) + TABLE.format(
+        name="second", type="text", one="'a'", two="'b'", role=RELAY_ROLE) +
+            f'alter role {RELAY_ROLE} in database "{db.name}" set search_path = shop, public;')
+    path = tmp_path / "pgcourier.yaml"
+
+    def check(where="true", more=""):
+        path.write_text(CONFIG.format(dsn=db.dsn, out=tmp_path / "out") + queue("first", "per_key", more=more).replace(
+            '"e.kind <> \'b\' and e.at > \'2020-01-01\'"', f'"{where}"') + (queue("second", "per_key") if more else ""))
+        done = run_command("check-config", "--database", "-c", str(path))
+        assert done.stderr == ""
+        return done.returncode, [line for line in done.stdout.splitlines() if re.match("(first|second): ", line) and "is off: " not in line]
+
+    check.path = path
+    return check
+
+
+@pytest.mark.parametrize("where", NOT_FOUND)
+def test_a_name_in_a_condition_that_is_not_found_is_said_where_it_is(names, where):
+    code, (line,) = names(where)
+    assert code == 78 and f"error: {names.path}:" in line and re.search(NOT_FOUND[where], line), line
+
+
+def test_a_condition_that_writes_its_names_with_their_schemas_is_used(names, db):
+    where = "shop.wanted(e.kind) and e.kind operator(shop.===) 'x' and e.kind::shop.mood = 'a'"
+    assert names(where) == (0, [])
+    done = run_command("run", "--until-empty", "-c", str(names.path))
+    assert done.returncode == 0, done.stderr
+    assert db.query("select kind from public.first") == [("b",)]
+
+
+def test_a_column_whose_type_has_operators_elsewhere_is_warned_of(names, db):
+    """It would be compared as text, and so by its case."""
+    db.psql("create extension citext schema shop; alter table public.first alter kind type shop.citext")
+    code, (line,) = names("e.kind = 'A'")
+    assert code == 0 and "warning" in line and "column kind is of type shop.citext" in line and "operator(shop.=)" in line
+    assert names("e.kind operator(shop.=) 'A'") == (0, [])
+    assert names("e.k = 'kindred'") == (0, [])
+
+
+def test_functions_of_triggers_that_have_no_path_of_their_own_are_warned_of(names, db):
+    db.psql("create function shop.note() returns trigger language plpgsql as $$ begin return coalesce(new, old); end $$;"
+            "create trigger noted after insert or delete on public.first for each row execute function shop.note();"
+            "create trigger changed before update on public.first for each row execute function shop.note();"
+            "create trigger \"Of us\" before insert on public.second for each row execute function shop.note();"
+            "create trigger gone after delete on public.second for each row execute function shop.note();"
+            "create trigger off after delete on public.first for each row execute function shop.note(); alter table public.first disable trigger off;"
+            "select outbox.install_ordering('public.first', 'k'); select outbox.install_notify('public.first', 'news')")
+    code, lines = names(more="then: second")
+    assert code == 0 and [re.sub(": in a session of ours .*  fix:", "  fix:", line) for line in lines] == [
+        f"{queue}: warning: trigger {trigger} on public.{table} calls shop.note(), which has no search_path of its own  fix: alter function"
+        " shop.note() set search_path = shop, public, pg_temp;"
+        for queue, trigger, table in (("first", "noted", "first"), ("first", '"Of us"', "second"),
+                                      ("second", '"Of us"', "second"), ("second", "gone", "second"))], lines
+    db.psql("alter function shop.note() set search_path = shop, public, pg_temp")
+    assert names(more="then: second") == (0, [])
+
+
+def test_the_rest_of_a_hostile_path_is_not_run_to_find_a_name(lured, pg, tmp_path):
+    set_path(lured, PATHS[1])
+    path = tmp_path / "pgcourier.yaml"
+    text = configuration(pg.dsn(lured.name, user=ROLE), tmp_path / "out", "per_key").replace("e.kind <> 'b'", "operator_bool(e.kind, e.kind)")
+    path.write_text(text)
+    assert "write hostile.operator_bool" in good(lured, "check-config", "--database", "-c", str(path), code=78)

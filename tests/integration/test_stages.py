@@ -129,14 +129,14 @@ def test_an_event_that_a_trigger_keeps_does_not_go_on(db, stages):
 
 
 MISFITS = {
-    "column": ("alter table public.second add must int not null", 78, "error: column \"must\" of second must not be null, has no default"),
+    "column": ("alter table public.second add must int not null", 78, "error: column \"must\" of public.second must not be null, has no default"),
     "type": ("alter table public.second alter body type int using 0", 78, "column \"body\" of public.second is of type integer and cannot serve as payload"),
     "payload": ("alter table public.first alter body type text", 78, "error: FILE:5:3: what goes on to queue \"second\" does not fit"
                 " public.second: "),
     "right": (f"revoke insert on public.second from {RELAY_ROLE}", 77, "has no INSERT on public.second  fix: grant insert on"
               f" public.second to {RELAY_ROLE};"),
-    "sequence": (f"revoke usage on sequence public.second_id_seq from {RELAY_ROLE}", 77, "has no USAGE on sequence second_id_seq,"
-                 f" from which second draws  fix: grant usage on sequence second_id_seq to {RELAY_ROLE};"),
+    "sequence": (f"revoke usage on sequence public.second_id_seq from {RELAY_ROLE}", 77, "has no USAGE on sequence public.second_id_seq,"
+                 f" from which public.second draws  fix: grant usage on sequence public.second_id_seq to {RELAY_ROLE};"),
     "nothing": ("", 0, ""),
 }
 

@@ -93,7 +93,7 @@ FINDINGS = [
     ("alter sequence public.events_id_seq increment -1 minvalue -1000 maxvalue 1000", "error", "counts down", ""),
     ("create rule keep as on delete to public.events do instead nothing", "error", "rule keep on public.events stands in the way",
      "drop rule keep on public.events;"),
-    ("create function public.keep() returns trigger language plpgsql as 'begin return null; end'; create trigger keep before "
+    ("create function public.keep() returns trigger language plpgsql set search_path = public as 'begin return null; end'; create trigger keep before "
      "delete on public.events for each row execute function public.keep()", "warning", "trigger keep on public.events fires", ""),
     ("create table public.child (event_id bigint constraint refers references public.events)", "warning",
      "foreign key refers of public.child refers to it", ""),

@@ -8,9 +8,10 @@
 
 #define COLUMNS 8 /* as many as any answer has */
 
-enum { SERVER, PRIVILEGES, FACTS, INDEXES, DELETES, SEQUENCE, FILTER, WORKERS };
+enum { SERVER, PRIVILEGES, FACTS, INDEXES, DELETES, SEQUENCE, FILTER, FILTER_TYPES, TRIGGERS, WORKERS };
 
 static int asked, unanswered; /* questions; the one that fails */
+static int64_t lost_name; /* where in the condition there is a name that is not found */
 static ConnStatusType status;
 static bool forgiving; /* what was found so far is no error */
 static const char *answers[COLUMNS];
@@ -24,6 +25,9 @@ PGresult *__wrap_query(PGconn *conn, const char *what, const char *sql, int coun
                        struct error *err);
 PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
                                struct error *err);
+
+PGresult *__wrap_query_or_cancel(const struct asker *asker, const char *sql, int count, const char *const *params,
+                                 struct error *err);
 
 ConnStatusType __wrap_PQstatus(const PGconn *conn)
 {
@@ -68,8 +72,17 @@ PGresult *__wrap_query_in_time(PGconn *conn, const char *what, const char *sql, 
     return answer(what, err);
 }
 
+PGresult *__wrap_query_or_cancel(const struct asker *asker, const char *sql, int count, const char *const *params,
+                                 struct error *err)
+{
+    (void)sql, (void)count, (void)params;
+    *asker->ret_position = lost_name;
+    return answer(asker->what, err);
+}
+
 static void set_up(void)
 {
+    lost_name = 0;
     table = (struct table){.name_sql = name, .plain_name = name, .id_sql = column, .lock_class = 1};
     queue = (struct queue_config){
         .name = name, .place = "FILE:1:1", .where = where, .keys_per_claim = 16, .connections = 1};
@@ -96,11 +109,33 @@ START_TEST(condition_that_is_not_understood_is_a_finding_unless_the_connection_i
     struct error err;
     unanswered = FILTER;
     ck_assert(table_check(NULL, &queue, &table, &findings, &err));
-    ck_assert_ptr_nonnull(strstr(findings.list[findings.count - 1].text, "the condition cannot be used"));
+    ck_assert_ptr_nonnull(strstr(findings.list[findings.count - 2].text, "the condition cannot be used"));
     asked = 0;
     status = CONNECTION_BAD;
     ck_assert(!table_check(NULL, &queue, &table, &findings, &err));
     ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
+}
+END_TEST
+
+static const struct {
+    int64_t lost_name;
+    int asked; /* of the condition */
+    const char *text;
+} lost_names[] = {
+    {0, 1, "the condition cannot be used on public.t: where: no answer"},
+    {31, 2, "no answer; names are looked up in pg_catalog alone, and not in the search_path of "},
+    {-1, 1, "no answer; functions of a condition need a search_path of their own"},
+};
+
+START_TEST(name_that_is_not_found_is_looked_for_in_other_schemas)
+{
+    struct error err;
+    unanswered = FILTER;
+    lost_name = lost_names[_i].lost_name;
+    ck_assert(table_check(NULL, &queue, &table, &findings, &err));
+    ck_assert_int_eq(asked, FILTER + lost_names[_i].asked + 1);
+    const char *text = findings.list[findings.count - 2].text;
+    ck_assert_msg(strstr(text, lost_names[_i].text) != NULL, "%s", text);
 }
 END_TEST
 
@@ -123,10 +158,10 @@ START_TEST(index_of_what_is_delayed_is_asked_for_after_the_condition)
     struct error err;
     table.not_before_sql = due;
     queue.delayed = DELAYED_PASS;
-    unanswered = FILTER + 1;
+    unanswered = FILTER_TYPES + 1;
     ck_assert(!table_check(NULL, &queue, &table, &findings, &err));
     ck_assert_int_eq(err.kind, ERROR_UNREACHABLE);
-    ck_assert_int_eq(asked, FILTER + 2);
+    ck_assert_int_eq(asked, FILTER_TYPES + 2);
 }
 END_TEST
 
@@ -157,6 +192,9 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     tcase_add_loop_test(tcase, question_without_an_answer_ends_the_check, SERVER, FILTER);
+    tcase_add_loop_test(tcase, question_without_an_answer_ends_the_check, FILTER_TYPES, WORKERS);
+    tcase_add_loop_test(tcase, name_that_is_not_found_is_looked_for_in_other_schemas, 0,
+                        (int)(sizeof lost_names / sizeof lost_names[0]));
     tcase_add_test(tcase, condition_that_is_not_understood_is_a_finding_unless_the_connection_is_gone);
     tcase_add_test(tcase, what_workers_are_told_is_asked_last_and_only_when_nothing_is_wrong);
     tcase_add_test(tcase, index_of_what_is_delayed_is_asked_for_after_the_condition);
