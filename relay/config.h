@@ -75,6 +75,7 @@ struct queue_config {
     int64_t lock_class;               /* first half of the advisory lock; 0 = from the table's name */
     char *listen;                     /* NOTIFY channel to listen on, or NULL */
     int64_t rate;                     /* events a second, at most; 0 = no limit. Not a setting: see replay.h */
+    unsigned keys_oid;                /* a replay: the table whose keys it has, else 0. Not a setting */
     bool unnoted;                     /* a replay: nobody notes its name for SQL, nor needs a right to. Not a setting */
     const char *state;                /* schema of the tables parked and dead, as SQL; NULL = outbox. Not a setting */
 

@@ -10,6 +10,7 @@
 #include "relay/query.h"
 #include "relay/relay_end.h"
 #include "relay/report.h"
+#include "relay/serving.h"
 #include "relay/side.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #define WAIT_MAX_US SECOND_US
+#define OPENING_MAX_US (2 * SECOND_US)
 #define SETTLE_GRACE_US SECOND_US /* after shutdown_timeout, for the rows that were acked */
 
 struct relay {
@@ -28,6 +30,7 @@ struct relay {
     struct outlet **outlets; /* one a sink of the configuration */
     struct queue **queues;
     struct listener **listeners;
+    PGconn *opening; /* shows what is served until the queues' own connections do; NULL: they do */
     struct pollset *ps;
     struct ending ending;
     instant_us started_at, stats_at;
@@ -128,7 +131,8 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
         };
         relay->queues[i] = queue_open(&queue, conn, err);
         if (!relay->queues[i] || !check_shared(relay, conn, relay->queues[i], err) ||
-            !check_table(relay, conn, relay->queues[i], err))
+            !check_table(relay, conn, relay->queues[i], err) ||
+            !serving_begin(conn, config, queue.config, relay->queues[i]->table, err))
             return false;
         if (relay->options.notes_queues)
             note_queue(conn, relay->queues[i]);
@@ -155,9 +159,8 @@ struct relay *relay_open(const struct relay_options *options, struct error *err)
                                     .queue_count = options->config->queue_count,
                                     .until_empty = options->until_empty,
                                     .idle_max_us = options->idle_max_us};
-    bool ok = open_parts(relay, conn, err);
-    PQfinish(conn);
-    if (!ok) {
+    relay->opening = conn;
+    if (!open_parts(relay, conn, err)) {
         relay_close(relay);
         return NULL;
     }
@@ -169,6 +172,7 @@ void relay_close(struct relay *relay)
     if (!relay)
         return;
     FAULT_POINT("relay.close");
+    PQfinish(relay->opening);
     /* Sinks first: what they have in flight belongs to the queues' batches. */
     for (size_t i = 0; i < relay->options.config->sink_count; i++)
         outlet_close(relay->outlets[i]);
@@ -244,6 +248,18 @@ static void move_events(struct relay *relay, instant_us now)
     }
 }
 
+/* Not for long, as the role may not have another connection to spare. */
+static void end_opening(struct relay *relay, instant_us now)
+{
+    bool shown = relay->opening != NULL;
+    for (size_t i = 0; shown && i < relay->options.config->queue_count; i++)
+        shown = relay->queues[i]->upkeep.looked; /* that comes after */
+    if (!shown && now < relay->started_at + OPENING_MAX_US)
+        return;
+    PQfinish(relay->opening);
+    relay->opening = NULL;
+}
+
 /* --until-empty and --exit-when-idle. */
 static void end_by_itself(struct relay *relay, instant_us now)
 {
@@ -308,6 +324,8 @@ void relay_turn(struct relay *relay, instant_us now)
     }
     take_signals(relay, now);
     move_events(relay, now);
+    if (relay->opening)
+        end_opening(relay, now);
     end_by_itself(relay, now);
     if (interval_us > 0 && now >= relay->stats_at) {
         log_stats(relay, now);

@@ -192,6 +192,7 @@ static void write_queue(struct replay *replay, int64_t rate)
         queue->ordering = per_key;
     queue->locks = LOCKS_ADVISORY;
     queue->lock_class = replay->table->lock_class;
+    queue->keys_oid = replay->table->oid;
     queue->columns.payload = queue->columns.payload ? queue->columns.payload : payload;
     queue->columns.headers = queue->columns.headers ? queue->columns.headers : headers;
     queue->columns.not_before = queue->columns.after = queue->columns.priority = NULL;

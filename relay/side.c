@@ -390,6 +390,7 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             side->state = SIDE_IDLE;
             queue->ordering->type->forget(queue->ordering);
             side_confirm(queue, now);
+            upkeep_connected(queue, now);
             lease_backend_up(queue, now);
             break;
         case DB_RESULT:

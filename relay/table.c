@@ -370,6 +370,8 @@ static struct table *inspect(PGconn *conn, const struct queue_config *queue, str
         table_free(table);
         return NULL;
     }
+    if (!queue->state && !(queue->unordered && queue->locks == LOCKS_ROWS))
+        table->keys_oid = queue->keys_oid ? queue->keys_oid : table->oid;
     table->lock_class = queue->lock_class ? (int32_t)queue->lock_class : lock_class_of(table->plain_name);
     return table;
 }

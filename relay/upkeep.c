@@ -4,6 +4,7 @@
 #include "relay/deliver.h"
 #include "relay/queue.h"
 #include "relay/report.h"
+#include "relay/serving.h"
 #include "sql_text.h"
 
 #define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
@@ -15,6 +16,47 @@
 #define AFTER_US (200 * MS_US)
 #define AFTER_MAX 1000 /* events at a time, */
 #define WOKEN_MAX 5000 /* and of what waits for them */
+
+/* ---- who serves ---- */
+
+static const char serving_name[] = "serving";
+
+static void bind_serving(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    serving_statement(queue, db_is_shared(queue->side.db), arena, ret);
+}
+
+/* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
+static void stand_still(struct queue *queue)
+{
+    queue->upkeep.refused = queue->paused = true;
+    queue->upkeep.due_at[UPKEEP_LOOK] = INSTANT_NEVER;
+}
+
+static void take_serving(struct queue *queue, const PGresult *res, instant_us now)
+{
+    struct upkeep *upkeep = &queue->upkeep;
+    struct error other;
+    if (!serving_take(queue, res, &other)) {
+        stand_still(queue);
+        upkeep->due_at[UPKEEP_SERVING] = now + SERVING_REFUSED_US;
+        report_upkeep_failed(queue, serving_name, &other);
+        return;
+    }
+    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
+    if (upkeep->refused)
+        upkeep->due_at[UPKEEP_LOOK] = now;
+    upkeep->refused = false;
+}
+
+/* Behind a pooler it takes a right that a role may do without: table_check() has warned. */
+static void serving_failed(struct queue *queue, const struct error *failure)
+{
+    if (failure->kind == ERROR_PERMISSION)
+        queue->upkeep.due_at[UPKEEP_SERVING] = INSTANT_NEVER;
+    else
+        stand_still(queue);
+}
 
 /* ---- pauses ---- */
 
@@ -50,13 +92,15 @@ void upkeep_found_paused(struct queue *queue, instant_us now)
 {
     queue->paused = true;
     queue->upkeep.found_at = now;
-    if (!queue->upkeep.told_paused)
+    if (!queue->upkeep.told_paused && !queue->upkeep.refused)
         queue->upkeep.due_at[UPKEEP_LOOK] = now; /* who has done so, and why */
 }
 
 static void take_paused(struct queue *queue, const PGresult *res, instant_us now)
 {
     bool paused = false;
+    if (queue->upkeep.refused)
+        return;
     for (int row = 0; row < PQntuples(res); row++) {
         int64_t due;
         if (result_bigint(res, row, 3, &due)) {
@@ -277,6 +321,8 @@ static const struct {
     void (*bind)(const struct queue *queue, struct arena *arena, struct statement *ret); /* or NULL */
     void (*take)(struct queue *queue, const PGresult *res, instant_us now);              /* or NULL */
 } tasks[UPKEEP_TASKS] = {
+    [UPKEEP_SERVING] = {serving_name, NULL, true, SERVING_AGAIN_US, SERVING_REFUSED_US, not_by_itself, bind_serving,
+                        take_serving},
     [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
     [UPKEEP_WINDOW] = {"window", sql_window_look, true, LOOK_US, SECOND_US, has_window, bind_window, take_window},
     [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, HOUR_US, FAILED_US, not_by_itself, bind_queue,
@@ -299,6 +345,12 @@ void upkeep_open(struct queue *queue)
     queue->window_known = !queue->closed;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         upkeep->due_at[i] = tasks[i].is_wanted(queue) ? 0 : INSTANT_NEVER;
+}
+
+void upkeep_connected(struct queue *queue, instant_us now)
+{
+    if (serving_matters(queue->table))
+        queue->upkeep.due_at[UPKEEP_SERVING] = now;
 }
 
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
@@ -337,6 +389,8 @@ void upkeep_end(struct queue *queue, const struct error *failure, instant_us now
         *due_at = now + tasks[upkeep->task].every_us;
     if (*due_at < rested_at)
         *due_at = rested_at;
+    if (failure && upkeep->task == UPKEEP_SERVING)
+        serving_failed(queue, failure);
     if (failure)
         report_upkeep_failed(queue, tasks[upkeep->task].name, failure);
 }

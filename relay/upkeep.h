@@ -18,6 +18,7 @@
 struct queue;
 
 enum upkeep_task {
+    UPKEEP_SERVING,
     UPKEEP_LOOK,
     UPKEEP_WINDOW,
     UPKEEP_LEASES,
@@ -37,6 +38,7 @@ struct upkeep {
     instant_us began_at;   /* that one */
     bool looked;           /* whether the queue is paused is known */
     bool told_paused;      /* that it is, was reported */
+    bool refused;          /* another relay serves the table by other locks: nothing is claimed while it does */
     instant_us found_at;   /* a claim has found it paused; -1: none has */
     int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
     int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
@@ -48,6 +50,9 @@ void upkeep_open(struct queue *queue);
 /* Chooses the task that is due; false: none is. `before_all`: of those that do not wait for settlements, or the others.
  */
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
+
+/* The connection is new: what is served is shown in it, before anything else. */
+void upkeep_connected(struct queue *queue, instant_us now);
 
 /* Its statement, with parameters in `arena`. */
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now);

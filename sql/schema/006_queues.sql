@@ -377,6 +377,7 @@ declare
     other  outbox.queue;
     busy   timestamptz;
     moved  boolean; -- it is of other rows, or orders them otherwise
+    other_relay record;
 begin
     if tbl = 'outbox.events'::regclass and coalesce(key_column, type_column, payload_column, headers_column, traceparent_column, created_at_column, not_before_column) is null then
         key_column := 'aggregateid'; type_column := 'type'; payload_column := 'payload'; headers_column := 'headers';
@@ -438,6 +439,11 @@ begin
         raise exception 'queue_set: % is the table of queue %, too', q.tbl, quote_literal(other.name)
             using errcode = 'object_not_in_prerequisite_state',
                   hint = 'Give each of the two a condition that leaves the other''s rows alone, and both the same lock_class.';
+    end if;
+    select o.* into other_relay from outbox.serves_otherwise(q.tbl, q.lock_class) o;
+    if found then
+        raise exception 'queue_set: a relay serves % with lock_class %, and not %: %', q.tbl, other_relay.other_class, q.lock_class, other_relay.who
+            using errcode = 'object_in_use', hint = 'Workers and relays would deliver the same keys at once: give both the same lock_class, or stop the relays first.';
     end if;
     select x.* into old from outbox.queue x where x.name = q.name;
     moved := old.name is not null and (old.tbl, old.id_column, old.key_type, old.key_column is not distinct from q.key_column, old.lock_class)

@@ -74,6 +74,66 @@ as $$
            is distinct from (excluded.tbl, excluded.lock_class, excluded.key_type, excluded.columns)
 $$;
 
+-- Two relays that serve a table by different classes of locks do not keep out of each other's way: each delivers everything. So a
+-- relay shows what it serves, by a lock of its session (sql/serving/serving_hold.sql), and does not serve beside another class. Behind a
+-- pooler no session is its own: there it says so here, and goes on saying it while it lives.
+create table outbox.serving (
+    tbl        oid not null,
+    lock_class int not null,
+    queue      text not null,
+    relay      text not null, -- its machine and process, in its own words
+    by         text not null default session_user,
+    live_until timestamptz not null,
+    primary key (tbl, lock_class)
+);
+
+-- Who serves rows of a table by another class of locks; no row: nobody.
+create function outbox.serves_otherwise(tbl oid, lock_class int)
+    returns table (who text, other_tbl oid, other_class int)
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select o.who, o.tbl, o.class
+      from (select concat(coalesce(nullif(a.application_name, ''), 'a session'), ', pid ', l.pid::text) as who, l.classid as tbl,
+                   (l.objid::bigint - case when l.objid::bigint > 2147483647 then 4294967296 else 0 end)::int as class
+              from pg_locks l left join pg_stat_activity a on a.pid = l.pid
+             where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ShareLock' and l.granted
+               and l.database = (select d.oid from pg_database d where d.datname = current_database())
+            union all
+            select format('%s of %s behind a pooler (queue %s; until %s at least)', s.relay, s.by, s.queue,
+                          to_char(s.live_until at time zone 'UTC', 'HH24:MI:SS"Z"')), s.tbl, s.lock_class
+              from outbox.serving s where s.live_until > clock_timestamp()) o
+     where o.class <> serves_otherwise.lock_class
+       and exists (select * from outbox.parts_of(o.tbl) intersect select * from outbox.parts_of(serves_otherwise.tbl))
+     order by o.tbl <> serves_otherwise.tbl, o.who
+     limit 1
+$$;
+
+-- A relay serves a table by a class of locks; `refusal` is who does so by another, null: nobody. If the relay is behind a pooler that
+-- counts for a minute and a half.
+create function outbox.note_serving(queue text, tbl oid, lock_class int, relay text, pooled boolean, out refusal text, out other_tbl oid,
+                                    out other_class int)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    if pooled and not has_table_privilege(session_user, note_serving.tbl, 'delete')
+       and (to_regrole('outbox_operator') is null or not pg_has_role(session_user, 'outbox_operator', 'member')) then -- who replays
+        raise exception 'note_serving: % may not delete from %', quote_ident(session_user), note_serving.tbl::regclass
+            using errcode = 'insufficient_privilege', hint = 'Who cannot serve a table cannot keep others from it: see outbox.grant_relay().';
+    end if;
+    select o.* into refusal, other_tbl, other_class from outbox.serves_otherwise(note_serving.tbl, note_serving.lock_class) o;
+    if refusal is null and pooled then
+        insert into outbox.serving as s (tbl, lock_class, queue, relay, live_until)
+        values (note_serving.tbl, note_serving.lock_class, left(note_serving.queue, 200), left(note_serving.relay, 200), clock_timestamp() + interval '90 s')
+            on conflict on constraint serving_pkey do update
+           set queue = excluded.queue, relay = excluded.relay, by = excluded.by, live_until = excluded.live_until;
+    end if;
+end
+$$;
+
 -- A name may be anything.
 create function outbox.check_queue(what text, queue text) returns void
     language plpgsql immutable
@@ -384,5 +444,6 @@ revoke all on function outbox.archive_expire(text, interval, boolean) from publi
 
 revoke all on function outbox.is_paused(text), outbox.check_served(regclass), outbox.check_queue(text, text), outbox.check_known(text, text, boolean),
     outbox.check_key(text, text, text), outbox.note_served(text, regclass, int, text, jsonb), outbox.pause(text, text, text, boolean),
-    outbox.resume(text, text, boolean), outbox.in_flight(text, text) from public;
+    outbox.resume(text, text, boolean), outbox.in_flight(text, text), outbox.serves_otherwise(oid, int),
+    outbox.note_serving(text, oid, int, text, boolean) from public;
 revoke all on procedure outbox.drain(text, text, interval, text) from public;

@@ -65,7 +65,9 @@ begin
         grant execute on function outbox.archive_prepare(int), outbox.archive_expire(text, interval, boolean) to outbox_relay;
         grant select on outbox.paused, outbox.schedule to outbox_relay;
         grant execute on function outbox.is_paused(text), outbox.note_served(text, regclass, int, text, jsonb), outbox.pause(text, text, text, boolean),
-            outbox.resume(text, text, boolean), outbox.in_flight(text, text), outbox.look_again(text, text), outbox.schedule_run(text) to outbox_relay;
+            outbox.resume(text, text, boolean), outbox.in_flight(text, text), outbox.look_again(text, text), outbox.schedule_run(text),
+            outbox.note_serving(text, oid, int, text, boolean) to outbox_relay;
+        grant select (queue, tbl, lock_class) on outbox.served to outbox_relay;
         grant execute on procedure outbox.drain(text, text, interval, text) to outbox_relay;
         grant select on outbox.failures to outbox_relay;
         grant execute on function outbox.sample_of(regclass[]), outbox.queue_names() to outbox_relay;
@@ -92,7 +94,9 @@ begin
         grant insert, select (dead_id) on outbox.dead to outbox_operator;
         grant select on outbox.paused, outbox.schedule, outbox.queue to outbox_operator;
         grant execute on function outbox.replay(text, text, bigint[], text, text, timestamptz, timestamptz, text, text, int, boolean, jsonb),
-            outbox.replay_begin(bigint), outbox.replay_lock(bigint), outbox.replay_end(bigint) to outbox_operator;
+            outbox.replay_begin(bigint), outbox.replay_lock(bigint), outbox.replay_end(bigint),
+            outbox.note_serving(text, oid, int, text, boolean) to outbox_operator;
+        grant select (queue, tbl, lock_class) on outbox.served to outbox_operator;
     end if;
 end
 $$;

@@ -13,7 +13,7 @@ with work (name, role) as (
 ), need (work, name, rights) as (
     values ('run', '*', 'SELECT,DELETE'), ('run', 'parked', 'SELECT,INSERT,UPDATE,DELETE'), ('run', 'dead', 'INSERT'),
            ('run', 'paused', 'SELECT'), ('run', 'schedule', 'SELECT'), ('schedule', 'schedule', 'SELECT'), ('run', 'queue', 'SELECT'),
-           ('note', 'note_served()', 'EXECUTE'),
+           ('note', 'note_served()', 'EXECUTE'), ('note', 'note_serving()', 'EXECUTE'),
            ('lock rows', '*', 'UPDATE of any column'), ('come after', 'dead', 'SELECT'),
            ('hand on', '*', 'INSERT'), ('archive', 'archive', 'INSERT'), ('archive', 'archive_prepare()', 'EXECUTE'),
            ('archive', 'archive_expire()', 'EXECUTE'), ('purge', 'dead', 'SELECT,DELETE'),

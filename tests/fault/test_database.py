@@ -69,7 +69,7 @@ def running_with_a_locked_table(drain, mode="exclusive", relays=1):
 
 def start_and_kill_a_claims_backend(drain, relays):
     """While it waits to delete what has been delivered."""
-    settles = "wait_event_type = 'Lock' and pid in (select pid from pg_locks where locktype = 'advisory')"
+    settles = "wait_event_type = 'Lock' and pid in (select pid from pg_locks where locktype = 'advisory' and objsubid = 2)"
     with running_with_a_locked_table(drain, relays=relays):
         drain.harm()
         kill_a_backend(drain, settles)
@@ -368,7 +368,7 @@ def test_pgbouncer_in_transaction_mode_carries_many_relays(drain, pg):
         drain.start_running(relays=4, database=bouncer.dsn(db.name))
         drain.finish()
         assert not drain.logged("claim.lost")
-        assert db.value("select count(*) from pg_locks where locktype = 'advisory' and database ="
+        assert db.value("select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and database ="
                         " (select oid from pg_database where datname = current_database())") == 0
         left = servers.Database(pg, db.name)
         for statement, clean in (("select count(*) from pg_prepared_statements", "0"), ("show search_path", '"$user", public'),

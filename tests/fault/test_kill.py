@@ -23,7 +23,7 @@ KEYS, PER_KEY = 16, 4
 BACKLOG = 1500
 
 LOCKS_HELD = ("select count(*) from pg_locks join pg_stat_activity using (pid)"
-              " where locktype = 'advisory' and application_name = %s")
+              " where locktype = 'advisory' and objsubid = 2 and application_name = %s")
 
 
 class Backlog:

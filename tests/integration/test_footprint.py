@@ -23,7 +23,7 @@ from pg_stat_activity where application_name = 'pgcourier' and datname = current
 and state = 'idle in transaction'"""
 
 LOCKED = """
-select count(*) from pg_locks where locktype = 'advisory' and granted
+select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and granted
 and database = (select oid from pg_database where datname = current_database())"""
 
 

@@ -26,7 +26,8 @@ COMMANDS = {  # statements by their file, or by words of theirs
     "dead retry --all": [*TABLE, "dead/dead_columns", "dead/dead_keys", "begin isolation level", "outbox.keep_id",
                          "with taken as", "with resumed as", "commit"],
     "check-config --database": [*CHECK, "table/table_overlap"],
-    "run --until-empty": [*CHECK, "table/table_overlap"],
+    "run --until-empty": [*CHECK, "table/table_overlap", "begin isolation level", "serving/serving_turn", "serving/serving_may",
+                          "serving/serving_hold", "serving/serving_note"],
 }
 MIGRATION = ["begin", "migrate/schema_lock", "migrate/schema_exists", "migrate/schema_newest", "migrate/schema_record", "commit"]
 

@@ -171,7 +171,8 @@ def findings(work):
 @pytest.mark.parametrize("number", range(len(NEEDS[ARCHIVED])))
 def test_an_archive_takes_rights_of_its_own(db, work, somebody, number):
     """Without partitions of its days it goes on, into the default one: that right is a warning."""
-    grant(db, somebody, NEEDS["run"] + NEEDS[ARCHIVED] + [("execute", "function outbox.note_served(text, regclass, integer, text, jsonb)")])
+    grant(db, somebody, NEEDS["run"] + NEEDS[ARCHIVED] + [
+        ("execute", f"function outbox.{note}") for note in ("note_served(text, regclass, integer, text, jsonb)", "note_serving(text, oid, integer, text, boolean)")])
     right, thing = NEEDS[ARCHIVED][number]
     assert findings(work) == []
     db.query(f"revoke {right} on {thing} from {somebody}")

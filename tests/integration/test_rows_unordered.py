@@ -101,7 +101,7 @@ def test_l1_a_claim_takes_as_many_as_there_is_room_for(relay, http, tasks, db, l
             (held,) = cursor.fetchone()
             held = 100 - held
         else:
-            cursor.execute("select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database"
+            cursor.execute("select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and database = (select oid from pg_database"
                            " where datname = current_database())")
             (held,) = cursor.fetchone()
     free.close()

@@ -52,7 +52,7 @@ def test_keys_that_a_straggling_claim_holds_are_delivered_again_and_again(db, re
     one.stop(signal.SIGKILL)
 
 
-LOCKS = ("select count(*) from pg_locks where locktype = 'advisory' and granted"
+LOCKS = ("select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and granted"
          " and database = (select oid from pg_database where datname = current_database())")
 READS = ("select count(*) from pg_locks l join pg_stat_activity a using (pid) where a.application_name = 'pgcourier'"
          " and l.relation = 'public.events'::regclass")

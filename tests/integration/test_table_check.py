@@ -184,6 +184,7 @@ def test_missing_privileges_are_named_object_by_object(check, durable):
         "error: courier has no SELECT on outbox.schedule  fix: grant outbox_relay to courier;",
         "warning: courier has no EXECUTE on function outbox.archive_prepare(integer)  fix: grant outbox_relay to courier;",
         "warning: courier has no EXECUTE on function outbox.note_served(text, regclass, integer, text, jsonb)  fix: grant outbox_relay to courier;",
+        "warning: courier has no EXECUTE on function outbox.note_serving(text, oid, integer, text, boolean)  fix: grant outbox_relay to courier;",
         "warning: courier has no EXECUTE on function outbox.archive_expire(text, interval, boolean)  fix: grant outbox_relay to courier;",
         'warning: courier may not read sequence "public"."events_id_seq": how far the ids go is then asked of the table, which '
         'sees late events later  fix: grant select on sequence "public"."events_id_seq" to "courier";']

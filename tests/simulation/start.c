@@ -4,6 +4,7 @@
 #include "ordering/ordering.h"
 #include "relay/base/pollset.h"
 #include "relay/command.h"
+#include "relay/serving.h"
 #include "relay/table.h"
 #include "relay/table_sql.h"
 #include "sql_text.h"
@@ -155,6 +156,33 @@ bool table_check_shared(PGconn *conn, const struct queue_config *queue, const st
     (void)table;
     (void)other;
     (void)other_table;
+    (void)err;
+    return true;
+}
+
+bool serving_begin(PGconn *conn, const struct config *process, const struct queue_config *config,
+                   const struct table *table, struct error *err)
+{
+    (void)conn;
+    (void)process;
+    (void)config;
+    (void)table;
+    (void)err;
+    return true;
+}
+
+void serving_statement(const struct queue *queue, bool shared, struct arena *arena, struct statement *ret)
+{
+    (void)queue;
+    (void)shared;
+    (void)arena;
+    (void)ret;
+}
+
+bool serving_take(const struct queue *queue, const PGresult *res, struct error *err)
+{
+    (void)queue;
+    (void)res;
     (void)err;
     return true;
 }

@@ -104,9 +104,11 @@ static const struct ordering_type one = {.settle = one_settle,
 static void set_up(void)
 {
     static char empty_sql[] = "empty";
+    static struct table table;
     stage_init(&stage, "there");
     stage.noting.ordering.type = &one;
     stage.queue.process = &process;
+    stage.queue.table = &table;
     stage.queue.empty_sql = empty_sql;
     batch = stage_batch(&stage);
     stage.queue.arrived = NULL;

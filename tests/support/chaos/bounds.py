@@ -10,7 +10,7 @@ from tests.support.chaos.fleet import CONNECTIONS, KEYS, KEYS_MOST, PER_KEY, SIN
 TRIALS = 8  # that a Kafka producer may make, and give up, while its broker is silent
 
 LOCKS_HELD = ("select count(*) from pg_locks join pg_stat_activity using (pid)"
-              " where locktype = 'advisory' and application_name = %s and (%s is null or pid = %s)")
+              " where locktype = 'advisory' and objsubid = 2 and application_name = %s and (%s is null or pid = %s)")
 
 
 def locks_held(stage, name, pid=None):
