@@ -93,8 +93,9 @@ const struct setting queue_settings[] = {
     {.name = "where",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(where),
-     .help = "an SQL condition on the table's columns; other rows are left alone. Names that are not PostgreSQL's own are "
-             "written with their schema, see [existing-table.md](existing-table.md#the-column-map)"},
+     .help =
+         "an SQL condition on the table's columns; other rows are left alone. Names that are not PostgreSQL's own are "
+         "written with their schema, see [existing-table.md](existing-table.md#the-column-map)"},
     {.name = "ordering",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(ordering),

@@ -45,10 +45,11 @@ static bool check_types(PGconn *conn, const struct queue_config *queue, const st
     PGresult *types =
         query_in_time(conn, "where", sql_table_filter_types, 2, (const char *const[]){oid, queue->where}, err);
     for (int row = 0; types && row < PQntuples(types); row++)
-        findings_add(findings, FINDING_WARNING,
-                     "%s: column %s is of type %s, whose operators are not in pg_catalog: in the condition it is compared "
-                     "as some other type, unless they are written like %s",
-                     queue->place, query_text(types, row, 0), query_text(types, row, 1), query_text(types, row, 2));
+        findings_add(
+            findings, FINDING_WARNING,
+            "%s: column %s is of type %s, whose operators are not in pg_catalog: in the condition it is compared "
+            "as some other type, unless they are written like %s",
+            queue->place, query_text(types, row, 0), query_text(types, row, 1), query_text(types, row, 2));
     PQclear(types);
     return types != NULL;
 }
@@ -64,8 +65,11 @@ bool name_check_condition(PGconn *conn, const struct queue_config *queue, const 
         return false; /* LCOV_EXCL_LINE */
     struct error refusal;
     int64_t position = 0;
-    const struct asker asker = {
-        .conn = conn, .what = "where", .stop_fd = -1, .limit_us = QUERY_ANSWER_S * SECOND_US, .ret_position = &position};
+    const struct asker asker = {.conn = conn,
+                                .what = "where",
+                                .stop_fd = -1,
+                                .limit_us = QUERY_ANSWER_S * SECOND_US,
+                                .ret_position = &position};
     PGresult *result = query_or_cancel(&asker, sql, 0, NULL, &refusal);
     if (!result)
         explain(conn, sql, position, table, &refusal);
@@ -86,11 +90,12 @@ bool name_check_triggers(PGconn *conn, const struct table *table, int events, st
     PGresult *triggers =
         query_in_time(conn, table->plain_name, sql_table_triggers, 2, (const char *const[]){oid, mask}, err);
     for (int row = 0; triggers && row < PQntuples(triggers); row++)
-        finding_mend(findings_add(findings, FINDING_WARNING,
-                                  "%s calls %s, which has no search_path of its own: in a session of ours it finds nothing but "
-                                  "what is in pg_catalog, or written with its schema",
-                                  query_text(triggers, row, 0), query_text(triggers, row, 1)),
-                     "%s", query_text(triggers, row, 2));
+        finding_mend(
+            findings_add(findings, FINDING_WARNING,
+                         "%s calls %s, which has no search_path of its own: in a session of ours it finds nothing but "
+                         "what is in pg_catalog, or written with its schema",
+                         query_text(triggers, row, 0), query_text(triggers, row, 1)),
+            "%s", query_text(triggers, row, 2));
     PQclear(triggers);
     return triggers != NULL;
 }

@@ -56,8 +56,9 @@ bool pipeline_send(struct pipeline *pipeline, PGconn *conn, const struct stateme
 {
     if (pipeline->sharing && !send_path_before(pipeline, conn, st->sql))
         return false;
-    bool sent = by_name ? send_prepared(pipeline, conn, st)
-                        : PQsendQueryParams(conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
+    bool sent = by_name
+                    ? send_prepared(pipeline, conn, st)
+                    : PQsendQueryParams(conn, st->sql, st->count, NULL, st->values, st->lengths, st->formats, 1) == 1;
     if (!sent)
         return false;
     expect(pipeline, NULL, st->by_row);

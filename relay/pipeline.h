@@ -3,8 +3,8 @@
  *
  *   pipeline_reset (a new connection) -> (pipeline_send... -> pipeline_due, pipeline_pass... -> pipeline_end)*
  *
- * More goes out than the caller sends: a PREPARE before what is new, and the search_path (sql/session/session_path.sql) of
- * each transaction in a session that a pooler shares. Their results are told by expected.aside. */
+ * More goes out than the caller sends: a PREPARE before what is new, and the search_path (sql/session/session_path.sql)
+ * of each transaction in a session that a pooler shares. Their results are told by expected.aside. */
 #ifndef RELAY_PIPELINE_H
 #define RELAY_PIPELINE_H
 

@@ -281,8 +281,9 @@ PGresult *query(PGconn *conn, const char *what, const char *sql, int count, cons
                 struct error *err)
 {
     struct asker asker = at_leisure(conn, what);
-    return wants_path(conn) ? answer_to(&asker, send_statement(conn, sql, count, params), err)
-                            : query_result(conn, what, PQexecParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
+    return wants_path(conn)
+               ? answer_to(&asker, send_statement(conn, sql, count, params), err)
+               : query_result(conn, what, PQexecParams(conn, sql, count, NULL, params, NULL, NULL, 0), err);
 }
 
 PGresult *query_result(PGconn *conn, const char *what, PGresult *result, struct error *err)

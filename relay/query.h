@@ -8,9 +8,9 @@
 #include <libpq-fe.h>
 #include <stdint.h>
 
-/* The session is shared by a pooler, and so nothing is set for longer than a transaction: from now on each transaction has
- * our search_path (sql/session/session_path.sql), in the round trip of its first statement, or behind the script that
- * begins it. A script does that and no more, or is run inside of one. False: out of memory. */
+/* The session is shared by a pooler, and so nothing is set for longer than a transaction: from now on each transaction
+ * has our search_path (sql/session/session_path.sql), in the round trip of its first statement, or behind the script
+ * that begins it. A script does that and no more, or is run inside of one. False: out of memory. */
 bool query_share(PGconn *conn) MUST_CHECK;
 
 /* Runs one statement with text parameters (NULL is SQL NULL); `what` starts the message of a failure,
@@ -39,9 +39,9 @@ bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struc
 /* Who asks what may take long, and what makes it give up. */
 struct asker {
     PGconn *conn;
-    const char *what; /* the messages of its failures start with it */
-    int stop_fd;      /* readable: give up; -1: there is none */
-    int64_t limit_us; /* give up when there is no whole answer so long after; 0: however long it takes */
+    const char *what;      /* the messages of its failures start with it */
+    int stop_fd;           /* readable: give up; -1: there is none */
+    int64_t limit_us;      /* give up when there is no whole answer so long after; 0: however long it takes */
     int64_t *ret_position; /* of a name in the statement that was not found, in characters from 1; 0: it failed
                             * otherwise; less: a name in a function that it calls. NULL: nobody asks */
 };

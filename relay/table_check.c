@@ -370,8 +370,8 @@ static bool check_window(struct check *check, struct error *err)
 /* A relay deletes, and whoever puts dead letters back inserts. */
 static bool check_triggers(struct check *check, struct error *err)
 {
-    return check->queue->state || name_check_triggers(check->conn, check->table, NAME_CHECK_INSERT | NAME_CHECK_DELETE,
-                                                      check->findings, err);
+    return check->queue->state ||
+           name_check_triggers(check->conn, check->table, NAME_CHECK_INSERT | NAME_CHECK_DELETE, check->findings, err);
 }
 
 /* Nothing is asked that an earlier finding says cannot be answered. */

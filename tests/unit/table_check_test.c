@@ -11,7 +11,7 @@
 enum { SERVER, PRIVILEGES, FACTS, INDEXES, DELETES, SEQUENCE, FILTER, FILTER_TYPES, TRIGGERS, WORKERS };
 
 static int asked, unanswered; /* questions; the one that fails */
-static int64_t lost_name; /* where in the condition there is a name that is not found */
+static int64_t lost_name;     /* where in the condition there is a name that is not found */
 static ConnStatusType status;
 static bool forgiving; /* what was found so far is no error */
 static const char *answers[COLUMNS];
