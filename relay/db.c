@@ -240,6 +240,15 @@ static bool set_up_session(struct db *db, const PGresult *res, struct error *err
                                 : send_setup(db, sql_session_settings, 3, values, err);
 }
 
+static enum db_event end_round(struct db *db, PGresult *res)
+{
+    PQclear(res);
+    FAULT_POINT("db.round_end");
+    if (--db->syncs == 0)
+        pipeline_end(&db->pipeline);
+    return DB_ROUND_END;
+}
+
 /* Reads what the server has sent. DB_RESULT and DB_ROUND_END come from here. */
 static enum db_event next_result(struct db *db, struct db_result *ret)
 {
@@ -261,13 +270,8 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
             continue;
         }
         ExecStatusType status = PQresultStatus(res);
-        if (status == PGRES_PIPELINE_SYNC) {
-            PQclear(res);
-            FAULT_POINT("db.round_end");
-            if (--db->syncs == 0)
-                pipeline_end(&db->pipeline);
-            return DB_ROUND_END;
-        }
+        if (status == PGRES_PIPELINE_SYNC)
+            return end_round(db, res);
         if (due->aside && (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)) {
             PQclear(res);
             continue;

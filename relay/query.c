@@ -235,14 +235,21 @@ PGresult *query_in_time(PGconn *conn, const char *what, const char *sql, int cou
     return answer_to(&asker, send_statement(conn, sql, count, params), err);
 }
 
-static bool script(const struct asker *asker, const char *sql, struct error *err)
+static bool run(const struct asker *asker, const char *sql, struct error *err)
 {
-    bool wanted = wants_path(asker->conn);
     PGresult *result = answer_to(asker, PQsendQuery(asker->conn, sql), err);
     bool ok = result != NULL;
     PQclear(result);
-    bool begun = ok && wanted && PQtransactionStatus(asker->conn) == PQTRANS_INTRANS;
-    return begun ? script(asker, sql_session_path_begun, err) : ok;
+    return ok;
+}
+
+static bool script(const struct asker *asker, const char *sql, struct error *err)
+{
+    bool wanted = wants_path(asker->conn);
+    if (!run(asker, sql, err))
+        return false;
+    bool begun = wanted && PQtransactionStatus(asker->conn) == PQTRANS_INTRANS;
+    return !begun || run(asker, sql_session_path_begun, err);
 }
 
 bool query_script_in_time(PGconn *conn, const char *what, const char *sql, struct error *err)
