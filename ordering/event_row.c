@@ -60,6 +60,14 @@ static uint64_t tid_of(const PGresult *res, int row)
     return be64toh(big) >> 16;
 }
 
+/* The last column, where rows that cannot be read have been named. */
+static bool is_unreadable(const struct ordering_options *options, const PGresult *res, int row)
+{
+    int column = EVENT_EXTRA + (int)options->extra_columns + options->delays + options->passes + options->after;
+    int64_t yes = 0;
+    return column < PQnfields(res) && result_bigint(res, row, column, &yes) && yes;
+}
+
 bool event_row_check(const struct ordering_options *options, struct error *err)
 {
     return options->extra_columns <= EXTRA_MAX ||
@@ -94,6 +102,11 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
          __builtin_add_overflow(event.created_at_us, EPOCH_2000_US, &event.created_at_us)))
         event.created_at_us = EVENT_NO_TIME; /* infinity, or a year that does not fit (PostgreSQL's go to 294276) */
     event.key = result_span(res, row, EVENT_KEY);
+    if (is_unreadable(options, res, row)) {
+        unsigned failures = waited && head == event.id ? (unsigned)attempts : 0;
+        intake->unreadable(intake->to, event.key, event.id, failures);
+        return true;
+    }
     int64_t delay_us, after_id;
     if (!is_due(options, res, row, &delay_us, &after_id)) {
         intake->delayed(intake->to, event.key, event.id, delay_us, after_id);

@@ -21,11 +21,12 @@
 
 #include <libpq-fe.h>
 
-#define ORDERING_STATEMENTS_MAX 8
+#define ORDERING_STATEMENTS_MAX 9
 
 struct ordering_options {
     const char *queue;                    /* borrowed, like everything here, until close */
     const struct sql_variable *variables; /* the table's names, for sql_render() */
+    const struct sql_variable *guarded;   /* the same where there are rows that cannot be read; NULL: there never are */
     int32_t lock_class;
     enum payload_kind payload_kind, headers_kind;
     size_t extra_columns;
@@ -54,6 +55,8 @@ struct claim_request {
     size_t busy_solo_count;
     const struct span *follow_keys; /* keys known to have more events */
     size_t follow_key_count;
+    const int64_t *unreadable; /* rows that cannot be read: not tried, they end what is read of their key */
+    size_t unreadable_count;
     bool followed_only; /* look for no others */
     bool behind;        /* their sink is: of the newest events, those that are the first of their key come first */
     uint64_t draw;      /* a random number: which of all that wait for it gets the place of a claim of one key */
@@ -89,6 +92,8 @@ struct claim_plan {
     struct scan_report report;
     int64_t locked;                       /* locks taken by this claim */
     struct span locked_keys;              /* their keys, see array_text.h; in the intake's arena */
+    struct span locked_solos;             /* events without a key, the same by their ids */
+    bool guarded;                         /* the request has named rows that cannot be read */
     bool thin;                            /* the rows looked at had too few keys */
     int64_t rows, rows_limit;             /* events returned and asked for */
     int64_t key_limit;                    /* events of one key asked for */
@@ -117,6 +122,9 @@ struct claim_intake {
     /* The event is not due for so long, or with a negative number ever: it is not delivered now, nor is what follows of
      * its key. It may be earlier, when event `after_id` is done; EVENT_NO_ID: there is none such. */
     void (*delayed)(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id);
+    /* The event is one of the request's rows that cannot be read, and has failed so often: it is not delivered, nor is
+     * what follows of its key. */
+    void (*unreadable)(void *to, struct span key, int64_t id, unsigned failures);
     /* Somebody has paused the queue: nothing of the claim is to be sent. */
     void (*paused)(void *to);
 };
@@ -152,6 +160,8 @@ struct settlement {
     size_t moved_count;
     const struct span *released_tokens; /* given back: nothing became of what is left of these */
     size_t released_count;
+    const int64_t *unreadable; /* rows that cannot be read, of these keys or others */
+    size_t unreadable_count;
 };
 
 struct ordering_type {
@@ -205,8 +215,9 @@ struct ordering_type {
      * and what was put in by hand. */
     void (*inhabited)(const struct ordering *o, struct id_ranges *ret);
 
-    /* One statement that has a row when something new waits to be claimed, or something whose wait is over. */
-    void (*peek)(const struct ordering *o, struct arena *arena, struct statement *ret);
+    /* One statement that has a row when something new waits to be claimed, or something whose wait is over. `guarded`:
+     * there are rows that cannot be read, and ordering_guard() has named them before it in its transaction. */
+    void (*peek)(const struct ordering *o, bool guarded, struct arena *arena, struct statement *ret);
 
     /* More to claim right now; and when that turns true by itself. */
     bool (*pending)(const struct ordering *o, instant_us now);
@@ -221,6 +232,9 @@ struct ordering {
 };
 
 extern const struct ordering_type ordering_per_key, ordering_unordered;
+
+/* Says which rows cannot be read, to the statements behind it in the same transaction. */
+struct statement ordering_guard(const int64_t *ids, size_t count, struct arena *arena);
 
 /* By the value of `ordering:`; NULL if there is none. `lease` chooses keys as `per_key` does. */
 const struct ordering_type *ordering_type_find(const char *name);

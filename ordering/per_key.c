@@ -8,6 +8,7 @@
  * that is, and so is one that was left behind: they hold no floor down. */
 #include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
+#include "ordering/guarded_text.h"
 #include "ordering/held_locks.h"
 #include "ordering/horizon.h"
 #include "ordering/lease_sql.h"
@@ -47,7 +48,7 @@ enum lock_column {
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *lock_all_sql, *read_sql, *few_sql, *peek_sql;
+    struct guarded_text lock, lock_all, read, read_few, peek;
     struct held_locks held;
     struct settler settler;
     struct lease_sql lease;
@@ -61,9 +62,9 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    char *texts[] = {pk->lock_sql, pk->lock_all_sql, pk->read_sql, pk->few_sql, pk->peek_sql};
+    struct guarded_text *texts[] = {&pk->lock, &pk->lock_all, &pk->read, &pk->read_few, &pk->peek};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        free(texts[i]);
+        guarded_text_done(texts[i]);
     held_locks_done(&pk->held);
     settler_done(&pk->settler);
     lease_sql_done(&pk->lease);
@@ -76,14 +77,14 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     struct per_key *pk = memory_new(sizeof *pk);
     pk->ordering.type = &ordering_per_key;
     pk->options = *options;
-    const struct sql_variable *v = options->variables;
-    bool ok = event_row_check(options, err) && (pk->lock_sql = sql_render(sql_per_key_lock, v, err)) &&
-              (pk->lock_all_sql = sql_render(sql_per_key_lock_all, v, err)) &&
-              (pk->read_sql = sql_render(sql_per_key_read, v, err)) &&
-              (pk->few_sql = sql_render(sql_per_key_read_few, v, err)) &&
-              (pk->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&pk->held, options, err) &&
-              settler_init(&pk->settler, options, err) && lease_sql_init(&pk->lease, options, err) &&
-              horizon_init(&pk->horizon, options, FLOOR_KEYS, err);
+    const struct sql_variable *v = options->variables, *guarded = options->guarded;
+    bool ok = event_row_check(options, err) && guarded_text_init(&pk->lock, sql_per_key_lock, v, guarded, err) &&
+              guarded_text_init(&pk->lock_all, sql_per_key_lock_all, v, guarded, err) &&
+              guarded_text_init(&pk->read, sql_per_key_read, v, guarded, err) &&
+              guarded_text_init(&pk->read_few, sql_per_key_read_few, v, guarded, err) &&
+              guarded_text_init(&pk->peek, sql_claim_peek, v, guarded, err) &&
+              held_locks_init(&pk->held, options, err) && settler_init(&pk->settler, options, err) &&
+              lease_sql_init(&pk->lease, options, err) && horizon_init(&pk->horizon, options, FLOOR_KEYS, err);
     if (!ok) {
         per_key_close(&pk->ordering);
         return NULL;
@@ -111,7 +112,7 @@ static struct statement read_statement(struct per_key *pk, const struct claim_re
     plan->few = pk->few && pk->wary == 0 && request->follow_key_count == 0 && !request->behind;
     if (plan->few && plan->rows_limit > (request->max_keys + 1) * FEW_ROWS)
         plan->rows_limit = (request->max_keys + 1) * FEW_ROWS;
-    struct statement read = statement_of(plan->few ? pk->few_sql : pk->read_sql);
+    struct statement read = statement_of(guarded_text_of(plan->few ? &pk->read_few : &pk->read, plan->guarded));
     read.by_row = true;
     statement_add_text(&read, pk->options.queue);
     statement_add_int(&read, arena, pk->horizon.floor);
@@ -136,7 +137,7 @@ static struct statement lock_some(const struct per_key *pk, const struct claim_r
 {
     int64_t newest_rows, oldest_rows;
     rows_to_look_at(pk, request, scan, &newest_rows, &oldest_rows);
-    struct statement lock = statement_of(pk->lock_sql);
+    struct statement lock = statement_of(guarded_text_of(&pk->lock, request->unreadable_count > 0));
     add_ranges(&lock, scan, arena);
     statement_add_int(&lock, arena, newest_rows);
     statement_add_int(&lock, arena, request->max_keys);
@@ -167,7 +168,7 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
         oldest_rows = oldest_rows < 1 ? 1 : oldest_rows < keys ? oldest_rows : keys - 1;
         newest_rows = keys - oldest_rows;
     }
-    struct statement lock = statement_of(pk->lock_all_sql);
+    struct statement lock = statement_of(guarded_text_of(&pk->lock_all, request->unreadable_count > 0));
     add_ranges(&lock, scan, arena);
     statement_add_int(&lock, arena, newest_rows);
     statement_add_int(&lock, arena, keys);
@@ -197,6 +198,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     struct per_key *pk = (struct per_key *)o;
     *ret_plan = (struct claim_plan){
         .rows_limit = pk->rows.limit, .key_limit = request->events_per_key, .behind = request->behind};
+    ret_plan->guarded = request->unreadable_count > 0;
     ret_plan->report = scan_saw_nothing;
     ret_plan->epoch = pk->horizon.epoch;
     struct scan_plan *scan = &ret_plan->scan;
@@ -206,10 +208,12 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
         scan_next(&pk->scan, now, scan);
 
     ret_plan->all = !has_to_choose(pk, request);
+    if (ret_plan->guarded)
+        *ret++ = ordering_guard(request->unreadable, request->unreadable_count, arena);
     ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
     ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
-    return CLAIM_STATEMENTS;
+    return CLAIM_STATEMENTS + ret_plan->guarded;
 }
 
 static void read_missed(struct claim_plan *plan, const PGresult *res, struct arena *arena)
@@ -265,6 +269,7 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, LOCK_CLAIM));
+    plan->locked_solos = arena_copy(intake->arena, result_span(res, 0, LOCK_SOLO));
     bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min);
     note_bare(pk, plan, seen);
     if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->horizon.floor) {
@@ -281,7 +286,9 @@ static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t 
                             const struct claim_intake *intake, struct error *err)
 {
     struct per_key *pk = (struct per_key *)o;
-    if (index == CLAIM_LOCK)
+    if (index < plan->guarded)
+        return true;
+    if (index == CLAIM_LOCK + (size_t)plan->guarded)
         return read_locks(pk, plan, res, intake, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
@@ -376,10 +383,10 @@ static bool per_key_wants_probe(const struct ordering *o)
     return horizon_wants_probe(&pk->horizon, &pk->scan);
 }
 
-static void per_key_peek(const struct ordering *o, struct arena *arena, struct statement *ret)
+static void per_key_peek(const struct ordering *o, bool guarded, struct arena *arena, struct statement *ret)
 {
     const struct per_key *pk = (const struct per_key *)o;
-    *ret = statement_of(pk->peek_sql);
+    *ret = statement_of(guarded_text_of(&pk->peek, guarded));
     statement_add_int(ret, arena, scan_fresh_above(&pk->scan));
     statement_add_text(ret, pk->options.queue);
     statement_add_int(ret, arena, 1);

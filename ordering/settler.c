@@ -28,14 +28,26 @@ static bool is_about_leases(enum settle_kind kind)
     return kind == SETTLE_LEASES || kind == SETTLE_MOVE || kind == SETTLE_GIVE_BACK;
 }
 
+/* What looks at events that were not delivered. */
+static bool is_guarded(enum settle_kind kind)
+{
+    return kind == SETTLE_PARK || kind == SETTLE_UNPARK;
+}
+
+static const struct sql_variable *guarded_of(enum settle_kind kind, const struct ordering_options *options)
+{
+    return is_guarded(kind) ? options->guarded : NULL;
+}
+
 bool settler_init(struct settler *settler, const struct ordering_options *options, struct error *err)
 {
     *settler = (struct settler){
         .queue = options->queue, .lock_class = options->lock_class, .archive = options->archive && !options->hand_on};
     for (enum settle_kind kind = 0; kind < SETTLE_KINDS; kind++) {
-        bool needed = options->lease_us > 0 || !is_about_leases(kind);
+        bool needed = kind != SETTLE_GUARD && (options->lease_us > 0 || !is_about_leases(kind));
         const char *template = template_of(kind, options);
-        if (needed && !(settler->texts[kind] = sql_render(template, options->variables, err)))
+        if (needed &&
+            !guarded_text_init(&settler->texts[kind], template, options->variables, guarded_of(kind, options), err))
             return false;
     }
     return true;
@@ -44,17 +56,23 @@ bool settler_init(struct settler *settler, const struct ordering_options *option
 void settler_done(struct settler *settler)
 {
     for (size_t kind = 0; kind < SETTLE_KINDS; kind++)
-        free(settler->texts[kind]);
+        guarded_text_done(&settler->texts[kind]);
 }
 
 /* The statements of a settlement, in the order they run. */
 static size_t settle_kinds(const struct settlement *s, enum settle_kind *ret)
 {
+    const size_t resumed = s->resumed_key_count + s->resumed_solo_count;
     const bool wanted[] = {
-        [SETTLE_LEASES] = s->token_count > 0, [SETTLE_DONE] = s->done_count > 0,
-        [SETTLE_BURY] = s->buried_count > 0,  [SETTLE_KEPT] = s->done_count + s->buried_count > 0,
-        [SETTLE_PARK] = s->parked_count > 0,  [SETTLE_UNPARK] = s->resumed_key_count + s->resumed_solo_count > 0,
-        [SETTLE_MOVE] = s->moved_count > 0,   [SETTLE_GIVE_BACK] = s->released_count > 0,
+        [SETTLE_GUARD] = s->unreadable_count > 0 && s->parked_count + resumed > 0,
+        [SETTLE_LEASES] = s->token_count > 0,
+        [SETTLE_DONE] = s->done_count > 0,
+        [SETTLE_BURY] = s->buried_count > 0,
+        [SETTLE_KEPT] = s->done_count + s->buried_count > 0,
+        [SETTLE_PARK] = s->parked_count > 0,
+        [SETTLE_UNPARK] = resumed > 0,
+        [SETTLE_MOVE] = s->moved_count > 0,
+        [SETTLE_GIVE_BACK] = s->released_count > 0,
     };
     size_t n = 0;
     for (size_t kind = 0; kind < SETTLE_KINDS; kind++)
@@ -124,7 +142,9 @@ static void add_done(struct statement *st, const struct settlement *s, struct ar
 static struct statement settle_statement(const struct settler *settler, const struct settlement *s, struct arena *arena,
                                          enum settle_kind kind)
 {
-    struct statement st = statement_of(settler->texts[kind]);
+    if (kind == SETTLE_GUARD)
+        return ordering_guard(s->unreadable, s->unreadable_count, arena);
+    struct statement st = statement_of(guarded_text_of(&settler->texts[kind], s->unreadable_count > 0));
     switch (kind) {
     case SETTLE_LEASES:
         statement_add_texts(&st, arena, s->tokens, s->token_count);
@@ -185,4 +205,10 @@ void settler_settled(const struct settlement *s, size_t index, const PGresult *r
     if (PQntuples(res) == 1)
         result_bigint(res, 0, 0, &gone);
     *ret_missing += due > gone ? (size_t)(due - gone) : 0;
+}
+
+bool settler_looks_on(const struct settlement *s, size_t index)
+{
+    enum settle_kind kinds[SETTLE_KINDS];
+    return index < settle_kinds(s, kinds) && is_guarded(kinds[index]);
 }

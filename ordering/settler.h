@@ -7,11 +7,13 @@
 #ifndef ORDERING_SETTLER_H
 #define ORDERING_SETTLER_H
 
+#include "ordering/guarded_text.h"
 #include "ordering/ordering.h"
 
 /* In the order they run. */
 enum settle_kind {
     SETTLE_LEASES,
+    SETTLE_GUARD,
     SETTLE_DONE,
     SETTLE_BURY,
     SETTLE_KEPT,
@@ -26,7 +28,7 @@ struct settler {
     const char *queue;
     int32_t lock_class;
     bool archive; /* and nothing goes on */
-    char *texts[SETTLE_KINDS];
+    struct guarded_text texts[SETTLE_KINDS];
 };
 
 /* After a failure, too, it is ready for settler_done(). */
@@ -36,6 +38,9 @@ void settler_done(struct settler *settler);
 /* As in struct ordering_type. */
 size_t settler_settle(const struct settler *settler, const struct settlement *s, struct arena *arena,
                       struct statement *ret);
+/* Statement `index` of it looks at rows that were not delivered: at whether they are the queue's. */
+bool settler_looks_on(const struct settlement *s, size_t index);
+
 void settler_settled(const struct settlement *s, size_t index, const PGresult *res, size_t *ret_missing);
 
 #endif

@@ -11,6 +11,7 @@
  * found by its id. */
 #include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
+#include "ordering/guarded_text.h"
 #include "ordering/held_locks.h"
 #include "ordering/horizon.h"
 #include "ordering/result.h"
@@ -45,7 +46,7 @@ enum lock_column {
 struct unordered {
     struct ordering ordering;
     struct ordering_options options;
-    char *lock_sql, *read_sql, *peek_sql;
+    struct guarded_text lock, read, peek;
     struct held_locks held;
     struct settler settler;
     struct horizon horizon;
@@ -59,9 +60,9 @@ struct unordered {
 static void unordered_close(struct ordering *o)
 {
     struct unordered *un = (struct unordered *)o;
-    free(un->lock_sql);
-    free(un->read_sql);
-    free(un->peek_sql);
+    guarded_text_done(&un->lock);
+    guarded_text_done(&un->read);
+    guarded_text_done(&un->peek);
     held_locks_done(&un->held);
     settler_done(&un->settler);
     horizon_done(&un->horizon);
@@ -73,11 +74,11 @@ static struct ordering *unordered_open(const struct ordering_options *options, s
     struct unordered *un = memory_new(sizeof *un);
     un->ordering = (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows};
     un->options = *options;
-    const struct sql_variable *v = options->variables;
-    bool ok = event_row_check(options, err) && (un->lock_sql = sql_render(sql_unordered_lock, v, err)) &&
-              (un->read_sql = sql_render(sql_unordered_read, v, err)) &&
-              (un->peek_sql = sql_render(sql_claim_peek, v, err)) && held_locks_init(&un->held, options, err) &&
-              settler_init(&un->settler, options, err) &&
+    const struct sql_variable *v = options->variables, *guarded = options->guarded;
+    bool ok = event_row_check(options, err) && guarded_text_init(&un->lock, sql_unordered_lock, v, guarded, err) &&
+              guarded_text_init(&un->read, sql_unordered_read, v, guarded, err) &&
+              guarded_text_init(&un->peek, sql_claim_peek, v, guarded, err) &&
+              held_locks_init(&un->held, options, err) && settler_init(&un->settler, options, err) &&
               horizon_init(&un->horizon, options, options->priority ? FLOOR_EVENTS : FLOOR_NONE, err);
     if (!ok) {
         unordered_close(&un->ordering);
@@ -117,14 +118,17 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
                               struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
     struct unordered *un = (struct unordered *)o;
-    *ret_plan = (struct claim_plan){.rows_limit = un->rows.limit, .key_limit = 1};
+    bool guarded = request->unreadable_count > 0;
+    *ret_plan = (struct claim_plan){.rows_limit = un->rows.limit, .key_limit = 1, .guarded = guarded};
     ret_plan->report = scan_saw_nothing;
     struct scan_plan *scan = &ret_plan->scan;
     scan_next(&un->scan, now, scan);
     look_at_the_oldest(scan, &ret_plan->report);
 
+    if (guarded)
+        *ret++ = ordering_guard(request->unreadable, request->unreadable_count, arena);
     struct statement *lock = &ret[CLAIM_LOCK];
-    *lock = statement_of(un->lock_sql);
+    *lock = statement_of(guarded_text_of(&un->lock, guarded));
     statement_add_int(lock, arena, scan->fresh_above);
     statement_add_int(lock, arena, scan->oldest.lo);
     statement_add_int(lock, arena, scan->oldest.hi);
@@ -137,15 +141,16 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
     add_top(un, ret_plan, now, arena, lock);
 
     struct statement *read = &ret[CLAIM_READ];
-    *read = statement_of(un->read_sql);
+    *read = statement_of(guarded_text_of(&un->read, guarded));
     read->by_row = true;
     statement_add_text(read, un->options.queue);
     statement_add_int(read, arena, ret_plan->rows_limit);
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
-    return CLAIM_STATEMENTS;
+    return CLAIM_STATEMENTS + guarded;
 }
 
-static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGresult *res, struct error *err)
+static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGresult *res, struct arena *arena,
+                       struct error *err)
 {
     if (PQnfields(res) != LOCK_COLUMNS || PQntuples(res) != 1)
         return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
@@ -161,6 +166,7 @@ static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGre
     if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
+    plan->locked_solos = arena_copy(arena, result_span(res, 0, LOCK_SOLO));
     plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
     if (!result_bigint(res, 0, LOCK_TOP_PRIORITY, &plan->top_priority) ||
         !result_bigint(res, 0, LOCK_TOP_ID, &plan->top_id)) {
@@ -174,8 +180,10 @@ static bool unordered_claimed(struct ordering *o, struct claim_plan *plan, size_
                               const struct claim_intake *intake, struct error *err)
 {
     struct unordered *un = (struct unordered *)o;
-    if (index == CLAIM_LOCK)
-        return read_locks(un, plan, res, err);
+    if (index < plan->guarded)
+        return true;
+    if (index == CLAIM_LOCK + (size_t)plan->guarded)
+        return read_locks(un, plan, res, intake->arena, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
         if (!event_row_read(&un->options, res, row, intake, err))
@@ -269,10 +277,10 @@ static bool unordered_wants_probe(const struct ordering *o)
     return horizon_wants_probe(&un->horizon, &un->scan);
 }
 
-static void unordered_peek(const struct ordering *o, struct arena *arena, struct statement *ret)
+static void unordered_peek(const struct ordering *o, bool guarded, struct arena *arena, struct statement *ret)
 {
     const struct unordered *un = (const struct unordered *)o;
-    *ret = statement_of(un->peek_sql);
+    *ret = statement_of(guarded_text_of(&un->peek, guarded));
     statement_add_int(ret, arena, scan_fresh_above(&un->scan));
     statement_add_text(ret, un->options.queue);
     statement_add_int(ret, arena, 0);

@@ -70,8 +70,11 @@ struct lane {
     struct item *failed;
     struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
     int64_t delay_us;     /* RETRY, or `delayed`; negative: for ever */
-    int64_t after_id;     /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
-    int64_t release_us;   /* RELEASED: not to be claimed again for this long */
+    const struct error *unreadable; /* why `delayed` says no more than that a row cannot be read; NULL: it can */
+    unsigned failures;              /* of that, so far; */
+    bool counted;                   /* the last one is new */
+    int64_t after_id;               /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
+    int64_t release_us;             /* RELEASED: not to be claimed again for this long */
     instant_us finished_at, settled_at;
     instant_us blocked_until; /* LANE_BLOCKED */
     unsigned blocked_times;   /* that it was tried in vain */

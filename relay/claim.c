@@ -193,7 +193,8 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     int64_t limit = most_keys(queue, now);
     if (queue->stopping || queue->paused || queue->closed || !queue->side.probed || now < claim->retry_at ||
-        now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now))
+        now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now) ||
+        unreadable_holds_claims(queue, now))
         return 0;
     int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
     /* What has a lease and no place in its sink would only be kept from others. */

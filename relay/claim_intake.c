@@ -5,6 +5,7 @@
 #include "relay/queue.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "relay/unreadable.h"
 
 static bool take_event(void *to, const struct event *event, bool waited, struct error *err)
 {
@@ -30,6 +31,15 @@ static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us
     struct lane *lane = batch_add_delayed(to, key, id, delay_us);
     if (lane)
         lane->after_id = after_id;
+}
+
+static void take_unreadable(void *to, struct span key, int64_t id, unsigned failures)
+{
+    struct batch *batch = to;
+    const struct claim *claim = batch->owner;
+    struct lane *lane = batch_add_delayed(batch, key, id, 0);
+    if (lane)
+        unreadable_met(claim->queue, lane, failures, claim->sent_at);
 }
 
 static void take_paused(void *to)
@@ -60,6 +70,7 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
                                   .event = take_event,
                                   .gone = take_gone,
                                   .delayed = take_delayed,
+                                  .unreadable = take_unreadable,
                                   .paused = take_paused};
     return ordering->type->claimed(ordering, &claim->plan, index - first, res, &intake, err);
 }

@@ -157,6 +157,8 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
     request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
+    request->claim.unreadable = queue->unreadable.ids;
+    request->claim.unreadable_count = queue->unreadable.count;
     request->claim.followed_only = claim->full;
     request->claim.behind = ahead_is_behind(queue, now) && !claim->full;
     request->claim.events_per_key = events_per_key(queue, keys, request->claim.behind);

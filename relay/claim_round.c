@@ -16,6 +16,7 @@
 #include "relay/round.h"
 #include "relay/settle.h"
 #include "relay/side.h"
+#include "relay/unreadable.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
 
@@ -239,7 +240,8 @@ static void round_failed(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
     FAULT_POINT("claim.failed");
-    bool refused = round_was_refused(round);
+    unreadable_claim_failed(claim, now);
+    bool refused = round_was_refused(round) && !unreadable_settle_failed(queue, round, now);
     if (refused && settle_in_parts(claim, now))
         return;
     bool committed = round->commit && round_reached(round, round->settle_end + 1);
@@ -311,6 +313,8 @@ static void take_arriving(struct claim *claim, instant_us now)
         return;
     }
     batch->sent_at = claim->sent_at;
+    if (batch->event_count > 0)
+        unreadable_claimed(queue);
     queue->keys_locked = claim->plan.locked;
     orphan_drop(queue, batch, now);
     if (batch->open > 0)

@@ -101,8 +101,8 @@ static PGresult *ask(PGconn *conn, const char *what, const char *template, const
     return result;
 }
 
-static bool ask_table(PGconn *conn, const struct table *table, const struct sql_variable *variables, struct status *ret,
-                      struct error *err)
+static bool ask_waiting(PGconn *conn, const struct table *table, const struct sql_variable *variables,
+                        struct status *ret, struct error *err)
 {
     const char *limits[] = {COUNT_LIMIT, table->name_sql, NULL};
     PGresult *result = ask(conn, table->plain_name, sql_status_waiting, variables, limits, err);
@@ -112,14 +112,48 @@ static bool ask_table(PGconn *conn, const struct table *table, const struct sql_
     PQclear(result);
     ret->estimated = counted >= strtoll(COUNT_LIMIT, NULL, 10);
     ret->waiting = ret->estimated && guess > counted ? guess : counted;
+    return true;
+}
+
+static bool ask_oldest(PGconn *conn, const struct table *table, const struct sql_variable *variables,
+                       struct status *ret, struct error *err)
+{
     const char *queue[] = {ret->queue, NULL};
-    result = ask(conn, table->plain_name, sql_status_oldest, variables, queue, err);
+    PGresult *result = ask(conn, table->plain_name, sql_status_oldest, variables, queue, err);
     if (!result)
         return false;
     const char *oldest = PQntuples(result) ? query_text(result, 0, 0) : NULL;
     ret->oldest_s = oldest ? strtod(oldest, NULL) : -1;
     PQclear(result);
     return true;
+}
+
+/* One row of which the condition, or created_at, cannot be told must not hide all other figures: then all rows are
+ * counted, or there is no age. */
+static bool ask_table(PGconn *conn, const struct table *table, const struct queue_config *queue, struct status *ret,
+                      struct error *err)
+{
+    struct arena *arena = arena_new();
+    struct queue_config asked = *queue;
+    const struct sql_variable *variables = table_variables(table, &asked, arena);
+    struct error cause = {0};
+    bool ok = ask_waiting(conn, table, variables, ret, &cause);
+    if (!ok && cause.kind == ERROR_REFUSED && asked.where) {
+        fprintf(stderr, "pgcourier: queue %s: `where` fails for some row, so all rows of %s are counted: %s\n",
+                ret->queue, table->plain_name, cause.text);
+        asked.where = NULL;
+        variables = table_variables(table, &asked, arena);
+        ok = ask_waiting(conn, table, variables, ret, &cause);
+        ret->estimated = true;
+    }
+    if (ok && !ask_oldest(conn, table, variables, ret, &cause)) {
+        ok = cause.kind == ERROR_REFUSED;
+        ret->oldest_s = -1;
+    }
+    if (!ok)
+        *err = cause;
+    arena_free(arena);
+    return ok;
 }
 
 static bool ask_state(PGconn *conn, struct status *ret, struct error *err)
@@ -190,11 +224,10 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
     if (!table)
         return false;
     struct status status = {.queue = queue->name, .table = table->plain_name};
-    struct arena *arena = arena_new();
     struct queue_config due = *queue;
     due.delayed = DELAYED_PASS; /* what is not due does not wait for a relay */
-    bool ok = ask_table(conn, table, table_variables(table, &due, arena), &status, err) &&
-              ask_state(conn, &status, err) && ask_window(conn, queue, &status, err);
+    bool ok = ask_table(conn, table, &due, &status, err) && ask_state(conn, &status, err) &&
+              ask_window(conn, queue, &status, err);
     if (!ok)
         privilege_explain(conn, table->oid, "{status}", err);
     if (ok && first && !ret_list)
@@ -204,7 +237,6 @@ static bool show_queue(PGconn *conn, const struct queue_config *queue, bool firs
     else if (ok)
         print_line(&status);
     PQclear(status.state);
-    arena_free(arena);
     table_free(table);
     return ok;
 }

@@ -13,7 +13,7 @@
 
 #include <libpq-fe.h>
 
-#define PIPELINE_EXPECTED_MAX 40
+#define PIPELINE_EXPECTED_MAX 48
 
 struct expected {
     const char *aside; /* the text that was prepared, or has set the path; NULL: a result that the caller waits for */

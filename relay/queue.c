@@ -27,18 +27,16 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
         return false;
     queue->names = arena_new();
     queue->variables = table_variables(queue->table, queue->config, queue->names);
-    queue->empty_sql = sql_render(sql_queue_empty, queue->variables, err);
+    const struct sql_variable *v = queue->variables,
+                              *guarded = table_guarded_variables(queue->table, queue->config, queue->names);
     queue->route = route_new(queue->config->destination, (const char *const *)queue->table->extra_names,
                              queue->table->extra_count, err);
     queue->purge_sql = sql_render(sql_dead_purge, queue->variables, err);
     bool passes = table_passes_delayed(queue->table, queue->config);
-    if (passes)
-        queue->due_sql = sql_render(sql_delayed_due, queue->variables, err);
     bool after = table_comes_after(queue->table);
-    if (after)
-        queue->after_sql = sql_render(sql_after_look, queue->variables, err);
-    return queue->empty_sql && queue->purge_sql && queue->route && (queue->due_sql || !passes) &&
-           (queue->after_sql || !after);
+    return queue->purge_sql && queue->route && guarded_text_init(&queue->empty, sql_queue_empty, v, guarded, err) &&
+           (!passes || guarded_text_init(&queue->due, sql_delayed_due, v, guarded, err)) &&
+           (!after || guarded_text_init(&queue->after, sql_after_look, v, guarded, err)) && unreadable_open(queue, err);
 }
 
 static bool open_ordering(struct queue *queue, struct error *err)
@@ -49,6 +47,7 @@ static bool open_ordering(struct queue *queue, struct error *err)
     struct ordering_options options = table_ordering_options(queue->table, config, queue->variables);
     options.lease_us = queue->leases.used ? config->lease_us : 0;
     options.lease_owner = queue->leases.owner;
+    options.guarded = table_guarded_variables(queue->table, config, queue->names);
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;
 }
@@ -120,10 +119,11 @@ void queue_close(struct queue *queue)
     if (queue->ordering)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);
-    free(queue->empty_sql);
+    guarded_text_done(&queue->empty);
+    guarded_text_done(&queue->due);
+    guarded_text_done(&queue->after);
     free(queue->purge_sql);
-    free(queue->due_sql);
-    free(queue->after_sql);
+    unreadable_close(queue);
     free(queue->leases.owner);
     arena_free(queue->names);
     table_free(queue->table);
@@ -133,6 +133,22 @@ void queue_close(struct queue *queue)
     keyset_done(&queue->avoid);
     keyset_done(&queue->avoid_solos);
     free(queue);
+}
+
+struct statement queue_empty_question(const struct queue *queue, struct arena *arena)
+{
+    struct statement st = statement_of(guarded_text_of(&queue->empty, queue_is_guarded(queue)));
+    statement_add_text(&st, queue->config->name);
+    struct id_ranges ids;
+    queue->ordering->type->inhabited(queue->ordering, &ids);
+    int64_t lo[ID_RANGES_MAX], hi[ID_RANGES_MAX];
+    for (size_t i = 0; i < ids.count; i++) {
+        lo[i] = ids.at[i].lo;
+        hi[i] = ids.at[i].hi;
+    }
+    statement_add_ids(&st, arena, lo, ids.count);
+    statement_add_ids(&st, arena, hi, ids.count);
+    return st;
 }
 
 void queue_wake(struct queue *queue, instant_us now)

@@ -5,6 +5,7 @@
 #ifndef RELAY_QUEUE_H
 #define RELAY_QUEUE_H
 
+#include "ordering/guarded_text.h"
 #include "ordering/ordering.h"
 #include "relay/ahead.h"
 #include "relay/base/log.h"
@@ -23,6 +24,7 @@
 #include "relay/route.h"
 #include "relay/side.h"
 #include "relay/table.h"
+#include "relay/unreadable.h"
 #include "relay/upkeep.h"
 
 struct queue {
@@ -32,9 +34,11 @@ struct queue {
     struct table *table;
     struct arena *names; /* holds `variables` */
     const struct sql_variable *variables;
-    char *empty_sql, *purge_sql, *due_sql; /* the latter only where what is not due lets others pass */
-    char *after_sql;                       /* only where events come after others */
-    struct queue *next;                    /* gets what was delivered; NULL: there is none */
+    char *purge_sql;
+    struct guarded_text empty, due; /* the latter only where what is not due lets others pass */
+    struct guarded_text after;      /* only where events come after others */
+    struct unreadable unreadable;
+    struct queue *next; /* gets what was delivered; NULL: there is none */
     struct ordering *ordering;
     struct route *route;
     struct outlet *outlet;
@@ -85,6 +89,15 @@ struct queue_options {
  * the options point at must outlive the queue. NULL and *err on failure. */
 struct queue *queue_open(const struct queue_options *options, PGconn *conn, struct error *err) MUST_CHECK;
 void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is open */
+
+/* Asks whether anything is left to deliver: no row when nothing is. */
+struct statement queue_empty_question(const struct queue *queue, struct arena *arena);
+
+/* Rows are known that cannot be read: ordering_guard() goes ahead of what may look at them. */
+static inline bool queue_is_guarded(const struct queue *queue)
+{
+    return queue->unreadable.count > 0;
+}
 
 /* There is something to claim: it looks at once. */
 void queue_wake(struct queue *queue, instant_us now);

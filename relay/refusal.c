@@ -104,8 +104,8 @@ static bool take(struct queue *queue, struct settle_job *job, size_t part, const
     for (size_t i = 0; i < job->lane_count; i++)
         take_fewer(queue, job->lanes[i]->batch, things > part ? things / part : 1, now);
     settle_abort(job);
-    if (things > 1)
-        return true;
+    if (things != 1)
+        return things > 1; /* what only moves entries on is tried again as it is */
     struct batch *batch = lane->batch;
     if (is_to_blame(queue, lane, cause, now)) {
         leave_out(queue, lane, cause, now);

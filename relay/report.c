@@ -62,6 +62,16 @@ void report_failure(const struct lane *lane)
         log_text("cause", lane->failed->delivery.cause->text));
 }
 
+void report_unreadable(const struct lane *lane)
+{
+    const struct queue *queue = lane_queue(lane);
+    LOG(queue->log, LOG_WARN, "event.unreadable", log_text("queue", queue->config->name),
+        log_text("table", queue->config->table), log_int("event", lane->gone_id), log_span("key", lane->key),
+        log_int("attempt", lane->failures),
+        lane->delay_us < 0 ? log_text("wait", "closed") : log_int("wait_ms", lane->delay_us / MS_US),
+        log_text("cause", lane->unreadable->text));
+}
+
 void report_blocked(const struct lane *lane, const struct error *cause)
 {
     const struct queue *queue = lane_queue(lane);

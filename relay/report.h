@@ -18,6 +18,7 @@ void report_claimed(const struct claim *claim, const struct batch *batch, int64_
 void report_claim_failed(const struct queue *queue, const struct error *err);
 void report_settle_failed(const struct queue *queue, const struct error *err);
 void report_side_failed(const struct queue *queue, const char *task, const struct error *err);
+void report_unreadable(const struct lane *lane);
 void report_blocked(const struct lane *lane, const struct error *cause); /* its first event that is not settled */
 void report_connected(const struct queue *queue, const char *connection);
 void report_disconnected(const struct queue *queue, const char *connection, const struct error *err);

@@ -142,6 +142,11 @@ static int64_t delay_left_us(const struct lane *lane)
     return lane->delay_us > past_us ? lane->delay_us - past_us : 0;
 }
 
+static struct span reason_of(const struct lane *lane)
+{
+    return lane->unreadable && lane->failures > 0 ? span_of(lane->unreadable->text) : SPAN_LITERAL("");
+}
+
 static void add_end(struct settle_job *job, struct lists *lists, struct lane *lane)
 {
     struct settlement *s = &job->settlement;
@@ -163,9 +168,10 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     if (is_delayed(lane))
         lists->parked[s->parked_count++] = (struct settle_failure){.id = lane->gone_id,
                                                                    .key = lane->key,
+                                                                   .attempts = lane->failures,
                                                                    .delay_us = delay_left_us(lane),
                                                                    .after_id = lane->after_id,
-                                                                   .why = SPAN_LITERAL("")};
+                                                                   .why = reason_of(lane)};
     add_resumed(s, lists, lane);
 }
 
@@ -228,6 +234,8 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
             break;
     }
     struct settlement *s = &job->settlement;
+    s->unreadable = queue->unreadable.ids; /* sent before that changes */
+    s->unreadable_count = queue->unreadable.count;
     for (size_t i = 0; i < s->buried_count; i++)
         lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
@@ -321,7 +329,14 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
             follow(queue, lane, now);
         break;
     case LANE_DELIVERED:
-        metrics->delayed += lane->delayed;
+        if (lane->counted && lane->delay_us < 0)
+            metrics->parked++;
+        else if (lane->counted)
+            metrics->retried++;
+        else
+            metrics->delayed += lane->delayed && !lane->unreadable;
+        if (lane->counted)
+            report_unreadable(lane);
         if (may_have_more(lane))
             follow(queue, lane, now);
         break;

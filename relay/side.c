@@ -12,6 +12,8 @@
 #include "relay/report.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "relay/side_start.h"
+#include "relay/unreadable.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
 
@@ -62,121 +64,12 @@ void side_close(struct queue *queue)
     db_free(side->db);
 }
 
-static void send(struct side *side, enum side_state state, bool ok, const struct error *err)
-{
-    struct error failure;
-    side->state = state;
-    if (!ok)
-        db_drop(side->db, false, err->text);
-    else if (!db_end_round(side->db, &failure))
-        db_drop(side->db, false, failure.text);
-    FAULT_POINT("side.sent");
-}
-
-/* Behind a pooler the session has none of our settings. What nothing waits for is left to those of the role. A
- * settlement sees to its patience itself. */
-static bool begin(struct queue *queue, struct error *err)
-{
-    struct side *side = &queue->side;
-    round_begin(&side->round);
-    side->first = db_is_shared(side->db) && queue->leases.used;
-    if (side->first == 0)
-        return true;
-    struct statement st = round_patience(queue, side->patience, side->round.arena);
-    side->round.settle_end = side->first;
-    return db_send(side->db, &st, err);
-}
-
-static void start_settlement(struct queue *queue, struct settle_job *job, instant_us now)
-{
-    struct side *side = &queue->side;
-    struct error err;
-    round_begin(&side->round);
-    side->first = 0;
-    FAULT_POINT("side.settle");
-    side->round.patience = blocked_patience(queue, side->db, now);
-    job->sent_at = now;
-    bool ok = round_add_settlement(&side->round, side->db, queue, job, &err);
-    side->round.settle_end++; /* the commit is part of it */
-    /* One statement is a transaction by itself; several are one by the round they travel in, which is an implicit
-     * transaction. */
-    send(side, SIDE_SETTLING, ok, &err);
-}
-
-static void start_probe(struct queue *queue, instant_us now)
-{
-    struct side *side = &queue->side;
-    struct error err;
-    bool ok = begin(queue, &err);
-    struct statement statements[ORDERING_STATEMENTS_MAX];
-    size_t n = queue->ordering->type->probe(queue->ordering, now, side->round.arena, statements);
-    for (size_t i = 0; ok && i < n; i++)
-        ok = db_send(side->db, &statements[i], &err);
-    side->probe_at = now + side->probe_interval_us;
-    side->unasked = side->settle_failed = false;
-    send(side, SIDE_PROBING, ok, &err);
-}
-
 void side_confirm(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
     side->probed = false;
     side->unasked = side->state == SIDE_PROBING;
     side->probe_at = instant_min(side->probe_at, now);
-}
-
-static void start_check(struct queue *queue)
-{
-    struct side *side = &queue->side;
-    struct error err;
-    bool ok = begin(queue, &err);
-    struct statement st = statement_of(queue->empty_sql);
-    statement_add_text(&st, queue->config->name);
-    struct id_ranges ids;
-    queue->ordering->type->inhabited(queue->ordering, &ids);
-    int64_t lo[ID_RANGES_MAX], hi[ID_RANGES_MAX];
-    for (size_t i = 0; i < ids.count; i++) {
-        lo[i] = ids.at[i].lo;
-        hi[i] = ids.at[i].hi;
-    }
-    statement_add_ids(&st, side->round.arena, lo, ids.count);
-    statement_add_ids(&st, side->round.arena, hi, ids.count);
-    ok = ok && db_send(side->db, &st, &err);
-    side->check_empty = side->outdated = false;
-    send(side, SIDE_CHECKING, ok, &err);
-}
-
-static void start_peek(struct queue *queue)
-{
-    struct side *side = &queue->side;
-    struct error err;
-    bool ok = begin(queue, &err);
-    struct statement st;
-    queue->ordering->type->peek(queue->ordering, side->round.arena, &st);
-    ok = ok && db_send(side->db, &st, &err);
-    side->peek = false;
-    send(side, SIDE_PEEKING, ok, &err);
-}
-
-static void start_upkeep(struct queue *queue, instant_us now)
-{
-    struct side *side = &queue->side;
-    struct error err;
-    bool ok = begin(queue, &err);
-    struct statement st = upkeep_begin(queue, side->round.arena, now);
-    ok = ok && db_send(side->db, &st, &err);
-    send(side, SIDE_UPKEEP, ok, &err);
-}
-
-static void start_renewal(struct queue *queue, instant_us now)
-{
-    struct side *side = &queue->side;
-    struct error err;
-    bool ok = begin(queue, &err);
-    FAULT_POINT("side.renew");
-    struct statement st = lease_renewal(queue, side->round.arena, now);
-    ok = ok && db_send(side->db, &st, &err);
-    send(side, SIDE_RENEWING, ok, &err);
 }
 
 /* What is empty is settled by saying so. */
@@ -213,9 +106,9 @@ static bool start_pressing(struct queue *queue, instant_us now)
     settle_free_orphans(queue);
     settle_free_batches(&queue->leased);
     if (job)
-        start_settlement(queue, job, now);
+        side_start_settlement(queue, job, now);
     else if (probe)
-        start_probe(queue, now);
+        side_start_probe(queue, now);
     return side->state != SIDE_IDLE;
 }
 
@@ -227,26 +120,28 @@ static void start(struct queue *queue, instant_us now)
     if (side->state != SIDE_IDLE || !db_is_idle(side->db))
         return;
     if (lease_is_due(queue, now)) {
-        start_renewal(queue, now);
+        side_start_renewal(queue, now);
         return;
     }
+    if (side_start_search(queue, now))
+        return;
     bool upkept = side->upkept;
     side->upkept = false;
     if (upkept && start_pressing(queue, now))
         return;
     side->upkept = upkeep_next(queue, true, now);
     if (side->upkept) {
-        start_upkeep(queue, now);
+        side_start_upkeep(queue, now);
         return;
     }
     if ((!upkept && start_pressing(queue, now)) || now < side->retry_at)
         return;
     if (side->peek)
-        start_peek(queue);
+        side_start_peek(queue);
     else if (upkeep_next(queue, false, now))
-        start_upkeep(queue, now);
+        side_start_upkeep(queue, now);
     else if (side->check_empty)
-        start_check(queue);
+        side_start_check(queue);
 }
 
 static void take_result(struct queue *queue, const struct db_result *result, instant_us now)
@@ -267,6 +162,8 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
         peek_answered(queue, PQntuples(result->res) > 0, now);
     else if (side->state == SIDE_RENEWING)
         lease_take(queue, result->res, now);
+    else if (side->state == SIDE_SEARCHING)
+        unreadable_take(queue, result->res);
     else if (side->state == SIDE_UPKEEP)
         upkeep_take(queue, result->res, now);
 }
@@ -292,6 +189,15 @@ static void round_failed(struct queue *queue, instant_us now)
         mend_connection(queue);
         return;
     }
+    if (side->state == SIDE_SEARCHING) {
+        unreadable_end(queue, &side->round.error, now);
+        return;
+    }
+    if (side->state == SIDE_PEEKING && side->round.rule->refusal == REFUSAL_OF_ROW) {
+        peek_answered(queue, true, now); /* there is a row at least, and whether it can be read a claim finds out */
+        mend_connection(queue);
+        return;
+    }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, true, now);
     if (settle_met_lost_lease(&side->round)) {
@@ -299,7 +205,7 @@ static void round_failed(struct queue *queue, instant_us now)
         lease_doubt(queue, now);
         return;
     }
-    if (round_was_refused(&side->round)) {
+    if (round_was_refused(&side->round) && !unreadable_settle_failed(queue, &side->round, now)) {
         bool again = refusal_answer(queue, &side->round, now);
         if (!again || side->round.rule->refusal == REFUSAL_BY_TIME)
             report_settle_failed(queue, &side->round.error);
@@ -339,6 +245,8 @@ static void round_succeeded(struct queue *queue, instant_us now)
     }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, false, now);
+    if (side->state == SIDE_SEARCHING)
+        unreadable_end(queue, NULL, now);
     if (side->state == SIDE_UPKEEP)
         upkeep_end(queue, NULL, now);
     if (side->state == SIDE_PROBING && side->unasked) {
@@ -372,6 +280,7 @@ static void connection_lost(struct queue *queue, const struct error *err, instan
     if (side->round.arena)
         round_done(&side->round);
     side->state = SIDE_OFF;
+    unreadable_abort(queue);
     lease_backend_lost(queue, now);
 }
 
@@ -438,6 +347,7 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
     if (side->state != SIDE_IDLE)
         return;
     pollset_deadline(ps, later(upkeep_due_at(queue), now));
+    pollset_deadline(ps, unreadable_due_at(queue));
     pollset_deadline(ps, later(lease_due_at(queue), now));
     pollset_deadline(ps, side->retry_at > now ? side->retry_at : later(side->probe_at, now));
 }

@@ -20,7 +20,8 @@ enum side_state {
     SIDE_CHECKING,
     SIDE_PEEKING,
     SIDE_UPKEEP,
-    SIDE_RENEWING
+    SIDE_RENEWING,
+    SIDE_SEARCHING
 };
 
 /* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
@@ -40,6 +41,7 @@ struct side {
     bool check_empty, empty; /* --until-empty: asked for; the last answer */
     bool outdated;           /* something has come since the question under way was sent */
     bool peek;               /* asked for: see relay/peek.h */
+    bool searched;           /* the last round was part of a search: see relay/unreadable.h */
     bool upkept;             /* the last round was an upkeep task that goes ahead of what else is due */
 };
 

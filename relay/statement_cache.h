@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define STATEMENT_CACHE_MAX 24
+#define STATEMENT_CACHE_MAX 32
 #define STATEMENT_NAME_SIZE 32
 
 struct statement_cache {

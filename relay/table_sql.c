@@ -1,103 +1,18 @@
 #include "relay/table_sql.h"
 
+#include "relay/table_literal.h"
+#include "relay/table_read_sql.h"
 #include "sql_text.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* `'` doubled, and E'' with doubled backslashes when there are any. */
-static const char *literal(struct arena *arena, const char *text)
-{
-    char *out = arena_alloc(arena, strlen(text) * 2 + 4), *p = out;
-    if (strchr(text, '\\'))
-        *p++ = 'E';
-    *p++ = '\'';
-    for (; *text; text++) {
-        if (*text == '\'' || *text == '\\')
-            *p++ = *text;
-        *p++ = *text;
-    }
-    *p = '\'';
-    return out;
-}
-
-/* The one way in which a name becomes a regclass, and it takes quoted names only: PostgreSQL reads a name in a literal as
- * it reads one in a statement, and folds to lower case what is not quoted. */
+/* The one way in which a name becomes a regclass, and it takes quoted names only: PostgreSQL reads a name in a literal
+ * as it reads one in a statement, and folds to lower case what is not quoted. */
 static const char *regclass(struct arena *arena, const char *name_sql)
 {
-    return arena_printf(arena, "%s::pg_catalog.regclass", literal(arena, name_sql));
-}
-
-static const char *column(struct arena *arena, const char *name_sql, const char *absent)
-{
-    return name_sql ? arena_printf(arena, "e.%s", name_sql) : absent;
-}
-
-static const char *as_text(struct arena *arena, const char *name_sql)
-{
-    return name_sql ? arena_printf(arena, "e.%s::text", name_sql) : "null::text";
-}
-
-static const char *payload(const struct table *table, struct arena *arena)
-{
-    if (!table->payload_sql)
-        return "pg_catalog.row_to_json(e.*)::text"; /* e alone would be a column of that name */
-    return table->payload_kind == PAYLOAD_BYTES ? column(arena, table->payload_sql, NULL)
-                                                : as_text(arena, table->payload_sql);
-}
-
-/* Microseconds until the event is due; null: it is. After a hundred years the relay may look again. */
-static const char *delay(const struct table *table, struct arena *arena)
-{
-    const char *at = table->not_before_sql;
-    return arena_printf(arena,
-                        "case when e.%s = 'infinity' then -1::bigint when e.%s > pg_catalog.statement_timestamp() then "
-                        "(extract(epoch from least(e.%s, pg_catalog.statement_timestamp() + interval '36500 days') - "
-                        "pg_catalog.statement_timestamp()) * 1000000)::bigint end",
-                        at, at, at);
-}
-
-static const char *after_ids(const struct table *table, struct arena *arena)
-{
-    return arena_printf(arena, table->after_is_array ? "e.%s::bigint[]" : "array[e.%s::bigint]", table->after_sql);
-}
-
-/* The event that this one comes again after, while it is there, whoever serves it. */
-static const char *earlier(const struct table *table, struct arena *arena)
-{
-    const char *id = table->id_sql;
-    return arena_printf(arena,
-                        "case when e.again_after is not null then (select o.%s from %s o where o.%s between "
-                        "e.again_after and e.again_after order by o.%s offset 0) end",
-                        id, table->name_sql, id, id);
-}
-
-/* The first of the events that this one comes after and that are not done: they are in the queue, or dead letters. What
- * comes before it in its key is done first anyway. */
-static const char *undone(const struct table *table, const struct queue_config *queue, struct arena *arena)
-{
-    const char *ids = after_ids(table, arena);
-    const char *id = table->id_sql, *own = "", *other = "";
-    if (table->key_sql) {
-        own = arena_printf(arena, ", e.%s as key", table->key_sql);
-        other = arena_printf(arena, " and (e.%s <> o.key or e.%s >= o.id) is not false", table->key_sql, id);
-    }
-    return arena_printf(
-        arena,
-        "(select a.id from (select e.%s as id%s) as o cross join pg_catalog.unnest(%s) as a (id) "
-        "where exists (select from %s e where e.%s between a.id and a.id and (%s)%s order by e.%s offset 0) "
-        "or exists (select from %s.dead d where d.queue = %s and d.event_id = a.id) order by a.id limit 1)",
-        id, own, ids, table->name_sql, id, queue->where ? queue->where : "true", other, id,
-        queue->state ? queue->state : "outbox", literal(arena, queue->name));
-}
-
-static const char *waited_for(const struct table *table, const struct queue_config *queue, struct arena *arena)
-{
-    if (!table->after_sql)
-        return earlier(table, arena);
-    const char *named = undone(table, queue, arena);
-    return table->comes_again ? arena_printf(arena, "coalesce(%s, %s)", earlier(table, arena), named) : named;
+    return arena_printf(arena, "%s::pg_catalog.regclass", table_literal(arena, name_sql));
 }
 
 /* Dead letter d is one that an event comes after which is the next of its key and waits. */
@@ -110,62 +25,15 @@ static const char *needed(const struct table *table, const struct queue_config *
         "d.event_id in (select a.id from %s.parked p cross join lateral (select %s as ids from %s e "
         "where e.%s between p.event_id and p.event_id order by e.%s offset 0) as o cross join pg_catalog.unnest(o.ids) "
         "as a (id) where p.queue = %s and p.after_id is not null and a.id is not null)",
-        queue->state ? queue->state : "outbox", after_ids(table, arena), table->name_sql, table->id_sql, table->id_sql,
-        literal(arena, queue->name));
-}
-
-/* JSON is turned into text each time that the text is asked for. */
-static bool makes_text_once(const struct table *table, const struct queue_config *queue)
-{
-    return queue->max_event_bytes > 0 && table->payload_kind == PAYLOAD_JSON;
-}
-
-/* Joined with e. No column of the table is likely to have that name, and the queue's condition may name any of them. */
-static const char *text_once(const struct table *table, const struct queue_config *queue, struct arena *arena)
-{
-    return makes_text_once(table, queue)
-               ? arena_printf(arena, " cross join lateral (select %s as courier_payload offset 0) as courier",
-                              payload(table, arena))
-               : "";
-}
-
-/* The columns of per_key_read.sql from id on. */
-static const char *event_columns(const struct table *table, const struct queue_config *queue, struct arena *arena)
-{
-    const char *body = payload(table, arena), *oversize = "null::bigint";
-    if (makes_text_once(table, queue))
-        body = "courier.courier_payload";
-    if (queue->max_event_bytes > 0) {
-        oversize = arena_printf(
-            arena, "case when pg_catalog.octet_length(%s) > %" PRId64 " then pg_catalog.octet_length(%s)::bigint end",
-            body, queue->max_event_bytes, body);
-        body = arena_printf(arena, "case when pg_catalog.octet_length(%s) <= %" PRId64 " then %s end", body,
-                            queue->max_event_bytes, body);
-    }
-    const char *created =
-        table->created_at_sql ? arena_printf(arena, "e.%s::timestamptz", table->created_at_sql) : "null::timestamptz";
-    char *out = arena_printf(arena,
-                             "e.%s::bigint as id, %s as created_at, %s as oversize, %s as key, %s as type, "
-                             "%s as payload, %s as headers, %s as event_id, %s as traceparent, e.ctid as tid",
-                             table->id_sql, created, oversize, as_text(arena, table_sent_key(table)),
-                             as_text(arena, table->type_sql), body, as_text(arena, table->headers_sql),
-                             as_text(arena, table->event_id_sql), as_text(arena, table->traceparent_sql));
-    for (size_t i = 0; i < table->extra_count; i++)
-        out = arena_printf(arena, "%s, %s as extra_%zu", out, as_text(arena, table->extra_sql[i]), i);
-    if (table_holds_delayed(table, queue))
-        out = arena_printf(arena, "%s, %s as delay_us", out, delay(table, arena));
-    if (table_passes_delayed(table, queue))
-        out = arena_printf(arena, "%s, case when e.%s is not null then 1::bigint end as passed", out,
-                           table->not_before_sql);
-    if (table_comes_after(table))
-        out = arena_printf(arena, "%s, %s as after_id", out, waited_for(table, queue, arena));
-    return out;
+        queue->state ? queue->state : "outbox", table_after_ids(table, arena), table->name_sql, table->id_sql,
+        table->id_sql, table_literal(arena, queue->name));
 }
 
 /* What is not due is left out everywhere, as if it was not there. */
-static const char *condition(const struct table *table, const struct queue_config *queue, struct arena *arena)
+static const char *condition(const struct table *table, const struct queue_config *queue, bool guarded,
+                             struct arena *arena)
 {
-    const char *where = queue->where ? queue->where : "true";
+    const char *where = table_own_rows(table, queue, guarded, arena);
     if (!table_passes_delayed(table, queue))
         return where;
     return arena_printf(arena, "(%s) and (e.%s is null or e.%s <= pg_catalog.statement_timestamp())", where,
@@ -282,12 +150,12 @@ static struct sql_variable *next_variables(const struct table *table, const stru
     if (!next)
         return out;
     const struct handed handed[] = {
-        {"key", table_sent_key(next), column(arena, table_sent_key(table), NULL), NULL},
-        {"type", next->type_sql, column(arena, table->type_sql, NULL), NULL},
-        {"payload", next->payload_sql, column(arena, table->payload_sql, "pg_catalog.row_to_json(e.*)"),
+        {"key", table_sent_key(next), table_column(arena, table_sent_key(table), NULL), NULL},
+        {"type", next->type_sql, table_column(arena, table->type_sql, NULL), NULL},
+        {"payload", next->payload_sql, table_column(arena, table->payload_sql, "pg_catalog.row_to_json(e.*)"),
          queue->then_payload == THEN_RESPONSE ? response_value(next) : NULL},
-        {"headers", next->headers_sql, column(arena, table->headers_sql, NULL), NULL},
-        {"traceparent", next->traceparent_sql, column(arena, table->traceparent_sql, NULL), NULL},
+        {"headers", next->headers_sql, table_column(arena, table->headers_sql, NULL), NULL},
+        {"traceparent", next->traceparent_sql, table_column(arena, table->traceparent_sql, NULL), NULL},
     };
     const char *columns = "", *names = "", *values = "", *taken = "";
     for (size_t i = 0; i < sizeof handed / sizeof handed[0]; i++) {
@@ -298,7 +166,7 @@ static struct sql_variable *next_variables(const struct table *table, const stru
         if (!h->response)
             taken = arena_printf(arena, "%s, %s as %s", taken, h->value, h->name);
         columns = arena_printf(arena, "%s%s%s", columns, comma, h->column_sql);
-        names = arena_printf(arena, "%s%s%s", names, comma, literal(arena, h->column_sql));
+        names = arena_printf(arena, "%s%s%s", names, comma, table_literal(arena, h->column_sql));
         values = h->response ? arena_printf(arena, "%s%s%s", values, comma, h->response)
                              : arena_printf(arena, "%s%sg.%s", values, comma, h->name);
     }
@@ -308,7 +176,7 @@ static struct sql_variable *next_variables(const struct table *table, const stru
     out[3] = (struct sql_variable){"next_names", names};
     out[4] = (struct sql_variable){"next_values", values};
     out[5] = (struct sql_variable){"responses", queue->then_payload == THEN_RESPONSE ? responses : ""};
-    out[6] = (struct sql_variable){"next_table_name", literal(arena, next->plain_name)};
+    out[6] = (struct sql_variable){"next_table_name", table_literal(arena, next->plain_name)};
     return out;
 }
 
@@ -344,49 +212,50 @@ static const char *gone(const char *name, const char *class, const char *id, con
     return rendered(arena, sql_settle_gone, variables);
 }
 
-const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
-                                           struct arena *arena)
+static const struct sql_variable *variables_of(const struct table *table, const struct queue_config *queue,
+                                               bool guarded, struct arena *arena)
 {
-    const char *id = column(arena, table->id_sql, NULL);
-    const char *key = column(arena, table->key_sql, "null::text");
+    const char *id = table_column(arena, table->id_sql, NULL);
+    const char *key = table_column(arena, table->key_sql, "null::text");
     const char *range = NULL, *order = NULL, *whole = NULL, *whole_order = NULL;
     key_range(table, arena, key, id, &range, &order);
     whole_key(table, arena, key, id, &whole, &whole_order);
     const char *state = queue->state ? queue->state : "outbox";
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
-    const char *class = regclass(arena, table->name_sql), *created_at = column(arena, table->created_at_sql, "null");
+    const char *class = regclass(arena, table->name_sql),
+               *created_at = table_column(arena, table->created_at_sql, "null");
     const struct sql_variable *next = next_variables(table, queue, arena);
     const char *handed = table->next ? next->text : ""; /* the first of them */
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
-        {"table_name", literal(arena, table->plain_name)},
+        {"table_name", table_literal(arena, table->plain_name)},
         {"table_class", class},
         {"gone", gone(table->name_sql, class, id, taken(queue, key, created_at, handed, arena), arena)},
-        {"where", condition(table, queue, arena)},
+        {"where", condition(table, queue, guarded, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
         {"in_range", queue->where ? "true" : arena_printf(arena, "%s between r.lo and r.hi", id)},
-        {"undone", table->after_sql && queue->where ? queue->where : "true"},
+        {"undone", table->after_sql ? table_own_rows(table, queue, guarded, arena) : "true"},
         {"lives", table->after_sql ? "true" : "false"},
-        {"queue_name", literal(arena, queue->name)},
+        {"queue_name", table_literal(arena, queue->name)},
         {"state", state},
         {"parked_class", regclass(arena, arena_printf(arena, "%s.parked", state))},
         {"id", id},
         {"key", key},
-        {"type", column(arena, table->type_sql, "null")},
+        {"type", table_column(arena, table->type_sql, "null")},
         {"created_at", created_at},
-        {"not_before", column(arena, table->not_before_sql, "null::timestamptz")},
+        {"not_before", table_column(arena, table->not_before_sql, "null::timestamptz")},
         {"key_type", key_type_name(table->key_type)},
-        {"priority", column(arena, table->priority_sql, "null::bigint")},
+        {"priority", table_column(arena, table->priority_sql, "null::bigint")},
         {"urgent", table->priority_sql ? "true" : "false"},
         {"lock", lock_of_event(table, queue, arena)},
         {"lock_class", arena_printf(arena, "%d", (int)table->lock_class)},
         {"locks_rows", queue->locks == LOCKS_ROWS ? "true" : "false"},
         {"parked_key", parked_key(table, arena)},
         {"lock_hash", lock_hash(table, arena)},
-        {"columns", event_columns(table, queue, arena)},
+        {"columns", table_event_columns(table, queue, guarded, arena)},
         {"needed", needed(table, queue, arena)},
-        {"text_once", text_once(table, queue, arena)},
+        {"text_once", table_text_once(table, queue, guarded, arena)},
         {"key_range", range},
         {"key_order", order},
         {"key_whole", whole},
@@ -403,4 +272,16 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     memcpy(out, variables, sizeof variables);
     memcpy(out + sizeof variables / sizeof variables[0] - 1, next, (NEXT_VARIABLES + 1) * sizeof *out);
     return out;
+}
+
+const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
+                                           struct arena *arena)
+{
+    return variables_of(table, queue, false, arena);
+}
+
+const struct sql_variable *table_guarded_variables(const struct table *table, const struct queue_config *queue,
+                                                   struct arena *arena)
+{
+    return variables_of(table, queue, true, arena);
 }

@@ -9,4 +9,8 @@
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,
                                            struct arena *arena);
 
+/* For when there are rows that cannot be read: see ordering/guarded_text.h. */
+const struct sql_variable *table_guarded_variables(const struct table *table, const struct queue_config *queue,
+                                                   struct arena *arena);
+
 #endif

@@ -168,7 +168,7 @@ static void take_scheduled(struct queue *queue, const PGresult *res, instant_us 
 
 static void bind_due(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    ret->sql = queue->due_sql;
+    ret->sql = guarded_text_of(&queue->due, queue_is_guarded(queue));
     statement_add_text(ret, queue->config->name);
     if (queue->upkeep.due_to > 0)
         statement_add_int(ret, arena, queue->upkeep.due_to);
@@ -195,7 +195,7 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
 
 static void bind_after(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    ret->sql = queue->after_sql;
+    ret->sql = guarded_text_of(&queue->after, queue_is_guarded(queue));
     statement_add_text(ret, queue->config->name);
     statement_add_int(ret, arena, queue->upkeep.asked_to);
     statement_add_int(ret, arena, AFTER_MAX);
@@ -287,7 +287,7 @@ static bool lets_pass(const struct queue *queue)
 
 static bool comes_after(const struct queue *queue)
 {
-    return queue->after_sql != NULL;
+    return queue->after.plain != NULL;
 }
 
 static bool has_window(const struct queue *queue)
@@ -360,6 +360,11 @@ bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
         if (now >= upkeep->due_at[upkeep->task] && tasks[upkeep->task].before_all == before_all)
             return true;
     return false;
+}
+
+bool upkeep_reads_rows(const struct queue *queue)
+{
+    return queue->upkeep.task == UPKEEP_DUE || queue->upkeep.task == UPKEEP_AFTER;
 }
 
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now)

@@ -54,6 +54,9 @@ bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
 /* The connection is new: what is served is shown in it, before anything else. */
 void upkeep_connected(struct queue *queue, instant_us now);
 
+/* It looks at rows of the queue's table. */
+bool upkeep_reads_rows(const struct queue *queue);
+
 /* Its statement, with parameters in `arena`. */
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now);
 void upkeep_take(struct queue *queue, const PGresult *res, instant_us now);

@@ -38,14 +38,27 @@ static const struct names plain = {
 
 /* What table_variables() fills in; tests/integration/test_statements.py compares. */
 static const char *const templates[] = {
-    sql_per_key_lock,   sql_per_key_lock_all, sql_per_key_read,        sql_per_key_read_few, sql_settle_delete,
-    sql_settle_archive, sql_settle_bury,      sql_settle_park,         sql_settle_unpark,    sql_horizon_drawn,
-    sql_horizon_seen,   sql_horizon_floor,    sql_horizon_movers,      sql_horizon_holders,  sql_queue_empty,
-    sql_table_filter,   sql_status_oldest,    sql_claim_peek,          sql_claim_keep,       sql_claim_free,
-    sql_unordered_lock, sql_unordered_read,   sql_delayed_due,         sql_after_look,       sql_dead_purge,
-    sql_lease_grant,    sql_lease_renew,      sql_settle_leases,       sql_settle_move,      sql_settle_give_back,
-    sql_settle_kept,    sql_settle_next,      sql_settle_next_archive, sql_table_next_fits,  sql_table_next_wants,
-    sql_status_waiting,
+    sql_per_key_lock,        sql_per_key_lock_all,
+    sql_per_key_read,        sql_per_key_read_few,
+    sql_settle_delete,       sql_settle_archive,
+    sql_settle_bury,         sql_settle_park,
+    sql_settle_unpark,       sql_horizon_drawn,
+    sql_horizon_seen,        sql_horizon_floor,
+    sql_horizon_movers,      sql_horizon_holders,
+    sql_queue_empty,         sql_table_filter,
+    sql_status_oldest,       sql_claim_peek,
+    sql_claim_keep,          sql_claim_free,
+    sql_unordered_lock,      sql_unordered_read,
+    sql_delayed_due,         sql_after_look,
+    sql_dead_purge,          sql_lease_grant,
+    sql_lease_renew,         sql_settle_leases,
+    sql_settle_move,         sql_settle_give_back,
+    sql_settle_kept,         sql_settle_next,
+    sql_settle_next_archive, sql_table_next_fits,
+    sql_table_next_wants,    sql_status_waiting,
+    sql_unreadable_ids,      sql_unreadable_ids_of_key,
+    sql_unreadable_where,    sql_unreadable_read,
+    sql_unreadable_known,
 };
 
 static char *quoted(struct arena *arena, const char *name)
@@ -121,7 +134,7 @@ static const struct sql_variable *variables_of(const struct names *names, unsign
         .locks = shape & 0x2000 ? LOCKS_ADVISORY : LOCKS_ROWS,
         .then_payload = shape & 0x4000 ? THEN_RESPONSE : THEN_EVENT,
     };
-    return table_variables(&table, &queue, arena);
+    return shape & 0x8000 ? table_guarded_variables(&table, &queue, arena) : table_variables(&table, &queue, arena);
 }
 
 /* The plain name that `text` starts with, quoted or not: adds what stands for it and returns its length; else 0. */

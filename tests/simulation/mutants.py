@@ -81,7 +81,7 @@ MUTANTS = [
            "batch->open + batch->blocked + batch->finished > 0", "batch->open + batch->finished > 0", soon=True),
     Mutant("forgets_what_somebody_holds", ["spin", "G6"], "relay/claim.c", "    blocked_wake(queue, now);\n", "", soon=True),
     Mutant("blames_the_first_of_many_for_a_refusal", ["attempts"], "relay/refusal.c",
-           "    if (things > 1)\n        return true;\n", "", soon=True),
+           "    if (things != 1)\n        return things > 1;", "    if (things == 0)\n        return false;", soon=True),
     Mutant("gives_up_the_locks_when_a_settlement_is_refused", ["G3"], "relay/claim_round.c",
            "    start_rollback(claim, sql_settle_undo, sql_settle_release);",
            "    start_rollback(claim, \"rollback\", NULL);"),

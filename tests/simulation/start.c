@@ -201,6 +201,12 @@ const struct sql_variable *table_variables(const struct table *table, const stru
     return arena_alloc(arena, sizeof(struct sql_variable));
 }
 
+const struct sql_variable *table_guarded_variables(const struct table *table, const struct queue_config *queue,
+                                                   struct arena *arena)
+{
+    return table_variables(table, queue, arena);
+}
+
 /* ---- relay/base/statement.h: a statement's text is only a number here, that of its query ---- */
 
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err);
@@ -239,6 +245,11 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_delayed_due, QUERY_DUE},
         {sql_dead_purge, QUERY_UPKEEP},
         {sql_claim_free, QUERY_FREE},
+        {sql_unreadable_ids, QUERY_SEARCH},
+        {sql_unreadable_ids_of_key, QUERY_SEARCH},
+        {sql_unreadable_where, QUERY_SEARCH},
+        {sql_unreadable_read, QUERY_SEARCH},
+        {sql_unreadable_known, QUERY_SEARCH},
     };
     (void)variables;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

@@ -42,6 +42,7 @@ struct work {
     struct arena *arena;
     const struct queue_config *queue;
     const struct table *table;
+    bool guarded; /* as they are while there are rows that cannot be read */
     struct sql_variable variables[VARIABLES_MAX];
     size_t variable_count;
     size_t prepared, failed;
@@ -75,7 +76,9 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
         queue.after = AFTER_ARCHIVE;
     memset(work->variables, 0, sizeof work->variables);
     work->variable_count = 0;
-    for (const struct sql_variable *v = table_variables(table, &queue, work->arena); v->name; v++)
+    const struct sql_variable *of_table = work->guarded ? table_guarded_variables(table, &queue, work->arena)
+                                                        : table_variables(table, &queue, work->arena);
+    for (const struct sql_variable *v = of_table; v->name; v++)
         put(work, v->name, v->text);
     put(work, "wanted", "true");
     put(work, "rows", "1000");
@@ -183,7 +186,11 @@ int main(int argc, char **argv)
         struct table *table = table_inspect(conn, &config->queues[i], &err);
         work.queue = &config->queues[i];
         work.table = table;
-        ok = table && prepare_for(&work, argv[2], &err);
+        for (int guarded = 0; table && ok && guarded <= 1; guarded++) {
+            work.guarded = guarded;
+            ok = prepare_for(&work, argv[2], &err);
+        }
+        ok = ok && table;
         table_free(table);
     }
     if (!ok)

@@ -91,7 +91,7 @@ START_TEST(idle_relay_asks_for_what_is_new)
 {
     struct statement peek;
     probe(1000, 0, false, 0);
-    ordering_per_key.peek(o, arena, &peek);
+    ordering_per_key.peek(o, false, arena, &peek);
     ck_assert_int_eq(peek.count, 3);
     ck_assert_str_eq(peek.values[0], "1000");
     ck_assert_str_eq(peek.values[1], "orders");

@@ -38,8 +38,9 @@ static size_t one_probe(struct ordering *o, instant_us now, struct arena *arena,
     return 1;
 }
 
-static void one_peek(const struct ordering *o, struct arena *arena, struct statement *ret)
+static void one_peek(const struct ordering *o, bool guarded, struct arena *arena, struct statement *ret)
 {
+    (void)guarded;
     (void)o;
     (void)arena;
     *ret = statement_of("peek");
@@ -109,7 +110,7 @@ static void set_up(void)
     stage.noting.ordering.type = &one;
     stage.queue.process = &process;
     stage.queue.table = &table;
-    stage.queue.empty_sql = empty_sql;
+    stage.queue.empty.plain = empty_sql;
     batch = stage_batch(&stage);
     stage.queue.arrived = NULL;
     side_open(&stage.queue);

@@ -294,7 +294,7 @@ END_TEST
 START_TEST(peek_keep_and_settle_are_those_of_every_strategy)
 {
     struct statement peek;
-    ordering_unordered.peek(o, arena, &peek);
+    ordering_unordered.peek(o, false, arena, &peek);
     ck_assert_int_eq(peek.count, 3);
     ck_assert_str_eq(peek.values[2], "0");
     int64_t solos[] = {4};

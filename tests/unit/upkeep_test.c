@@ -162,7 +162,7 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
     stage.config.delayed = DELAYED_PASS;
     upkeep_open(queue);
     static char sql[] = "look";
-    queue->due_sql = sql;
+    queue->due.plain = sql;
     queue->upkeep.task = UPKEEP_DUE;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql);
@@ -190,7 +190,7 @@ START_TEST(what_others_wait_for_is_asked_about_in_turns)
 {
     static char sql[] = "look";
     ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], INSTANT_NEVER);
-    queue->after_sql = sql;
+    queue->after.plain = sql;
     upkeep_open(queue);
     queue->upkeep.task = UPKEEP_AFTER;
     struct statement st = upkeep_begin(queue, arena, NOW);
@@ -356,7 +356,7 @@ START_TEST(task_that_has_more_to_do_rests_for_as_long_as_it_took)
     stage.config.columns.not_before = column;
     stage.config.delayed = DELAYED_PASS;
     upkeep_open(queue);
-    queue->due_sql = sql;
+    queue->due.plain = sql;
     queue->upkeep.task = UPKEEP_DUE;
     upkeep_begin(queue, arena, NOW - SECOND_US);
     due(10000, 6000);
