@@ -42,6 +42,7 @@ def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, shop, http):
     what is seen twice in the same idle time counts."""
     shop.add(200, 50)
     slow_relay(relay, shop, http, Reply(delay_s=0.1))
+    wait_until(lambda: http.in_flight > 0)  # what it asks at its start, it asks in a transaction
     idle_times, suspects, held = set(), set(), set()
     while shop.left() > 0:
         for pid, since, xid, xmin in shop.db.query(IDLE):
