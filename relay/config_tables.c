@@ -222,7 +222,8 @@ const struct setting queue_settings[] = {
      .offset = AT_QUEUE(lock_class),
      .fallback = "0",
      .max = INT32_MAX,
-     .help = "first number of the advisory locks, to keep clear of the application's own; `0` = from the table's name. All relays of a table need the same"},
+     .help = "first number of the advisory locks, to keep clear of the application's own; `0` = from the table's name. "
+             "All relays of a table need the same"},
     {.name = "listen",
      .kind = SETTING_TEXT,
      .offset = AT_QUEUE(listen),

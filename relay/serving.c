@@ -25,11 +25,12 @@ static const char *who(char buffer[WHO_BYTES])
 static bool refuse(const struct table *table, const struct queue_config *config, const char *other, const char *class,
                    struct error *err)
 {
-    return error_set(err, ERROR_CONFIG,
-                     "queue %s: %s is served with lock class %s already, by %s, and with %d here: both would deliver the "
-                     "same events; give both the same lock_class, or stop every relay of the table before one starts "
-                     "with another",
-                     config->name, table->plain_name, class ? class : "?", other, (int)table->lock_class);
+    return error_set(
+        err, ERROR_CONFIG,
+        "queue %s: %s is served with lock class %s already, by %s, and with %d here: both would deliver the "
+        "same events; give both the same lock_class, or stop every relay of the table before one starts "
+        "with another",
+        config->name, table->plain_name, class ? class : "?", other, (int)table->lock_class);
 }
 
 /* ---- at the start ---- */

@@ -23,7 +23,7 @@
 
 struct queue;
 
-#define SERVING_AGAIN_US (30 * SECOND_US)   /* behind a pooler it is said again */
+#define SERVING_AGAIN_US (30 * SECOND_US)  /* behind a pooler it is said again */
 #define SERVING_REFUSED_US (5 * SECOND_US) /* while another relay is in the way, that is asked again */
 
 /* Whether other classes of locks would be in its way: not those of rows, nor in a schema of the relay's own. */

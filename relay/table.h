@@ -17,7 +17,8 @@ enum key_type { KEY_NONE, KEY_BIGINT, KEY_INTEGER, KEY_TEXT, KEY_UUID };
 
 struct table {
     unsigned oid;
-    unsigned keys_oid; /* of the table whose keys its locks are: its own, but for a replay. 0: no locks of keys are taken */
+    unsigned
+        keys_oid; /* of the table whose keys its locks are: its own, but for a replay. 0: no locks of keys are taken */
     int id_attnum, key_attnum, not_before_attnum, after_attnum, priority_attnum; /* -1: not mapped */
     char *name_sql;   /* "public"."events": quoted, schema-qualified */
     char *plain_name; /* public.events, for messages and for the lock class */
