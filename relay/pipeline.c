@@ -38,13 +38,21 @@ static bool send_path(struct pipeline *pipeline, PGconn *conn, const char *sql, 
     return true;
 }
 
+/* A COMMIT that was sent may have been skipped, because something before it in its round failed: what the server said
+ * last counts. */
+static bool is_in_transaction(const struct pipeline *pipeline, const PGconn *conn)
+{
+    PGTransactionStatusType status = PQtransactionStatus(conn);
+    return status == PQTRANS_INTRANS || status == PQTRANS_INERROR || (status != PQTRANS_IDLE && pipeline->begun);
+}
+
 /* The path is set behind a BEGIN, else before the first statement of a transaction, of which a round without BEGIN is
- * one. A BEGIN that was skipped, as something before it had failed, counts as one until the ROLLBACK that follows. */
+ * one. */
 static bool send_path_before(struct pipeline *pipeline, PGconn *conn, const char *sql)
 {
     bool begins = sql == sql_claim_begin, ends = strcmp(sql, "commit") == 0 || strcmp(sql, "rollback") == 0;
     if (pipeline->statements == 0)
-        pipeline->has_path = pipeline->begun;
+        pipeline->has_path = pipeline->begun = is_in_transaction(pipeline, conn);
     if (!pipeline->has_path && !begins && !ends && !send_path(pipeline, conn, sql_session_path, 1))
         return false;
     pipeline->begun = (pipeline->begun || begins) && !ends;

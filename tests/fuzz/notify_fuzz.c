@@ -19,8 +19,8 @@ static char conninfo[160];
 struct scene {
     char heard[8192];
     size_t heard_size;
-    int cue;           /* 0 start-up, 1 the hello, 2 LISTEN, 3 after it */
-    int wild;          /* the cue at which `bytes` take the place of the right answer; 4: never */
+    int cue;           /* 0 start-up, 1 the hello, 2 the settings, 3 LISTEN, 4 after it */
+    int wild;          /* the cue at which `bytes` take the place of the right answer; 5: never */
     struct span bytes; /* framed: type, size, body, ... */
     struct span payload;
     const char *channel;
@@ -37,19 +37,31 @@ static void say(char type, struct span body)
     fake_server_write(&server, body);
 }
 
+#define COLUMN "a\0\0\0\0\0\0\0\0\0\0\31\377\377\377\377\377\377\0\0"
+
+static void say_row(struct span columns, struct span row)
+{
+    say('T', columns);
+    say('D', row);
+    say('C', (struct span){"SELECT 1", 9});
+}
+
+/* The backend's number is that of the start-up: the session is the client's own. */
 static void say_hello_row(void)
 {
-    static const char three_columns[] = "\0\3"
-                                        "a\0\0\0\0\0\0\0\0\0\0\31\377\377\377\377\377\377\0\0"
-                                        "b\0\0\0\0\0\0\0\0\0\0\31\377\377\377\377\377\377\0\0"
-                                        "c\0\0\0\0\0\0\0\0\0\0\31\377\377\377\377\377\377\0\0";
-    static const char row[] = "\0\3\0\0\0\1"
+    static const char columns[] = "\0\4" COLUMN COLUMN COLUMN COLUMN;
+    static const char row[] = "\0\4\0\0\0\1"
                               "7\0\0\0\5"
                               "false\0\0\0\4"
-                              "UTF8";
-    say('T', (struct span){three_columns, sizeof three_columns - 1});
-    say('D', (struct span){row, sizeof row - 1});
-    say('C', (struct span){"SELECT 1", 9});
+                              "UTF8\0\0\0\16"
+                              "read committed";
+    say_row((struct span){columns, sizeof columns - 1}, (struct span){row, sizeof row - 1});
+}
+
+static void say_settings_row(void)
+{
+    static const char columns[] = "\0\1" COLUMN, row[] = "\0\1\0\0\0\4UTF8";
+    say_row((struct span){columns, sizeof columns - 1}, (struct span){row, sizeof row - 1});
 }
 
 static void say_right_answer(int cue)
@@ -63,7 +75,9 @@ static void say_right_answer(int cue)
     }
     if (cue == 1)
         say_hello_row();
-    if (cue == 2) {
+    if (cue == 2)
+        say_settings_row();
+    if (cue == 3) {
         say('n', (struct span){"", 0});
         say('C', (struct span){"LISTEN", 7});
     }
@@ -86,7 +100,8 @@ static void say_anything(struct span bytes)
 /* The SQL of a Parse message, if that is what begins at `p`. */
 static const char *parsed_sql(const char *p, size_t size)
 {
-    return size > 6 && p[0] == 'P' && p[5] == '\0' ? p + 6 : NULL;
+    size_t name = size > 6 && p[0] == 'P' ? strnlen(p + 5, size - 5) : size; /* of the prepared statement */
+    return name + 6 < size ? p + 5 + name + 1 : NULL;
 }
 
 static void check_listen(const char *sql, const char *channel)
@@ -111,13 +126,13 @@ static void answer(struct scene *scene)
         return;
     scene->heard[size] = '\0';
     const char *sql = parsed_sql(scene->heard, size);
-    if (scene->cue == 2 && scene->wild > 2) {
+    if (scene->cue == 3 && scene->wild > 3) {
         FUZZ_CHECK(sql, "no statement");
         check_listen(sql, scene->channel);
     }
     if (scene->cue == scene->wild)
         say_anything(scene->bytes);
-    else if (scene->cue < 3)
+    else if (scene->cue < 4)
         say_right_answer(scene->cue);
     scene->cue++;
 }
@@ -164,8 +179,8 @@ static void play(struct scene *scene)
         turn(listener, ps);
         answer(scene);
     }
-    if (scene->wild == 4) {
-        FUZZ_CHECK(scene->cue == 3 && queue.pace.poll_at == NOW, "not listening after %d answers", scene->cue);
+    if (scene->wild == 5) {
+        FUZZ_CHECK(scene->cue == 4 && queue.pace.poll_at == NOW, "not listening after %d answers", scene->cue);
         notify(scene, listener, ps, &queue);
     }
     fake_server_hang_up(&server);
@@ -192,20 +207,20 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, size};
-    struct scene scene = {.wild = fuzz_byte(&in) % 5};
+    struct scene scene = {.wild = fuzz_byte(&in) % 6};
     struct span name = fuzz_span(&in);
     name.size = name.size < 63 ? name.size : 63;
     char *channel = fuzz_text(name);
     scene.channel = channel;
-    if (scene.wild == 4)
+    if (scene.wild == 5)
         scene.payload = fuzz_span(&in);
     else
         scene.bytes = fuzz_rest(&in);
     /* libpq loses results of its own when what the server says does not fit together. */
-    if (scene.wild < 4)
+    if (scene.wild < 5)
         __lsan_disable();
     play(&scene);
-    if (scene.wild < 4)
+    if (scene.wild < 5)
         __lsan_enable();
     free(channel);
     return 0;

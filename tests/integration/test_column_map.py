@@ -122,8 +122,8 @@ def test_a_column_may_have_any_name(db, relay, tmp_path):
 @pytest.mark.parametrize("where, ids", [
     ("s = 'x:y''z'::text and s <> ':table' and (id::bigint)::int > 0", [1]),
     ("e.s = 'q' or s is null", [2, 3]),
-    ("s::public.mood = 'q'::mood", [2]),
-    ("exists (select from chosen c where c.id = e.id)", [3]),
+    ("s::public.mood = 'q'::public.mood", [2]),
+    ("exists (select from public.chosen c where c.id = e.id)", [3]),
 ], ids=["quotes", "alias", "own-types", "other-tables"])
 def test_a_where_is_any_condition(db, relay, tmp_path, where, ids):
     db.query("create type public.mood as enum ('q'); create table public.chosen (id bigint); insert into public.chosen values (3);"
@@ -139,8 +139,8 @@ def test_a_where_is_any_condition(db, relay, tmp_path, where, ids):
 def test_triggers_of_the_table_find_what_they_name(db, relay, tmp_path):
     db.query("create table public.t (id bigserial primary key, k text); create table public.audit (k text);"
              "insert into public.t (k) values ('a'), ('b');"
-             "create function public.note() returns trigger language plpgsql as"
-             " 'begin insert into audit values (old.k); return null; end';"
+             "create function public.note() returns trigger language plpgsql"
+             " set search_path = public, pg_temp as 'begin insert into audit values (old.k); return null; end';"
              "create trigger note after delete on public.t for each row execute function public.note()")
     db.query("grant insert on public.audit to outbox_relay")
     assert len(drain(db, relay, tmp_path, "key: k")) == 2

@@ -75,20 +75,23 @@ static void run_round(const char *const *texts, int count)
 static const struct {
     const char *texts[6], *sent;
     int count;
+    char status; /* of the transaction, when the round is over */
 } paths[] = {
-    {{"select 1", "select 2"}, "path, select 1, select 2", 3},
-    {{sql_claim_begin, "select 1"}, "begin, path_begun, select 1", 3},
-    {{"select 2", "commit", sql_claim_begin, "select 3"}, "select 2, commit, begin, path_begun, select 3", 5},
-    {{"select 4"}, "select 4", 1}, /* still in that transaction */
-    {{"rollback", sql_claim_begin}, "rollback, begin, path_begun", 3},
-    {{"commit", "select 5"}, "commit, path, select 5", 3},
-    {{"select 6"}, "path, select 6", 2},
+    {{"select 1", "select 2"}, "path, select 1, select 2", 3, 'I'},
+    {{sql_claim_begin, "select 1"}, "begin, path_begun, select 1", 3, 'T'},
+    {{"select 2", "commit", sql_claim_begin, "select 3"}, "select 2, commit, begin, path_begun, select 3", 5, 'T'},
+    {{"select 4"}, "select 4", 1, 'T'}, /* still in that transaction */
+    {{"rollback", sql_claim_begin}, "rollback, begin, path_begun", 3, 'T'},
+    {{"select 5", "commit"}, "select 5, commit", 2, 'E'}, /* it fails, so the COMMIT is skipped */
+    {{"select 6", "commit"}, "select 6, commit", 2, 'I'}, /* as ROLLBACK TO SAVEPOINT would be sent */
+    {{"select 7"}, "path, select 7", 2, 'I'},
 };
 
 START_TEST(each_transaction_in_a_session_of_a_pooler_has_our_search_path)
 {
     come_up_shared(PREPARED_AUTO);
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        transaction_status = paths[i].status;
         run_round(paths[i].texts, paths[i].count);
         ck_assert_str_eq(sent_words(), paths[i].sent);
     }

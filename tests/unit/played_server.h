@@ -118,9 +118,11 @@ static inline void say(char type, const void *body, size_t size)
     ck_assert_int_eq(send(peer, message, size + 5, MSG_NOSIGNAL), (ssize_t)size + 5);
 }
 
+static char transaction_status = 'I'; /* or T: in a transaction, E: in one that has failed */
+
 static inline void say_ready(void)
 {
-    say('Z', "I", 1);
+    say('Z', &transaction_status, 1);
 }
 
 static inline void say_complaint(const char *severity, const char *text)
