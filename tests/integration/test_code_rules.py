@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.lint.structure import banned_calls, read, tracked
+from tests.lint.structure import banned_calls, include_loops, read, tracked
 from tests.support.process import REPO
 from tests.support.relay import binary
 
@@ -23,6 +23,14 @@ def test_a_banned_function_is_found(function):
 
 def test_no_banned_function_is_used():
     assert [problem for name in tracked("*.c", "*.h") for problem in banned_calls(name, read(name))] == []
+
+
+def test_a_loop_of_includes_is_found():
+    graph = {"relay/a": {"relay/b"}, "relay/b": {"relay/c"}, "relay/c": {"relay/b"}, "relay/d": set()}
+    assert list(include_loops(graph, set())) == ["relay/b, relay/c: in a loop of includes: relay/b, relay/c"]
+    assert list(include_loops(graph, {"relay/b", "relay/c"})) == []
+    (problem,) = include_loops(graph, {"relay/b", "relay/c", "relay/d"})
+    assert problem.startswith("relay/d: in no loop of includes any more")
 
 
 @pytest.mark.parametrize("body, warning", [("char a[n]; a[0] = 1; return a[0];", "vla"),

@@ -18,6 +18,15 @@ LAYERS = [
     ("relay/", ("relay/", "ordering/", "sinks/")),
 ]
 
+# Modules (a source and its header) that still include each other in a circle. The list may only become shorter.
+IN_A_LOOP = {
+    "relay/ahead", "relay/blocked", "relay/claim", "relay/claim_intake", "relay/claim_request", "relay/claim_round",
+    "relay/config", "relay/config_check", "relay/config_mark", "relay/config_peers", "relay/config_preset",
+    "relay/config_secrets", "relay/config_tables", "relay/config_warning", "relay/deliver", "relay/keep", "relay/lease",
+    "relay/orphan", "relay/outlet", "relay/pace", "relay/peek", "relay/queue", "relay/ready", "relay/refusal",
+    "relay/report", "relay/round", "relay/route_circuit", "relay/settle", "relay/side", "relay/suspect", "relay/upkeep",
+}
+
 # What the top holds besides hidden files.
 TOP = {"relay", "ordering", "sinks", "sql", "tests", "bench", "docs", "packaging", "dev", "CMakeLists.txt", "CMakePresets.json",
        "LICENSE", "README.md"}
@@ -68,6 +77,38 @@ def wrong_includes(name, text):
     for included in INCLUDE.findall(text):
         if "/" in included and not included.startswith(allowed):
             yield f"{name}: includes {included}: only {', '.join(allowed)} may be included from here"
+
+
+def included_modules(sources):
+    """Module -> the modules that its source or its header includes."""
+    graph = {}
+    for name in sources:
+        if name.startswith(("relay/", "ordering/", "sinks/")):
+            module = graph.setdefault(os.path.splitext(name)[0], set())
+            module.update(os.path.splitext(included)[0] for included in INCLUDE.findall(read(name)))
+    return {module: {other for other in included if other in graph and other != module} for module, included in graph.items()}
+
+
+def reachable(graph, start):
+    seen, waiting = set(), list(graph[start])
+    while waiting:
+        module = waiting.pop()
+        if module not in seen:
+            seen.add(module)
+            waiting.extend(graph[module])
+    return seen
+
+
+def include_loops(graph, accepted):
+    """A module in a loop of includes cannot be read, tested or changed without all the others of the loop."""
+    reached = {module: reachable(graph, module) for module in graph}
+    loops = {frozenset(other for other in reached[module] if module in reached[other]) for module in graph} - {frozenset()}
+    for loop in loops:
+        new = sorted(loop - accepted)
+        if new:
+            yield f"{', '.join(new)}: in a loop of includes: {', '.join(sorted(loop))}"
+    for module in sorted(accepted - set().union(*loops)):
+        yield f"{module}: in no loop of includes any more: take it off the list in tests/lint/structure.py"
 
 
 def stray_sql(name, text):
@@ -123,6 +164,7 @@ def main():
         problems += too_long(name, text)
         if name in sources:
             problems += [*wrong_includes(name, text), *stray_sql(name, text), *stray_allocations(name, text), *banned_calls(name, text)]
+    problems += include_loops(included_modules(sources), IN_A_LOOP)
     flags = include_flags()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for found in pool.map(lambda name: list(compiles_alone(name, flags)), headers):
