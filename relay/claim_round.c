@@ -5,7 +5,6 @@
 #include "relay/claim.h"
 #include "relay/claim_intake.h"
 #include "relay/claim_request.h"
-#include "relay/deliver.h"
 #include "relay/keep.h"
 #include "relay/lease.h"
 #include "relay/orphan.h"
@@ -212,7 +211,7 @@ static void take_commit(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
     if (round->job)
-        settle_commit(claim->queue, round->job, now);
+        refusal_commit(claim->queue, round->job, now);
     round->job = NULL;
     for (struct batch *batch = claim->in_parts ? claim->batches : NULL; batch; batch = batch->next)
         refusal_end_parts(batch);
@@ -336,7 +335,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
         claim->in_transaction = round->begin;
     } else {
         if (round->job)
-            settle_commit(queue, round->job, now);
+            refusal_commit(queue, round->job, now);
         round->job = NULL;
         claim_free_settled(claim);
     }

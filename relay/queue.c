@@ -2,10 +2,8 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
-#include "relay/deliver.h"
 #include "relay/ready.h"
 #include "relay/report.h"
-#include "relay/settle.h"
 #include "relay/side.h"
 #include "relay/table_ordering.h"
 #include "relay/table_sql.h"
@@ -157,6 +155,13 @@ void queue_wake(struct queue *queue, instant_us now)
     queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
     queue->side.empty = false;
     queue->side.outdated = true;
+}
+
+void queue_hand_on(struct queue *queue, instant_us now)
+{
+    if (queue->handed_on && queue->next)
+        queue_wake(queue->next, now);
+    queue->handed_on = false;
 }
 
 bool queue_is_quiet(const struct queue *queue)

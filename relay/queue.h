@@ -39,6 +39,7 @@ struct queue {
     struct guarded_text after;      /* only where events come after others */
     struct unreadable unreadable;
     struct queue *next; /* gets what was delivered; NULL: there is none */
+    bool handed_on;     /* `next` got events, and was not woken since: queue_hand_on() */
     struct ordering *ordering;
     struct route *route;
     struct outlet *outlet;
@@ -101,6 +102,9 @@ static inline bool queue_is_guarded(const struct queue *queue)
 
 /* There is something to claim: it looks at once. */
 void queue_wake(struct queue *queue, instant_us now);
+
+/* Wakes the next queue if a settlement has given it events. */
+void queue_hand_on(struct queue *queue, instant_us now);
 
 /* Gives every event that has arrived its destination and hands its lane to the outlet. */
 void queue_route_claimed(struct queue *queue);

@@ -171,16 +171,11 @@ void refusal_passed(struct queue *queue, const struct settle_job *job, instant_u
     refusal->blame_until = now + BLAME_US;
 }
 
-/* A dead letter would have to leave the table, too, so there is nothing but waiting. */
-void refusal_end_lane(struct queue *queue, struct lane *lane)
+void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
-    const struct queue_config *config = queue->config;
-    struct backoff backoff = {config->retry_base_us, config->retry_max_us};
-    unsigned attempt = lane->refused->event.attempt;
-    bool last = attempt >= config->retry_attempts;
-    lane->failed = lane->refused;
-    lane->outcome = last ? LANE_CLOSED : LANE_RETRY;
-    lane->delay_us = last ? 0 : backoff_delay_us(&backoff, attempt, &queue->rng);
+    if (!settle_is_empty(job))
+        refusal_passed(queue, job, now);
+    settle_commit(queue, job, now);
 }
 
 void refusal_begin_parts(struct batch *batch)

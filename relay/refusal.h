@@ -2,7 +2,7 @@
  *
  * A settlement is refused as a whole. It is tried again in halves, down to the one row to blame, whose key then waits:
  *
- *   settle_collect -> refusal_answer -> settle_collect -> ... -> refusal_passed (by settle_commit)
+ *   settle_collect -> refusal_answer -> settle_collect -> ... -> refusal_commit
  *
  * So is one that takes too long. A row that somebody else holds is not to blame: see blocked.h.
  *
@@ -41,8 +41,8 @@ bool refusal_take(struct queue *queue, struct settle_job *job, const struct erro
 /* The transaction of the job, which is not empty, has done what it says: more may be tried again. */
 void refusal_passed(struct queue *queue, const struct settle_job *job, instant_us now);
 
-/* Before its end is settled: the lane fails at the event that stays in the table. */
-void refusal_end_lane(struct queue *queue, struct lane *lane);
+/* The transaction of the job has committed: refusal_passed(), unless it was empty, and settle_commit(). */
+void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now);
 
 /* From here on the batch is settled in parts of one transaction. When that is lost, refusal_undo_parts() makes what was
  * acked in its finished lanes wait to be settled again. */

@@ -233,6 +233,7 @@ static void move_events(struct relay *relay, instant_us now)
         listener_ready(relay->listeners[i], relay->ps, now);
         claim_ready(relay->queues[i], relay->ps, now);
         side_hear(relay->queues[i], relay->ps, now);
+        queue_hand_on(relay->queues[i], now);
         queue_route_claimed(relay->queues[i]);
         upkeep_hold(relay->queues[i], now);
         lease_hold(relay->queues[i], now);
@@ -245,6 +246,7 @@ static void move_events(struct relay *relay, instant_us now)
     for (size_t i = 0; i < config->queue_count; i++) {
         side_ready(relay->queues[i], relay->ps, now); /* first: a claim cannot end while it is being settled there */
         queue_settle_resolved(relay->queues[i], now);
+        queue_hand_on(relay->queues[i], now);
     }
 }
 

@@ -1,10 +1,9 @@
 #include "relay/settle.h"
 
 #include "relay/base/fault_point.h"
-#include "relay/deliver.h"
 #include "relay/queue.h"
-#include "relay/refusal.h"
 #include "relay/report.h"
+#include "relay/settle_rule.h"
 
 #include <stdlib.h>
 
@@ -153,7 +152,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     if (lane->state != LANE_FINISHED || lane->settling < lane->acked)
         return;
     if (lane->refused && !lane->batch->lost)
-        refusal_end_lane(lane_queue(lane), lane);
+        settle_rule_stuck(lane, lane_queue(lane)->config, &lane_queue(lane)->rng);
     size_t end = end_is_written(lane);
     if (end > lists->room)
         return; /* another time */
@@ -355,8 +354,6 @@ bool settle_met_lost_lease(const struct round *round)
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
     FAULT_POINT("settle.commit");
-    if (!settle_is_empty(job))
-        refusal_passed(queue, job, now);
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
         for (size_t n = 0; n < lane->settling; n++, lane->first = lane->first->next)
@@ -369,8 +366,7 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
         if (lane->state == LANE_SETTLING)
             lane_settled(queue, lane, now);
     }
-    if (queue->next && job->settlement.done_count > 0)
-        queue_wake(queue->next, now);
+    queue->handed_on = queue->handed_on || job->settlement.done_count > 0;
     queue->metrics.settled += job->settlement.done_count;
     if (job->missing > 0) {
         queue->metrics.missing += job->missing;

@@ -1,6 +1,6 @@
 /* relay/settle.h -- write down what became of claimed events.
  *
- *   settle_collect -> its statements in one transaction -> settle_commit | settle_abort
+ *   settle_collect -> its statements in one transaction -> settle_commit (by refusal_commit) | settle_abort
  *
  * Where they run is the caller's choice: in the claim's own transaction when all its lanes are finished, in a short
  * one on the queue's side connection when a straggler would keep the others waiting. */

@@ -54,3 +54,14 @@ enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_
         rule++;
     return rule->outcome; /* the last one's, where no other matches */
 }
+
+/* A dead letter would have to leave the table, too, so there is nothing but waiting. */
+void settle_rule_stuck(struct lane *lane, const struct queue_config *config, struct rng *rng)
+{
+    struct backoff backoff = {config->retry_base_us, config->retry_max_us};
+    unsigned attempt = lane->refused->event.attempt;
+    bool last = attempt >= config->retry_attempts;
+    lane->failed = lane->refused;
+    lane->outcome = last ? LANE_CLOSED : LANE_RETRY;
+    lane->delay_us = last ? 0 : backoff_delay_us(&backoff, attempt, rng);
+}

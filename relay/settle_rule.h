@@ -2,6 +2,7 @@
 #ifndef RELAY_SETTLE_RULE_H
 #define RELAY_SETTLE_RULE_H
 
+#include "relay/base/backoff.h"
 #include "relay/batch.h"
 #include "relay/config.h"
 
@@ -14,5 +15,8 @@ enum blame settle_blame(const struct delivery *d, bool repeated);
 
 /* Not for VERDICT_ACKED. */
 enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_attempt, enum on_exhausted policy);
+
+/* The database does not let an event out of the table (lane->refused): the lane fails at that event. */
+void settle_rule_stuck(struct lane *lane, const struct queue_config *config, struct rng *rng);
 
 #endif

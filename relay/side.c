@@ -236,7 +236,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
     if (side->round.job) {
         if (queue->leases.used)
             queue->pace.poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
-        settle_commit(queue, side->round.job, now);
+        refusal_commit(queue, side->round.job, now);
         settle_free_orphans(queue);
         settle_free_batches(&queue->leased);
         for (size_t i = 0; i < queue->claim_count; i++)

@@ -3,7 +3,6 @@
 #include "relay/claim.h"
 #include "relay/name_check.h"
 #include "relay/next_check.h"
-#include "relay/privilege.h"
 #include "relay/query.h"
 #include "sql_text.h"
 

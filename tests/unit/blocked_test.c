@@ -75,7 +75,7 @@ static int settle_but(int64_t lo, int64_t hi)
     for (struct settle_job *job; (job = collect());)
         if (!has_between(job, lo, hi)) {
             stage_now += MS_US;
-            settle_commit(&stage.queue, job, stage_now);
+            refusal_commit(&stage.queue, job, stage_now);
         } else {
             ck_assert(fails(job, "55P03", 20 * MS_US));
             met++;
@@ -189,7 +189,7 @@ static int64_t settle_slowly(int64_t thing_us)
         int64_t took_us = (int64_t)job->things * thing_us;
         if (took_us < process.statement_timeout_us) {
             stage_now += took_us;
-            settle_commit(&stage.queue, job, stage_now);
+            refusal_commit(&stage.queue, job, stage_now);
         } else {
             ck_assert(fails(job, "57014", process.statement_timeout_us));
             in_vain_us += process.statement_timeout_us;

@@ -49,7 +49,7 @@ static int settle_all(int64_t bad, bool *ret_waits)
         stage_now += MS_US;
         if (job->settlement.parked_count + job->settlement.buried_count > 0 || !has(job, bad)) {
             parked = job->settlement.parked_count > 0 ? job->settlement.parked[0] : parked;
-            settle_commit(&stage.queue, job, stage_now);
+            refusal_commit(&stage.queue, job, stage_now);
             continue;
         }
         refused++;
@@ -138,7 +138,7 @@ START_TEST(one_key_at_a_time_finds_out_whether_the_table_lets_others_go)
     batch = stage_batch(&stage);
     struct batch *trial = batch;
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
-    settle_commit(&stage.queue, settle_collect(&stage.queue, trial, false), stage_now);
+    refusal_commit(&stage.queue, settle_collect(&stage.queue, trial, false), stage_now);
     ck_assert(!refusal_wants_trial(&stage.queue, stage_now + 30 * SECOND_US));
     bool waits;
     settle_all(11, &waits);
@@ -156,7 +156,7 @@ START_TEST(what_was_sent_before_the_doubt_does_not_end_it)
     doubtful->settle_max = 2; /* so that the other is collected by itself */
     struct settle_job *before = settle_collect(&stage.queue, batch, false);
     refuse_everything(doubtful, stage_now + 5 * SECOND_US);
-    settle_commit(&stage.queue, before, stage_now);
+    refusal_commit(&stage.queue, before, stage_now);
     ck_assert_int_gt(refuse_everything(doubtful, stage_now + 5 * SECOND_US), 0);
     ck_assert_ptr_null(doubtful->lanes->refused);
     ck_assert_ptr_null(doubtful->lanes_end->refused);
@@ -172,7 +172,7 @@ START_TEST(rows_that_were_gone_say_nothing_about_others)
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     struct settle_job *job = settle_collect(&stage.queue, batch, false);
     job->missing = 3;
-    settle_commit(&stage.queue, job, stage_now);
+    refusal_commit(&stage.queue, job, stage_now);
     ck_assert_int_gt(refuse_everything(doubtful, stage_now + 5 * SECOND_US), 0);
     ck_assert_ptr_null(doubtful->lanes->refused);
 }
@@ -185,7 +185,7 @@ START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
     ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
     ck_assert_ptr_nonnull(lane->refused);
     ck_assert_int_eq(lane->refused->event.id, 1);
-    settle_commit(&stage.queue, collect(false), stage_now);
+    refusal_commit(&stage.queue, collect(false), stage_now);
 
     stage_now += SECOND_US;
     batch = stage_batch(&stage);
@@ -217,7 +217,7 @@ START_TEST(row_that_was_blamed_is_blamed_again_when_its_wait_is_forgotten)
         stage_finish(lane, 1, LANE_RELEASED);
         ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
         ck_assert_ptr_nonnull(lane->refused);
-        settle_commit(&stage.queue, collect(false), stage_now);
+        refusal_commit(&stage.queue, collect(false), stage_now);
         stage_now += SECOND_US;
         batch = stage_batch(&stage);
     }
@@ -233,7 +233,7 @@ START_TEST(dead_letter_that_cannot_be_made_waits)
     job = collect(false);
     ck_assert_uint_eq(job->settlement.buried_count, 0);
     ck_assert_uint_eq(job->settlement.parked_count, 1);
-    settle_commit(&stage.queue, job, stage_now);
+    refusal_commit(&stage.queue, job, stage_now);
 }
 END_TEST
 
@@ -243,7 +243,7 @@ START_TEST(wait_that_cannot_be_written_is_kept_in_mind)
     ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
     struct settle_job *job = collect(false);
     ck_assert(settle_is_empty(job));
-    settle_commit(&stage.queue, job, stage_now);
+    refusal_commit(&stage.queue, job, stage_now);
     ck_assert_uint_eq(stage.queue.avoid.count, 1);
     ck_assert_uint_eq(batch->unsettled, 0);
 }
@@ -258,7 +258,7 @@ START_TEST(lost_claim_writes_nothing_about_a_row_and_gives_it_back)
         if (has(job, 2))
             refusal_take(&stage.queue, job, &cause, stage_now);
         else
-            settle_commit(&stage.queue, job, stage_now);
+            refusal_commit(&stage.queue, job, stage_now);
     }
     ck_assert_uint_eq(batch->unsettled, 0);
     ck_assert_int_eq(stage.noting.released.lo, 2);

@@ -29,6 +29,7 @@ static struct settle_job *collect(bool prefixes)
 static void commit(struct settle_job *job)
 {
     settle_commit(&stage.queue, job, NOW);
+    queue_hand_on(&stage.queue, NOW);
 }
 
 static void assert_done(const struct settle_job *job, size_t count, int64_t first)
