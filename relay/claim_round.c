@@ -23,6 +23,17 @@
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
+/* What is read from now on, or was since the first of them was sent, orphans may still have to be compared with. */
+static void note_asking(struct queue *queue)
+{
+    queue->asking_since = INSTANT_NEVER;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->state == CLAIM_BUSY && claim->round.claim)
+            queue->asking_since = instant_min(queue->asking_since, claim->sent_at);
+    }
+}
+
 static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct error *err)
 {
     struct queue *queue = claim->queue;
@@ -121,9 +132,22 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
     claim->state = CLAIM_BUSY;
+    note_asking(claim->queue);
     FAULT_POINT("claim.sent");
     if (!ok)
         db_drop(claim->db, false, err.text);
+}
+
+/* The locks of its transaction are gone, and those that its session keeps only with `session`. */
+static void lose_locks(struct claim *claim, bool session, instant_us now)
+{
+    FAULT_POINT("claim.lost");
+    if (claim->queue->leases.used)
+        lease_abandon(claim, now);
+    claim->in_transaction = false;
+    claim_forget_held(claim);
+    orphan_make(claim->queue, &claim->batches, session, now);
+    claim->in_parts = claim->aside = false;
 }
 
 /* `then` may be NULL. */
@@ -132,6 +156,7 @@ static void start_rollback(struct claim *claim, const char *sql, const char *the
     struct error err;
     round_begin(&claim->round);
     claim->state = CLAIM_ROLLBACK;
+    note_asking(claim->queue);
     FAULT_POINT("claim.rollback");
     if (!db_send_sql(claim->db, sql, &err) || (then && !db_send_sql(claim->db, then, &err)) ||
         !db_end_round(claim->db, &err))
@@ -222,7 +247,7 @@ static void take_commit(struct claim *claim, instant_us now)
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);
     if (claim->queue->ordering->locks_rows && claim->batches)
-        orphan_make(claim, false, now); /* what somebody else holds: its lock has ended with the transaction */
+        lose_locks(claim, false, now); /* what somebody else holds: its lock has ended with the transaction */
 }
 
 /* What is kept stays in a transaction: the server ends one that stands still for long, and so its locks. */
@@ -257,7 +282,7 @@ static void round_failed(struct claim *claim, instant_us now)
     round->job = NULL;
     give_up_arriving(claim, now);
     back_off(claim, round->rule, now);
-    orphan_make(claim, false, now);
+    lose_locks(claim, false, now);
     /* With their session go locks that should be free, and those of what cannot be settled; and those that
      * claim_keep.sql has taken before it failed: a rollback leaves them. */
     bool astray = round->keep_count > 0 && !round_reached(round, 1) && !queue->leases.used;
@@ -346,6 +371,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
         take_arriving(claim, now);
     round_done(round);
     claim->state = CLAIM_IDLE;
+    note_asking(queue);
 }
 
 static void take_result(struct claim *claim, const struct db_result *result)
@@ -379,8 +405,9 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
     /* Connecting works, claiming does not: without a wait this would go round and round. */
     if (claim->state == CLAIM_BUSY)
         back_off(claim, NULL, now);
-    orphan_make(claim, true, now);
+    lose_locks(claim, true, now);
     claim->state = CLAIM_OFF;
+    note_asking(claim->queue);
     claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
 }
 

@@ -1,9 +1,6 @@
 #include "relay/orphan.h"
 
-#include "relay/base/fault_point.h"
-#include "relay/claim_request.h"
 #include "relay/deliver.h"
-#include "relay/lease.h"
 #include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
@@ -24,14 +21,10 @@ void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us no
             deliver_stop(lane, 0, now);
 }
 
-void orphan_make(struct claim *claim, bool session, instant_us now)
+void orphan_make(struct queue *queue, struct batch **held, bool session, instant_us now)
 {
-    struct queue *queue = claim->queue;
     size_t events = 0, in_flight = 0;
-    FAULT_POINT("claim.lost");
-    if (queue->leases.used)
-        lease_abandon(claim, now);
-    for (struct batch **list = &claim->batches; *list;) {
+    for (struct batch **list = held; *list;) {
         struct batch *batch = *list;
         refusal_undo_parts(batch);
         if (batch->kept && !session) {
@@ -50,14 +43,24 @@ void orphan_make(struct claim *claim, bool session, instant_us now)
         batch->next = queue->orphans;
         queue->orphans = batch;
     }
-    claim->in_transaction = false;
-    claim_forget_held(claim);
     for (size_t i = 0; i < queue->claim_count; i++)
-        for (struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+        for (struct batch *batch = *queue->held[i]; batch; batch = batch->next)
             orphan_drop(queue, batch, now);
-    claim->in_parts = claim->aside = false;
     if (events > 0) {
         queue->metrics.lost++;
         report_lost(queue, events, in_flight);
+    }
+}
+
+void orphan_free(struct queue *queue)
+{
+    for (struct batch **list = &queue->orphans; *list;) {
+        struct batch *batch = *list;
+        if (batch->unsettled > 0 || queue->asking_since <= batch->settled_at) {
+            list = &batch->next;
+            continue;
+        }
+        *list = batch->next;
+        batch_free(batch);
     }
 }

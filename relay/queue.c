@@ -65,8 +65,11 @@ static void open_connections(struct queue *queue)
     side_open(queue);
     queue->claim_count = (size_t)queue->config->connections;
     queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
-    for (size_t i = 0; i < queue->claim_count; i++)
+    queue->held = memory_array(queue->claim_count, sizeof *queue->held);
+    for (size_t i = 0; i < queue->claim_count; i++) {
         claim_open(queue, &queue->claims[i], i);
+        queue->held[i] = &queue->claims[i].batches;
+    }
 }
 
 struct queue *queue_open(const struct queue_options *options, PGconn *conn, struct error *err)
@@ -79,6 +82,7 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->log = options->log;
     queue->rng.state = options->seed;
     queue->pace.idle_us = config->poll_min_us;
+    queue->asking_since = INSTANT_NEVER;
     queue->key_limit = config->keys_per_claim;
     queue->watch = order_watch_new();
     queue->leases.used = config_leases(config);
@@ -114,6 +118,7 @@ void queue_close(struct queue *queue)
     free_batches(queue->orphans);
     free_batches(queue->leased);
     free(queue->claims);
+    free(queue->held);
     if (queue->ordering)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);

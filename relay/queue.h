@@ -44,11 +44,13 @@ struct queue {
     struct route *route;
     struct outlet *outlet;
     struct claim *claims;
+    struct batch ***held; /* one a claim: the list of what it holds */
     size_t claim_count;
     struct side side;
     struct upkeep upkeep;
     struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
     struct batch *orphans;     /* their claim is lost */
+    instant_us asking_since;   /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
     struct batch *leased;      /* held by leases: see lease.h */
     struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
     struct keyset later;       /* such keys that others had when they were asked for: followed again from then on */

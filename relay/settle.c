@@ -402,27 +402,3 @@ void settle_free_batches(struct batch **list)
         batch_free(batch);
     }
 }
-
-/* Some claim was sent before the batch was settled, and may have read its events. */
-static bool is_awaited(const struct queue *queue, const struct batch *batch)
-{
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        const struct claim *claim = &queue->claims[i];
-        if (claim->state == CLAIM_BUSY && claim->round.claim && claim->sent_at <= batch->settled_at)
-            return true;
-    }
-    return false;
-}
-
-void settle_free_orphans(struct queue *queue)
-{
-    for (struct batch **list = &queue->orphans; *list;) {
-        struct batch *batch = *list;
-        if (batch->unsettled > 0 || is_awaited(queue, batch)) {
-            list = &batch->next;
-            continue;
-        }
-        *list = batch->next;
-        batch_free(batch);
-    }
-}

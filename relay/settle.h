@@ -48,7 +48,4 @@ void settle_abort(struct settle_job *job);
 /* Frees the batches of the list that are wholly settled and have nothing in flight. */
 void settle_free_batches(struct batch **list);
 
-/* The same for the orphans, but those that a claim under way may still have to know. */
-void settle_free_orphans(struct queue *queue);
-
 #endif

@@ -6,6 +6,7 @@
 #include "relay/claim.h"
 #include "relay/claim_request.h"
 #include "relay/lease.h"
+#include "relay/orphan.h"
 #include "relay/peek.h"
 #include "relay/queue.h"
 #include "relay/refusal.h"
@@ -103,7 +104,7 @@ static bool start_pressing(struct queue *queue, instant_us now)
     /* Claims may wait for the probe, and what the table refuses for claims: see relay/refusal.h. */
     bool probe = now >= side->probe_at && queue->upkeep.looked; /* claims wait for the first look, too */
     struct settle_job *job = probe && side->settle_failed ? NULL : urgent_job(queue, now);
-    settle_free_orphans(queue);
+    orphan_free(queue);
     settle_free_batches(&queue->leased);
     if (job)
         side_start_settlement(queue, job, now);
@@ -237,7 +238,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
         if (queue->leases.used)
             queue->pace.poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
         refusal_commit(queue, side->round.job, now);
-        settle_free_orphans(queue);
+        orphan_free(queue);
         settle_free_batches(&queue->leased);
         for (size_t i = 0; i < queue->claim_count; i++)
             if (queue->claims[i].state == CLAIM_IDLE)

@@ -386,8 +386,6 @@ START_TEST(transaction_that_has_to_wait_does_not_stand_still)
 {
     stage.noting.ordering.locks_rows = unkept[_i].locks_rows;
     script.shared = unkept[_i].shared;
-    stage.queue.claims = claim;
-    stage.queue.claim_count = 1;
     claim->sent_at = NOW;
     claim_ready(&stage.queue, NULL, NOW + 60 * SECOND_US - 1);
     ck_assert_uint_eq(script.sends, 0);
@@ -434,8 +432,6 @@ START_TEST(what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transa
 {
     script.shared = true;
     claim->in_parts = true;
-    stage.queue.claims = claim;
-    stage.queue.claim_count = 1;
     slow->state = LANE_BLOCKED;
     batch->open--;
     batch->blocked++;

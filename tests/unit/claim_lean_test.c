@@ -7,8 +7,6 @@
 static void set_up_alone(void)
 {
     set_up();
-    stage.queue.claims = claim;
-    stage.queue.claim_count = 1;
     claim->in_transaction = true;
     claim->began_at = NOW - 20 * MS_US;
 }

@@ -26,8 +26,7 @@ static void set_up(void)
         round_begin(&claims[i].round);
         claims[i].arriving = batch_new(1 << 20, &claims[i]);
     }
-    queue->claims = claims;
-    queue->claim_count = 2;
+    stage_claims(&stage, claims, 2);
     outlet.sink = &sink;
     sink.traits = SINK_KEEPS_KEY_ORDER;
     queue->outlet = &outlet;

@@ -12,8 +12,6 @@ static void set_up_solo(void)
     solo = one;
     solo.solo = true;
     stage.noting.ordering.type = &solo;
-    stage.queue.claims = claim;
-    stage.queue.claim_count = 1;
 }
 
 static int64_t asks_for(size_t in_flight, instant_us now)

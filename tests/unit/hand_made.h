@@ -16,13 +16,27 @@ struct noting_ordering {
     size_t released_count;
 };
 
+#define STAGE_CLAIMS_MAX 2
+
 struct stage {
     struct log log;
     struct queue_config config;
     struct noting_ordering noting;
     struct claim claim;
+    struct batch **held[STAGE_CLAIMS_MAX];
     struct queue queue;
 };
+
+/* The connections that claim; before that it is stage->claim alone. */
+static inline void stage_claims(struct stage *stage, struct claim *claims, size_t count)
+{
+    struct queue *queue = &stage->queue;
+    queue->claims = claims;
+    queue->claim_count = count;
+    queue->held = stage->held;
+    for (size_t i = 0; i < count; i++)
+        stage->held[i] = &claims[i].batches;
+}
 
 static inline void note_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)
 {
@@ -51,8 +65,8 @@ static inline void stage_init(struct stage *stage, const char *destination)
     queue->log = &stage->log;
     queue->ordering = &stage->noting.ordering;
     queue->watch = order_watch_new();
-    queue->claims = &stage->claim;
-    queue->claim_count = 1;
+    queue->asking_since = INSTANT_NEVER;
+    stage_claims(stage, &stage->claim, 1);
     static const char *const extra[] = {"column", NULL};
     queue->route = route_new(destination, extra, 1, &err);
     ck_assert_ptr_nonnull(queue->route);
