@@ -192,3 +192,12 @@ bool batch_is_over(const struct batch *batch)
             return false;
     return true;
 }
+
+void lane_unblock(struct lane *lane)
+{
+    if (lane->state != LANE_BLOCKED)
+        return;
+    lane->state = LANE_FINISHED;
+    lane->batch->blocked--;
+    lane->batch->finished++;
+}

@@ -15,6 +15,9 @@
 /* By which a key's lane is found. A claim has up to 1,024 keys unless told otherwise. */
 #define LANE_CHAINS 256
 
+/* Where locks or leases are kept beyond the claim's transaction, so many times max_batch_bytes may be in memory. */
+#define HELD_BYTES_FACTOR 4
+
 struct lane;
 
 /* One claimed event and its delivery. */
@@ -148,6 +151,9 @@ int64_t lane_solo_id(const struct lane *lane);
 /* `lane` was read by a claim sent at `sent_at`: does `earlier` have events of the same key that were not, or not yet,
  * settled at that time? */
 bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at);
+
+/* In LANE_BLOCKED it waits for nothing any more but to be settled. */
+void lane_unblock(struct lane *lane);
 
 /* Lanes that are not settled, of these batches together. */
 size_t batch_unsettled(const struct batch *batches);

@@ -25,15 +25,6 @@ static void set_aside(struct queue *queue, struct lane *lane, instant_us now)
     *first = *first > 0 ? instant_min(*first, lane->blocked_until) : lane->blocked_until;
 }
 
-void blocked_end(struct lane *lane)
-{
-    if (lane->state != LANE_BLOCKED)
-        return;
-    lane->state = LANE_FINISHED;
-    lane->batch->blocked--;
-    lane->batch->finished++;
-}
-
 static void take_one(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
 {
     struct batch *batch = lane->batch;
@@ -73,7 +64,7 @@ static instant_us wake_batches(struct batch *batches, instant_us now)
             if (lane->state != LANE_BLOCKED)
                 continue;
             else if (lane->blocked_until <= now)
-                blocked_end(lane);
+                lane_unblock(lane);
             else
                 next = instant_min(next, lane->blocked_until);
     return next;
@@ -86,7 +77,7 @@ void blocked_wake(struct queue *queue, instant_us now)
         return;
     instant_us next = instant_min(wake_batches(queue->orphans, now), wake_batches(queue->leased, now));
     for (size_t i = 0; i < queue->claim_count; i++)
-        next = instant_min(next, wake_batches(queue->claims[i].batches, now));
+        next = instant_min(next, wake_batches(*queue->held[i], now));
     blocked->wake_at = next == INSTANT_NEVER ? 0 : next;
 }
 

@@ -30,9 +30,6 @@ void blocked_take(struct queue *queue, struct settle_job *job, const struct erro
 /* The waits that are over end: these lanes wait to be settled. */
 void blocked_wake(struct queue *queue, instant_us now);
 
-/* It waits for nothing any more but to be settled: as when it is not ours any more. */
-void blocked_end(struct lane *lane);
-
 /* How long a settlement on this connection is to wait for a lock, as lock_timeout has it; NULL: as long as its session
  * says. */
 const char *blocked_patience(const struct queue *queue, const struct db *db, instant_us now);

@@ -220,7 +220,7 @@ static int64_t keys_beside(struct claim *claim, instant_us now)
 {
     const struct queue *queue = claim->queue;
     size_t cap = (size_t)queue->config->keys_per_claim, open = open_lanes(claim), most = cap * CLAIM_LOCKS_FACTOR;
-    bool room = open < most && bytes_held(claim) <= (size_t)queue->config->max_batch_bytes * (CLAIM_BYTES_FACTOR - 1);
+    bool room = open < most && bytes_held(claim) <= (size_t)queue->config->max_batch_bytes * (HELD_BYTES_FACTOR - 1);
     if (!room || (open > cap / 2 && !outlet_has_room(queue->outlet)))
         return 0;
     int64_t keys = keys_to_claim(claim, now);

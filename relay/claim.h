@@ -53,8 +53,6 @@ struct claim {
 
 /* A connection with stragglers may come to hold so many times keys_per_claim locks, */
 #define CLAIM_LOCKS_FACTOR 2
-/* and, where it keeps locks beyond their transaction or leases, so many times max_batch_bytes. */
-#define CLAIM_BYTES_FACTOR 4
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index);
 void claim_close(struct claim *claim);

@@ -12,7 +12,6 @@
 #include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
-#include "relay/round.h"
 #include "relay/settle.h"
 #include "relay/side.h"
 #include "relay/unreadable.h"
@@ -85,8 +84,8 @@ static bool has_stragglers(const struct claim *claim)
     return false;
 }
 
-/* A transaction that stays open must not keep the snapshot of what was freed at its beginning. The same statement is
- * the word that shows that somebody is there. */
+/* A transaction that stays open must not keep the snapshot in which locks were freed at its beginning. The same
+ * statement keeps the server from ending an idle transaction. */
 static bool send_rest(const struct claim *claim, struct error *err)
 {
     const struct round *round = &claim->round;
@@ -96,7 +95,8 @@ static bool send_rest(const struct claim *claim, struct error *err)
 
 static bool add_holding(struct claim *claim, struct error *err)
 {
-    return claim->queue->leases.used ? lease_add(claim, err) : keep_add(claim, err);
+    return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
+                                     : keep_add(claim, err);
 }
 
 /* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
@@ -143,7 +143,7 @@ static void lose_locks(struct claim *claim, bool session, instant_us now)
 {
     FAULT_POINT("claim.lost");
     if (claim->queue->leases.used)
-        lease_abandon(claim, now);
+        lease_abandon(claim->queue, &claim->batches, claim->sent_at, now);
     claim->in_transaction = false;
     claim_forget_held(claim);
     orphan_make(claim->queue, &claim->batches, session, now);
@@ -242,7 +242,7 @@ static void take_commit(struct claim *claim, instant_us now)
         refusal_end_parts(batch);
     claim->in_parts = claim->aside = false;
     if (claim->queue->leases.used)
-        lease_begin(claim, now);
+        lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
     keep_settled(claim);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);

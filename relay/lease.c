@@ -3,11 +3,11 @@
 #include "ordering/result.h"
 #include "relay/base/fault_point.h"
 #include "relay/blocked.h"
-#include "relay/claim.h"
 #include "relay/deliver.h"
 #include "relay/outlet.h"
 #include "relay/queue.h"
 #include "relay/report.h"
+#include "relay/round.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,14 +46,14 @@ static int backend_pid(const struct queue *queue)
 int64_t lease_room(const struct queue *queue)
 {
     size_t lanes = 0, blocked = 0, bytes = 0;
-    size_t bytes_max = (size_t)queue->config->max_batch_bytes * (CLAIM_BYTES_FACTOR - 1);
+    size_t bytes_max = (size_t)queue->config->max_batch_bytes * (HELD_BYTES_FACTOR - 1);
     for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
         lanes += batch->unsettled - batch->blocked; /* these have no place in the sink any more */
         blocked += batch->blocked;
         bytes += batch->bytes;
     }
     for (size_t i = 0; i < queue->claim_count; i++)
-        lanes += batch_unsettled(queue->claims[i].batches);
+        lanes += batch_unsettled(*queue->held[i]);
     size_t places = outlet_places(queue->outlet);
     return places > lanes && !blocked_is_full(queue, blocked) && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
 }
@@ -89,14 +89,13 @@ static void add_lease(struct lease_list *list, struct queue *queue, struct lane 
     list->tokens[place] = span_of(lane->token);
 }
 
-bool lease_add(struct claim *claim, struct error *err)
+bool lease_add(struct queue *queue, struct batch *batches, struct round *round, struct db *db, struct error *err)
 {
-    struct queue *queue = claim->queue;
-    struct arena *arena = claim->round.arena;
+    struct arena *arena = round->arena;
     size_t lanes = 0;
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (const struct batch *batch = batches; batch; batch = batch->next)
         lanes += batch->lane_count;
-    claim->round.keep_count = 0;
+    round->keep_count = 0;
     if (lanes == 0)
         return true;
     FAULT_POINT("claim.lease");
@@ -104,22 +103,22 @@ bool lease_add(struct claim *claim, struct error *err)
                               .ids = arena_array(arena, lanes, sizeof *list.ids),
                               .failures = arena_array(arena, lanes, sizeof *list.failures),
                               .tokens = arena_array(arena, lanes, sizeof *list.tokens)};
-    for (struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (struct batch *batch = batches; batch; batch = batch->next)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (!is_held(queue, lane, batch->sent_at))
                 add_lease(&list, queue, lane);
-    claim->round.keep_count = list.count;
+    round->keep_count = list.count;
     if (list.count == 0)
         return true;
-    claim->round.settle_end = 1;
+    round->settle_end = 1;
     struct statement st = queue->ordering->type->grant(queue->ordering, &list, backend_pid(queue), arena);
-    return db_send(claim->db, &st, err);
+    return db_send(db, &st, err);
 }
 
-bool lease_check(const struct claim *claim, const PGresult *res, struct error *err)
+bool lease_check(const struct round *round, const PGresult *res, struct error *err)
 {
     int64_t count = 0;
-    size_t due = claim->round.keep_count;
+    size_t due = round->keep_count;
     if (PQntuples(res) == 1 && result_bigint(res, 0, 0, &count) && count == (int64_t)due)
         return true;
     return error_set(err, ERROR_INTERNAL, "a claim has leased %" PRId64 " of its %zu keys", count, due);
@@ -134,13 +133,12 @@ static void begin_terms(struct batch *batch, instant_us leased_at)
 }
 
 /* From the claim to the queue. */
-static struct batch *hand_over(struct claim *claim)
+static struct batch *hand_over(struct queue *queue, struct batch **batches, instant_us sent_at)
 {
-    struct queue *queue = claim->queue;
-    struct batch *batch = claim->batches;
-    claim->batches = batch->next;
+    struct batch *batch = *batches;
+    *batches = batch->next;
     batch->leased = true;
-    begin_terms(batch, claim->sent_at);
+    begin_terms(batch, sent_at);
     batch->next = queue->leased;
     queue->leased = batch;
     return batch;
@@ -152,7 +150,7 @@ static void lose(struct lane *lane, instant_us now)
     FAULT_POINT("lease.lost");
     lane->lost = true;
     deliver_cancel(lane);
-    blocked_end(lane);
+    lane_unblock(lane);
     deliver_stop(lane, 0, now);
     lane->outcome = LANE_RELEASED;
     lane->release_us = 0;
@@ -168,10 +166,10 @@ static void lose_what_has_none(struct batch *batch, instant_us now)
             lose(lane, now);
 }
 
-void lease_abandon(struct claim *claim, instant_us now)
+void lease_abandon(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now)
 {
-    while (claim->batches) {
-        struct batch *batch = hand_over(claim);
+    while (*batches) {
+        struct batch *batch = hand_over(queue, batches, sent_at);
         lose_what_has_none(batch, now);
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (!lane->lost)
@@ -179,17 +177,17 @@ void lease_abandon(struct claim *claim, instant_us now)
     }
 }
 
-void lease_begin(struct claim *claim, instant_us now)
+void lease_begin(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now)
 {
-    if (claim->queue->leases.owner_lost_at >= claim->sent_at) {
-        lease_abandon(claim, now);
+    if (queue->leases.owner_lost_at >= sent_at) {
+        lease_abandon(queue, batches, sent_at, now);
         return;
     }
-    while (claim->batches) {
-        struct batch *batch = hand_over(claim);
+    while (*batches) {
+        struct batch *batch = hand_over(queue, batches, sent_at);
         lose_what_has_none(batch, now);
-        batch->arrived_next = claim->queue->arrived;
-        claim->queue->arrived = batch;
+        batch->arrived_next = queue->arrived;
+        queue->arrived = batch;
     }
 }
 

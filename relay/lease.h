@@ -26,8 +26,9 @@
 #include <stdint.h>
 
 struct batch;
-struct claim;
+struct db;
 struct queue;
+struct round;
 
 struct leases {
     bool used;                /* `ordering: lease` */
@@ -43,15 +44,16 @@ struct leases {
 int64_t lease_room(const struct queue *queue);
 
 /* Adds to the round being built, as its first statement: all that the claim has brought is leased. */
-bool lease_add(struct claim *claim, struct error *err) MUST_CHECK;
-bool lease_check(const struct claim *claim, const PGresult *res, struct error *err) MUST_CHECK; /* its result */
+bool lease_add(struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+               struct error *err) MUST_CHECK;
+bool lease_check(const struct round *round, const PGresult *res, struct error *err) MUST_CHECK; /* its result */
 
 /* That round has committed: what the claim has brought goes on its way. Unless the backend that was to own the leases
  * is lost since: then they may have ended with it, and are given back. */
-void lease_begin(struct claim *claim, instant_us now);
+void lease_begin(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now);
 
 /* It has not, or nobody knows: nothing is sent of it, and what may be leased is given back. */
-void lease_abandon(struct claim *claim, instant_us now);
+void lease_abandon(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now);
 
 /* Stops what is not under way of leases whose terms may be over before it would be done, and calls back what is under
  * way where they are about to be over: somebody else may begin with it. */

@@ -78,7 +78,7 @@ static void stop_lanes(struct batch *batches, struct span key, instant_us now)
 static void stop_key(struct queue *queue, struct span key, instant_us now)
 {
     for (size_t i = 0; i < queue->claim_count; i++)
-        stop_lanes(queue->claims[i].batches, key, now);
+        stop_lanes(*queue->held[i], key, now);
     stop_lanes(queue->leased, key, now);
 }
 
