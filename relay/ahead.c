@@ -10,7 +10,6 @@
 #define LANES_MIN 64   /* where there are few places, claims are to be worth their round trip */
 #define BRIEF_PER_S 20 /* deliveries a place and second: what has been claimed for it in vain is over in 0.2 s */
 #define ROOM_PART 4
-#define TURN_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
 
 static bool goes_one_by_one(const struct queue *queue)
 {
@@ -45,12 +44,6 @@ bool ahead_is_behind(const struct queue *queue, instant_us now)
     return now < queue->ahead.behind_until;
 }
 
-/* What one claim is looking at, the next one goes past: it would take younger events for the oldest. */
-static bool is_claiming(const struct claim *claim, instant_us now)
-{
-    return claim->state == CLAIM_BUSY && claim->round.claim && now - claim->sent_at < TURN_US;
-}
-
 /* A sink with few places for long deliveries. */
 static bool has_few_places(const struct queue *queue)
 {
@@ -64,7 +57,7 @@ int64_t ahead_places(const struct queue *queue)
     return (int64_t)outlet_places(queue->outlet) * (queue->ahead.brief ? LANES_A_PLACE : 1);
 }
 
-int64_t ahead_room(const struct queue *queue, instant_us now)
+int64_t ahead_room(const struct queue *queue, int64_t open, bool claiming)
 {
     if (!queue->ahead.slow && !has_few_places(queue))
         return INT64_MAX;
@@ -73,12 +66,6 @@ int64_t ahead_room(const struct queue *queue, instant_us now)
         most = (int64_t)outlet_places(queue->outlet) * LANES_A_PLACE;
         most = most < LANES_MIN ? LANES_MIN : most;
     }
-    int64_t room = most;
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        if (is_claiming(&queue->claims[i], now))
-            return 0;
-        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
-            room -= (int64_t)batch->open;
-    }
-    return room < most / ROOM_PART ? 0 : room;
+    int64_t room = most - open;
+    return claiming || room < most / ROOM_PART ? 0 : room;
 }

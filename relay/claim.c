@@ -23,6 +23,7 @@
 #define LEAN_EVENTS 2
 #define LEAN_US (STRAGGLER_US / 2)
 #define ROOM_PART 4
+#define LOOK_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
 #define ROOM_WAIT_US (5 * MS_US)
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
@@ -144,14 +145,6 @@ static bool is_claiming(const struct queue *queue)
     return false;
 }
 
-/* Where a key brings an event or two and is quickly done with, most of what it costs are its claim's statements and
- * commit: there a claim takes all the locks that its connection may come to hold beside stragglers. */
-int64_t claim_keys_at_most(const struct queue *queue)
-{
-    bool limited = queue->key_limit < queue->config->keys_per_claim;
-    return queue->lean && !limited ? queue->key_limit * CLAIM_LOCKS_FACTOR : queue->key_limit;
-}
-
 static void note_lean(struct claim *claim, instant_us now)
 {
     size_t events = 0, lanes = 0;
@@ -169,13 +162,31 @@ static int64_t most_keys(const struct queue *queue, instant_us now)
     return refusal_wants_trial(queue, now);
 }
 
+/* What one claim is looking at, the next one goes past: it would take younger events for the oldest. */
+static bool is_looking(const struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++)
+        if (is_claiming_now(&queue->claims[i]) && now - queue->claims[i].sent_at < LOOK_US)
+            return true;
+    return false;
+}
+
+static int64_t lanes_open(const struct queue *queue)
+{
+    int64_t open = 0;
+    for (size_t i = 0; i < queue->claim_count; i++)
+        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            open += (int64_t)batch->open;
+    return open;
+}
+
 /* Events that wait for nobody are claimed as there is room for them: others may have the rest, and what comes meanwhile
  * may be more urgent. A little room is waited for to become more. */
 static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant_us now)
 {
     const struct queue *queue = claim->queue;
     if (!queue->ordering->type->solo)
-        return lesser(wanted, ahead_room(queue, now));
+        return lesser(wanted, ahead_room(queue, lanes_open(queue), is_looking(queue, now)));
     int64_t room = outlet_room(queue->outlet, ahead_places(queue));
     for (size_t i = 0; i < queue->claim_count; i++)
         room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;

@@ -61,9 +61,6 @@ void claim_close(struct claim *claim);
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now);
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 
-/* How many keys a claim may take, or events without one, when it has its connection to itself. */
-int64_t claim_keys_at_most(const struct queue *queue);
-
 /* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
  * brought some. */
 bool claim_is_due(struct claim *claim, instant_us now);

@@ -1,5 +1,6 @@
 #include "relay/claim_intake.h"
 
+#include "relay/claim_request.h"
 #include "relay/keep.h"
 #include "relay/lease.h"
 #include "relay/queue.h"
@@ -83,4 +84,34 @@ void claim_intake_end(struct claim_plan *plan, const struct batch *batch)
         return;
     double part = (double)batch->bytes_max / (double)(batch->bytes + batch->spilled_bytes);
     plan->room = part * (double)plan->rows > 1 ? (int64_t)(part * (double)plan->rows) : 1;
+}
+
+/* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. What has settled since, or
+ * was missed a while ago, is none: it has time until the next claim. */
+static bool looks_on(const struct claim_plan *plan)
+{
+    const struct scan_report *report = &plan->report;
+    return !plan->scan.sweeping &&
+           (plan->scan.more || !id_range_is_empty(report->newest_left) || !id_range_is_empty(report->oldest_left));
+}
+
+static bool took_all(const struct claim *claim, const struct batch *batch)
+{
+    const struct claim_plan *plan = &claim->plan;
+    if (looks_on(plan))
+        return false;
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->more)
+            return false;
+    return plan->locked < claim->round.keys && !plan->thin && !plan->truncated;
+}
+
+struct pace_claim claim_intake_pace(const struct claim *claim, const struct batch *batch)
+{
+    return (struct pace_claim){.sent_at = claim->sent_at,
+                               .events = (int64_t)batch->event_count,
+                               .keys = claim_keys_at_most(claim->queue),
+                               .found = batch->lane_count > 0,
+                               .took_all = took_all(claim, batch),
+                               .full = claim->full};
 }

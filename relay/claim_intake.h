@@ -13,4 +13,7 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
 /* No more comes: the strategy is told what was taken. */
 void claim_intake_end(struct claim_plan *plan, const struct batch *batch);
 
+/* What the claim has brought, for when the next one comes. */
+struct pace_claim claim_intake_pace(const struct claim *claim, const struct batch *batch);
+
 #endif

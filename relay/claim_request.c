@@ -18,6 +18,14 @@ struct request {
     int64_t *solos;
 };
 
+/* Where a key brings an event or two and is quickly done with, most of what it costs are its claim's statements and
+ * commit: there a claim takes all the locks that its connection may come to hold beside stragglers. */
+int64_t claim_keys_at_most(const struct queue *queue)
+{
+    bool limited = queue->key_limit < queue->config->keys_per_claim;
+    return queue->lean && !limited ? queue->key_limit * CLAIM_LOCKS_FACTOR : queue->key_limit;
+}
+
 /* Lanes in a state up to `last`. */
 static void add_busy_batches(struct request *request, const struct batch *batches, enum lane_state last)
 {

@@ -127,7 +127,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
         begin_parts(claim);
     if (keys > 0) {
         claim->queue->metrics.claims++;
-        pace_sent(claim, now);
+        pace_sent(claim->queue, claim->full, claim_keys_at_most(claim->queue), now);
     }
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
@@ -327,7 +327,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     batch->next = claim->batches;
     claim->batches = batch;
     claim_follow_missed(claim, now);
-    pace_claimed(claim, batch, now);
+    pace_claimed(queue, claim_intake_pace(claim, batch), now);
     if (queue->key_limit < queue->config->keys_per_claim)
         queue->key_limit++;
     claim_note_laneless(claim, batch);

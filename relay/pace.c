@@ -1,7 +1,6 @@
 #include "relay/pace.h"
 
 #include "relay/base/lesser.h"
-#include "relay/claim.h"
 #include "relay/outlet.h"
 #include "relay/queue.h"
 
@@ -37,26 +36,6 @@ static void plan_poll(struct queue *queue, bool found, instant_us now)
         instant_min(queue->pace.poll_at, now + queue->pace.idle_us - jitter); /* somebody may have woken it since */
 }
 
-/* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. What has settled since, or
- * was missed a while ago, is none: it has time until the next claim. */
-static bool looks_on(const struct claim_plan *plan)
-{
-    const struct scan_report *report = &plan->report;
-    return !plan->scan.sweeping &&
-           (plan->scan.more || !id_range_is_empty(report->newest_left) || !id_range_is_empty(report->oldest_left));
-}
-
-static bool took_all(const struct claim *claim, const struct batch *batch)
-{
-    const struct claim_plan *plan = &claim->plan;
-    if (looks_on(plan))
-        return false;
-    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->more)
-            return false;
-    return plan->locked < claim->round.keys && !plan->thin && !plan->truncated;
-}
-
 static void count_found(struct queue *queue, int64_t events, instant_us now)
 {
     int64_t lately_milli = queue->pace.coming_milli * SPAN_US / (SPAN_US + now - queue->pace.coming_at);
@@ -66,16 +45,15 @@ static void count_found(struct queue *queue, int64_t events, instant_us now)
 }
 
 /* What a claim may bring. Where it takes no more than the sink has room for, that is the most. */
-static int64_t events_at_most(const struct queue *queue)
+static int64_t events_at_most(const struct queue *queue, int64_t keys)
 {
-    int64_t keys = claim_keys_at_most(queue);
     bool by_room = queue->leases.used || queue->ordering->type->solo;
     return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
 }
 
 /* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more
  * come, the more the next one brings if it waits: until as many have come as it may take. */
-static int64_t worth_waiting_us(const struct queue *queue)
+static int64_t worth_waiting_us(const struct queue *queue, int64_t keys)
 {
     const struct queue_config *config = queue->config;
     int64_t over_milli = queue->pace.coming_milli - FEW_MILLI;
@@ -83,37 +61,35 @@ static int64_t worth_waiting_us(const struct queue *queue)
         return 0;
     int64_t wait_us = config->poll_min_us * (queue->leases.used ? LEASE_WAITS : 1);
     int64_t most_us = lesser(wait_us * WAITS_MAX, config->poll_max_us);
-    int64_t full_us = SPAN_US * events_at_most(queue) * EVENT_MILLI / queue->pace.coming_milli;
+    int64_t full_us = SPAN_US * events_at_most(queue, keys) * EVENT_MILLI / queue->pace.coming_milli;
     return lesser(wait_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 
-void pace_sent(const struct claim *claim, instant_us now)
+void pace_sent(struct queue *queue, bool full, int64_t keys, instant_us now)
 {
-    struct queue *queue = claim->queue;
-    if (!claim->full)
+    if (!full)
         queue->pace.poll_at =
             INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
     if (queue->pace.took_all)
         queue->pace.earliest_at =
-            now + worth_waiting_us(queue); /* what comes meanwhile is as little for the claim beside it */
+            now + worth_waiting_us(queue, keys); /* what comes meanwhile is as little for the claim beside it */
 }
 
 /* Counted from when the claim was sent, so that what it takes is not lost. Of the time before, nothing is saved up. */
-static instant_us rate_at(const struct claim *claim, const struct batch *batch)
+static instant_us rate_at(const struct queue *queue, struct pace_claim claim)
 {
-    int64_t rate = claim->queue->config->rate;
-    return rate > 0 ? claim->sent_at + (int64_t)batch->event_count * SECOND_US / rate : 0;
+    int64_t rate = queue->config->rate;
+    return rate > 0 ? claim.sent_at + claim.events * SECOND_US / rate : 0;
 }
 
-void pace_claimed(const struct claim *claim, const struct batch *batch, instant_us now)
+void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
 {
-    struct queue *queue = claim->queue;
-    if (!claim->full)
-        plan_poll(queue, batch->lane_count > 0, now);
-    count_found(queue, (int64_t)batch->event_count, now);
-    queue->pace.took_all = batch->lane_count > 0 && took_all(claim, batch);
-    queue->pace.earliest_at = now + (queue->pace.took_all ? worth_waiting_us(queue) : 0);
-    instant_us rate = rate_at(claim, batch);
+    if (!claim.full)
+        plan_poll(queue, claim.found, now);
+    count_found(queue, claim.events, now);
+    queue->pace.took_all = claim.found && claim.took_all;
+    queue->pace.earliest_at = now + (queue->pace.took_all ? worth_waiting_us(queue, claim.keys) : 0);
+    instant_us rate = rate_at(queue, claim);
     queue->pace.earliest_at = queue->pace.earliest_at > rate ? queue->pace.earliest_at : rate;
     queue->pace.poll_at = queue->pace.poll_at > queue->pace.earliest_at ? queue->pace.poll_at : queue->pace.earliest_at;
 }

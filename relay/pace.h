@@ -11,8 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct batch;
-struct claim;
+struct queue;
 
 struct pace {
     instant_us poll_at;     /* the next look at the table */
@@ -25,10 +24,20 @@ struct pace {
     instant_us coming_at;
 };
 
-/* A claim is on its way. */
-void pace_sent(const struct claim *claim, instant_us now);
+/* What a claim has brought. */
+struct pace_claim {
+    instant_us sent_at;
+    int64_t events;
+    int64_t keys;  /* as many may the next claim take */
+    bool found;    /* it has locked keys of events */
+    bool took_all; /* no event is known that it has left */
+    bool full;     /* it has asked for keys by name alone */
+};
 
-/* `batch` is what the claim has brought; sets poll_at and earliest_at. */
-void pace_claimed(const struct claim *claim, const struct batch *batch, instant_us now);
+/* A claim is on its way; the next one may take `keys` keys. */
+void pace_sent(struct queue *queue, bool full, int64_t keys, instant_us now);
+
+/* Sets poll_at and earliest_at. */
+void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now);
 
 #endif

@@ -1,4 +1,4 @@
-/* How many events a claim asks for where none waits for another. */
+/* How many keys or events a claim asks for, by the room that its sink has. */
 #include "relay/claim.h"
 
 #include "tests/support/run_suite.h"
@@ -71,6 +71,50 @@ START_TEST(little_room_is_waited_for_to_become_more_but_not_for_long)
 }
 END_TEST
 
+static struct claim two[2];
+
+/* Another connection beside that which claims, and a sink that takes few events a second. */
+static void set_up_two(void)
+{
+    set_up();
+    two[0] = *claim;
+    two[1] = (struct claim){.queue = &stage.queue, .index = 1, .state = CLAIM_BUSY, .sent_at = NOW};
+    stage_claims(&stage, two, 2);
+    claim = &two[0];
+    stage.queue.ahead.slow = true;
+}
+
+static void tear_down_two(void)
+{
+    stage_free_batches(&two[1].batches);
+    tear_down();
+}
+
+static const struct {
+    bool claiming; /* or it only settles */
+    instant_us since_us;
+    bool waits;
+} beside[] = {{true, 0, true}, {false, 0, false}, {true, SECOND_US, false}};
+
+START_TEST(claims_for_a_slow_sink_take_turns_but_for_one_that_hangs)
+{
+    two[1].round.claim = beside[_i].claiming;
+    ck_assert_int_eq(asks_for(0, NOW + beside[_i].since_us) == 0, beside[_i].waits);
+}
+END_TEST
+
+START_TEST(keys_that_any_connection_has_open_take_their_room)
+{
+    sink.keys_max = 4; /* places */
+    two[1].batches = stage_batch(&stage);
+    stage.claim.batches = NULL;
+    for (int64_t id = 1; id <= 3; id++)
+        stage_event(two[1].batches, id, NULL);
+    ck_assert_int_eq(asks_for(0, NOW), 1);
+    sink.keys_max = 0;
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("claim_room");
@@ -83,5 +127,11 @@ int main(void)
     tcase_add_test(tcase, what_has_arrived_and_is_not_offered_yet_takes_its_room);
     tcase_add_test(tcase, sink_that_wants_little_has_not_little_room);
     tcase_add_test(tcase, little_room_is_waited_for_to_become_more_but_not_for_long);
+    TCase *slow = tcase_create("slow sink");
+    suite_add_tcase(suite, slow);
+    tcase_add_checked_fixture(slow, set_up_two, tear_down_two);
+    tcase_add_loop_test(slow, claims_for_a_slow_sink_take_turns_but_for_one_that_hangs, 0,
+                        (int)(sizeof beside / sizeof beside[0]));
+    tcase_add_test(slow, keys_that_any_connection_has_open_take_their_room);
     return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* When the next claim comes, by what the last one has brought. */
 #include "relay/pace.h"
 
+#include "relay/claim_intake.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
@@ -44,6 +45,11 @@ static void expect(int64_t events)
     queue->pace.coming_milli = events * 1000;
 }
 
+static void bring(instant_us now)
+{
+    pace_claimed(queue, claim_intake_pace(claim, batch), now);
+}
+
 /* Another claim, with as many events. */
 static void find_at(size_t events, instant_us now)
 {
@@ -51,7 +57,7 @@ static void find_at(size_t events, instant_us now)
     if (events > 0)
         stage_event(batch, 1, "a");
     batch->event_count = events;
-    pace_claimed(claim, batch, now);
+    bring(now);
 }
 
 static void find(size_t events)
@@ -209,11 +215,11 @@ START_TEST(claim_that_left_something_is_followed_at_once)
     batch = stage_batch(&stage);
     for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
-    pace_claimed(claim, batch, NOW);
+    bring(NOW);
     ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + 3 * MIN_US : NOW);
     expect(174);
     queue->pace.earliest_at = NOW;
-    pace_sent(claim, NOW);
+    pace_sent(queue, false, KEYS, NOW);
     ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + 3 * MIN_US : NOW); /* nor is there another beside it */
 }
 END_TEST
