@@ -80,12 +80,18 @@ static bool is_straggling(const struct claim *claim, instant_us now)
     return open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
 }
 
-bool claim_needs_side(const struct claim *claim, instant_us now)
+static bool needs_side(const struct claim *claim, instant_us now)
 {
     /* A busy queue claims again and again: what is finished must not wait for a pause. */
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
     return (claim->state == CLAIM_IDLE || extending) && (claim->aside || is_straggling(claim, now)) &&
-           !claim->in_parts && !keep_is_possible(claim) && !claim->queue->ordering->locks_rows;
+           !claim->in_parts && !keep_is_possible(claim->queue, claim->db) && !claim->queue->ordering->locks_rows;
+}
+
+void claim_offer(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++)
+        queue->offered[i] = needs_side(&queue->claims[i], now);
 }
 
 bool claim_was_refused(const struct claim *claim)
@@ -203,7 +209,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     int64_t limit = most_keys(queue, now);
-    if (queue->stopping || queue->paused || queue->closed || !queue->side.probed || now < claim->retry_at ||
+    if (queue->stopping || queue->paused || queue->closed || !queue->asks.probed || now < claim->retry_at ||
         now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now) ||
         unreadable_holds_claims(queue, now))
         return 0;
@@ -257,7 +263,7 @@ bool claim_is_due(struct claim *claim, instant_us now)
     if (claim->queue->leases.used || claim_is_finished(claim))
         return true;
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
-    if (!keep_is_possible(claim))
+    if (!keep_is_possible(claim->queue, claim->db))
         return claim->in_parts && leaves_some(claim);
     return is_straggling(claim, now) || (has_only_kept(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
@@ -277,7 +283,7 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
  * not last. */
 static bool may_commit_part(const struct claim *claim, instant_us now)
 {
-    return keep_is_possible(claim) && (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
+    return keep_is_possible(claim->queue, claim->db) && (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
 }
 
 void claim_finish(struct claim *claim, instant_us now)
@@ -292,7 +298,8 @@ void claim_finish(struct claim *claim, instant_us now)
     struct settle_job *job;
     for (; (job = settle_collect(claim->queue, claim->batches, !finished)) && settle_is_empty(job); let_go = true)
         settle_commit(claim->queue, job, now);
-    bool has_to_last = !finished && !keep_is_possible(claim); /* the transaction, for what somebody else holds */
+    bool has_to_last =
+        !finished && !keep_is_possible(claim->queue, claim->db); /* the transaction, for what somebody else holds */
     if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
         claim_round_start(claim, job, may_commit_part(claim, now), 0, now);
         return;
@@ -338,7 +345,8 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
  * kept beyond it: the server, or a pooler, ends what stands still, and somebody else would deliver the same. */
 static instant_us silent_until(const struct claim *claim)
 {
-    bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches && !keep_is_possible(claim);
+    bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches &&
+                 !keep_is_possible(claim->queue, claim->db);
     return waits ? claim->sent_at + SILENT_MAX_US : INSTANT_NEVER;
 }
 
@@ -347,7 +355,7 @@ static void start_claim(struct claim *claim, instant_us now)
     if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
         return;
     bool holding = claim->batches != NULL;
-    if (holding && keep_is_possible(claim))
+    if (holding && keep_is_possible(claim->queue, claim->db))
         return; /* claim_finish() claims for it */
     int64_t keys = keys_to_claim(claim, now);
     if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))

@@ -13,9 +13,7 @@
 #include "relay/refusal.h"
 #include "relay/report.h"
 #include "relay/settle.h"
-#include "relay/side.h"
 #include "relay/unreadable.h"
-#include "relay/upkeep.h"
 #include "sql_text.h"
 
 #define TURN_BYTES ((size_t)8 * 1024 * 1024) /* of rows, that are read in one turn */
@@ -77,7 +75,7 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 
 static bool has_stragglers(const struct claim *claim)
 {
-    bool may_have = !claim->queue->leases.used && keep_is_possible(claim);
+    bool may_have = !claim->queue->leases.used && keep_is_possible(claim->queue, claim->db);
     for (const struct batch *batch = may_have ? claim->batches : NULL; batch; batch = batch->next)
         if (keep_is_needed(batch))
             return true;
@@ -95,8 +93,9 @@ static bool send_rest(const struct claim *claim, struct error *err)
 
 static bool add_holding(struct claim *claim, struct error *err)
 {
-    return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
-                                     : keep_add(claim, err);
+    struct queue *queue = claim->queue;
+    return queue->leases.used ? lease_add(queue, claim->batches, &claim->round, claim->db, err)
+                              : keep_add(queue, claim->batches, &claim->round, claim->db, err);
 }
 
 /* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
@@ -121,7 +120,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
     round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
     bool ok = (!commit || add_holding(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
               (!commit || db_send_sql(claim->db, "commit", &err)) && (!round->begin || send_begin(claim, &err)) &&
-              (!commit || keep_add_free(claim, &err)) &&
+              (!commit || keep_add_free(claim->queue, claim->batches, round, claim->db, &err)) &&
               (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
     if (job && !commit)
         begin_parts(claim);
@@ -202,7 +201,7 @@ static void go_back(struct claim *claim, instant_us now)
 static bool settle_aside(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
-    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts || keep_is_possible(claim) ||
+    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts || keep_is_possible(claim->queue, claim->db) ||
         claim->queue->ordering->locks_rows)
         return false;
     claim->aside = true;
@@ -243,7 +242,7 @@ static void take_commit(struct claim *claim, instant_us now)
     claim->in_parts = claim->aside = false;
     if (claim->queue->leases.used)
         lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
-    keep_settled(claim);
+    keep_settled(claim->batches);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);
     if (claim->queue->ordering->locks_rows && claim->batches)
@@ -319,7 +318,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
     mark_unfinished_keys(claim, batch, now);
     if (batch->found_paused)
-        upkeep_found_paused(queue, now);
+        queue_found_paused(queue, now);
     report_claimed(claim, batch, now - claim->sent_at);
     if (claim->plan.truncated)
         claim_follow_again(claim, now);
@@ -447,7 +446,7 @@ void claim_round_progress(struct claim *claim, const struct pollset *ps, instant
             report_connected(claim->queue, "claim");
             claim->queue->trouble = 0;
             claim->state = CLAIM_IDLE;
-            side_confirm(claim->queue, now);
+            asks_confirm(&claim->queue->asks);
             break;
         case DB_RESULT:
             if (claim->state == CLAIM_BUSY)

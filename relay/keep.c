@@ -6,9 +6,9 @@
 
 #include <inttypes.h>
 
-bool keep_is_possible(const struct claim *claim)
+bool keep_is_possible(const struct queue *queue, const struct db *db)
 {
-    return claim->queue->leases.used || (!db_is_shared(claim->db) && !claim->queue->ordering->locks_rows);
+    return queue->leases.used || (!db_is_shared(db) && !queue->ordering->locks_rows);
 }
 
 bool keep_is_needed(const struct batch *batch)
@@ -22,12 +22,11 @@ static bool is_listed(const struct batch *batch)
     return batch->kept || keep_is_needed(batch);
 }
 
-static struct key_list list_new(const struct claim *claim)
+static struct key_list list_new(const struct batch *batches, struct arena *arena)
 {
     size_t lanes = 0;
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (const struct batch *batch = batches; batch; batch = batch->next)
         lanes += is_listed(batch) ? batch->lane_count : 0;
-    struct arena *arena = claim->round.arena;
     return (struct key_list){.keys = arena_array(arena, lanes, sizeof(struct span)),
                              .solos = arena_array(arena, lanes, sizeof(int64_t))};
 }
@@ -58,37 +57,38 @@ static void list_settled(struct key_list *list, const struct batch *batch)
             list_lane(list, lane);
 }
 
-bool keep_add(struct claim *claim, struct error *err)
+bool keep_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db, struct error *err)
 {
-    struct ordering *ordering = claim->queue->ordering;
-    if (!keep_is_possible(claim))
+    struct ordering *ordering = queue->ordering;
+    if (!keep_is_possible(queue, db))
         return true;
-    struct key_list list = list_new(claim);
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+    struct key_list list = list_new(batches, round->arena);
+    for (const struct batch *batch = batches; batch; batch = batch->next)
         if (!batch->kept && keep_is_needed(batch))
             list_unkept(&list, batch);
-    claim->round.keep_count = list.key_count + list.solo_count;
-    if (claim->round.keep_count == 0)
+    round->keep_count = list.key_count + list.solo_count;
+    if (round->keep_count == 0)
         return true;
     FAULT_POINT("claim.keep");
-    claim->round.settle_end = 1;
-    struct statement st = ordering->type->hold(ordering, &list, true, claim->round.arena);
-    return db_send(claim->db, &st, err);
+    round->settle_end = 1;
+    struct statement st = ordering->type->hold(ordering, &list, true, round->arena);
+    return db_send(db, &st, err);
 }
 
-bool keep_add_free(struct claim *claim, struct error *err)
+bool keep_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                   struct error *err)
 {
-    struct ordering *ordering = claim->queue->ordering;
-    struct key_list list = list_new(claim);
-    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+    struct ordering *ordering = queue->ordering;
+    struct key_list list = list_new(batches, round->arena);
+    for (const struct batch *batch = batches; batch; batch = batch->next)
         if (is_listed(batch))
             list_settled(&list, batch);
-    claim->round.free_count = list.key_count + list.solo_count;
-    if (claim->round.free_count == 0)
+    round->free_count = list.key_count + list.solo_count;
+    if (round->free_count == 0)
         return true;
     FAULT_POINT("claim.free");
-    struct statement st = ordering->type->hold(ordering, &list, false, claim->round.arena);
-    return db_send(claim->db, &st, err);
+    struct statement st = ordering->type->hold(ordering, &list, false, round->arena);
+    return db_send(db, &st, err);
 }
 
 static bool is_whole(const PGresult *res, size_t due, const char *done, struct error *err)
@@ -99,23 +99,23 @@ static bool is_whole(const PGresult *res, size_t due, const char *done, struct e
     return error_set(err, ERROR_INTERNAL, "the session has %s %" PRId64 " of %zu locks of its keys", done, count, due);
 }
 
-bool keep_taken(struct claim *claim, const PGresult *res, struct error *err)
+bool keep_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err)
 {
-    if (!is_whole(res, claim->round.keep_count, "kept", err))
+    if (!is_whole(res, round->keep_count, "kept", err))
         return false;
-    for (struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (struct batch *batch = batches; batch; batch = batch->next)
         batch->kept = is_listed(batch);
     return true;
 }
 
-bool keep_freed(const struct claim *claim, const PGresult *res, struct error *err)
+bool keep_freed(const struct round *round, const PGresult *res, struct error *err)
 {
-    return is_whole(res, claim->round.free_count, "freed", err);
+    return is_whole(res, round->free_count, "freed", err);
 }
 
-void keep_settled(struct claim *claim)
+void keep_settled(struct batch *batches)
 {
-    for (struct batch *batch = claim->batches; batch; batch = batch->next)
+    for (struct batch *batch = batches; batch; batch = batch->next)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
             lane->kept = lane->kept && lane->state != LANE_SETTLED;
 }

@@ -12,27 +12,30 @@
 #define RELAY_KEEP_H
 
 #include "relay/queue.h"
+#include "relay/round.h"
 
 /* May the locks of this claim outlive its transaction? */
-bool keep_is_possible(const struct claim *claim);
+bool keep_is_possible(const struct queue *queue, const struct db *db);
 
 /* Lanes of this batch are left when what is on its way out of the table is settled. */
 bool keep_is_needed(const struct batch *batch);
 
 /* Adds to the round being built, as its first statement: the session takes the locks of every lane that is not settled,
  * in batches of which some are left. Nothing when it has them. */
-bool keep_add(struct claim *claim, struct error *err) MUST_CHECK;
+bool keep_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+              struct error *err) MUST_CHECK;
 
 /* Its result. From here on these lanes do not depend on the transaction. */
-bool keep_taken(struct claim *claim, const PGresult *res, struct error *err) MUST_CHECK;
+bool keep_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err) MUST_CHECK;
 
 /* Adds to the round, behind its COMMIT: frees the locks of lanes that are settled then. Nothing when none were kept. */
-bool keep_add_free(struct claim *claim, struct error *err) MUST_CHECK;
+bool keep_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                   struct error *err) MUST_CHECK;
 
 /* Its result. */
-bool keep_freed(const struct claim *claim, const PGresult *res, struct error *err) MUST_CHECK;
+bool keep_freed(const struct round *round, const PGresult *res, struct error *err) MUST_CHECK;
 
 /* The round has committed, and freed what it was to free. */
-void keep_settled(struct claim *claim);
+void keep_settled(struct batch *batches);
 
 #endif

@@ -93,3 +93,11 @@ void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
     queue->pace.earliest_at = queue->pace.earliest_at > rate ? queue->pace.earliest_at : rate;
     queue->pace.poll_at = queue->pace.poll_at > queue->pace.earliest_at ? queue->pace.poll_at : queue->pace.earliest_at;
 }
+
+void pace_peeked(struct queue *queue, bool news, instant_us now)
+{
+    if (!news)
+        return;
+    queue->pace.idle_us = queue->config->poll_min_us;
+    queue->pace.poll_at = now;
+}

@@ -40,4 +40,7 @@ void pace_sent(struct queue *queue, bool full, int64_t keys, instant_us now);
 /* Sets poll_at and earliest_at. */
 void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now);
 
+/* The answer of the side connection to who asks before it claims: see peek.h. */
+void pace_peeked(struct queue *queue, bool news, instant_us now);
+
 #endif

@@ -11,20 +11,12 @@ bool peek_first(struct queue *queue, instant_us now)
                 queue->follow.count == 0 && queue->later.count == 0 &&
                 !queue->ordering->type->pending(queue->ordering, now) &&
                 !queue->ordering->type->sweep_due(queue->ordering, now);
-    if (!idle || now >= queue->pace.claim_by || queue->side.state == SIDE_OFF) {
+    if (!idle || now >= queue->pace.claim_by || !queue->asks.up) {
         queue->pace.claim_by = now + CLAIM_US;
         return false;
     }
-    queue->side.peek = true;
+    queue->asks.peek = true;
     queue->pace.poll_at =
         now + config->poll_max_us - (int64_t)(rng_next(&queue->rng) % (uint64_t)(config->poll_max_us / 4 + 1));
     return true;
-}
-
-void peek_answered(struct queue *queue, bool news, instant_us now)
-{
-    if (!news)
-        return;
-    queue->pace.idle_us = queue->config->poll_min_us;
-    queue->pace.poll_at = now;
 }

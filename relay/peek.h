@@ -12,7 +12,4 @@
 /* The queue is about to claim, without any key open. True: the side connection is to ask first. */
 bool peek_first(struct queue *queue, instant_us now);
 
-/* The side connection's answer. */
-void peek_answered(struct queue *queue, bool news, instant_us now);
-
 #endif

@@ -2,6 +2,7 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
+#include "relay/claim_request.h"
 #include "relay/ready.h"
 #include "relay/report.h"
 #include "relay/side.h"
@@ -66,6 +67,7 @@ static void open_connections(struct queue *queue)
     queue->claim_count = (size_t)queue->config->connections;
     queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
     queue->held = memory_array(queue->claim_count, sizeof *queue->held);
+    queue->offered = memory_array(queue->claim_count, sizeof *queue->offered);
     for (size_t i = 0; i < queue->claim_count; i++) {
         claim_open(queue, &queue->claims[i], i);
         queue->held[i] = &queue->claims[i].batches;
@@ -119,6 +121,7 @@ void queue_close(struct queue *queue)
     free_batches(queue->leased);
     free(queue->claims);
     free(queue->held);
+    free(queue->offered);
     if (queue->ordering)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);
@@ -158,8 +161,8 @@ void queue_wake(struct queue *queue, instant_us now)
 {
     queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
     queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
-    queue->side.empty = false;
-    queue->side.outdated = true;
+    queue->asks.empty = false;
+    queue->asks.outdated = true;
 }
 
 void queue_hand_on(struct queue *queue, instant_us now)
@@ -184,7 +187,7 @@ bool queue_is_quiet(const struct queue *queue)
 /* Whether there is something for us: it has looked for a pause, its window and how far ids go, and could look again. */
 static bool knows(const struct queue *queue)
 {
-    return queue->side.state != SIDE_OFF && queue->side.probed && queue->window_known;
+    return queue->asks.up && queue->asks.probed && queue->window_known;
 }
 
 bool queue_is_idle(const struct queue *queue)
@@ -267,6 +270,8 @@ void queue_settle_resolved(struct queue *queue, instant_us now)
 {
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
+        if (claim->state == CLAIM_IDLE)
+            claim_free_settled(claim); /* on the side connection */
         if (claim_is_due(claim, now))
             claim_finish(claim, now);
     }

@@ -8,6 +8,7 @@
 #include "ordering/guarded_text.h"
 #include "ordering/ordering.h"
 #include "relay/ahead.h"
+#include "relay/asks.h"
 #include "relay/base/log.h"
 #include "relay/batch.h"
 #include "relay/blocked.h"
@@ -47,6 +48,8 @@ struct queue {
     struct batch ***held; /* one a claim: the list of what it holds */
     size_t claim_count;
     struct side side;
+    struct asks asks;
+    bool *offered; /* one a claim: the side connection may settle what is finished of it; see claim_offer() */
     struct upkeep upkeep;
     struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
     struct batch *orphans;     /* their claim is lost */
@@ -64,12 +67,13 @@ struct queue {
     uint64_t trouble; /* see report_unreachable() */
     struct leases leases;
     bool stopping;
-    bool paused;         /* by somebody: nothing is claimed, nothing more is sent */
-    bool closed;         /* its window is, or nobody knows yet: nothing is claimed */
-    bool window_known;   /* whether it is open; true where there is none */
-    int64_t key_limit;   /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_locked; /* by the last claim that brought events, also those that it brought none of */
-    bool lean;           /* the last claim that ended had an event or two of each key, and was quickly done with them */
+    bool paused;                /* by somebody: nothing is claimed, nothing more is sent */
+    instant_us found_paused_at; /* by a claim; its locks may be younger than what the side connection has looked at */
+    bool closed;                /* its window is, or nobody knows yet: nothing is claimed */
+    bool window_known;          /* whether it is open; true where there is none */
+    int64_t key_limit;          /* keys_per_claim, or less while the lock table is full */
+    int64_t keys_locked;        /* by the last claim that brought events, also those that it brought none of */
+    bool lean; /* the last claim that ended had an event or two of each key, and was quickly done with them */
     struct metrics metrics;
     struct order_watch *watch;
     struct rng rng;
@@ -104,6 +108,13 @@ static inline bool queue_is_guarded(const struct queue *queue)
 
 /* There is something to claim: it looks at once. */
 void queue_wake(struct queue *queue, instant_us now);
+
+/* A claim was told that the queue is paused: nothing more is claimed or sent. */
+static inline void queue_found_paused(struct queue *queue, instant_us now)
+{
+    queue->paused = true;
+    queue->found_paused_at = now;
+}
 
 /* Wakes the next queue if a settlement has given it events. */
 void queue_hand_on(struct queue *queue, instant_us now);

@@ -244,6 +244,7 @@ static void move_events(struct relay *relay, instant_us now)
         deliver_ready(relay->outlets[i], relay->ps, now, clock_wall_us());
     }
     for (size_t i = 0; i < config->queue_count; i++) {
+        claim_offer(relay->queues[i], now);
         side_ready(relay->queues[i], relay->ps, now); /* first: a claim cannot end while it is being settled there */
         queue_settle_resolved(relay->queues[i], now);
         queue_hand_on(relay->queues[i], now);

@@ -28,7 +28,7 @@ instant_us relay_end_check_at(const struct ending *ending)
 /* A paused queue has nothing for us, and neither has one outside of its window. */
 static bool has_nothing(const struct queue *queue)
 {
-    return queue->side.empty || queue->paused || (queue->closed && queue->window_known);
+    return queue->asks.empty || queue->paused || (queue->closed && queue->window_known);
 }
 
 static bool all_have_nothing(const struct ending *ending)
@@ -42,8 +42,8 @@ static bool all_have_nothing(const struct ending *ending)
 static void forget_answers(struct ending *ending)
 {
     for (size_t i = 0; i < ending->queue_count; i++) {
-        ending->queues[i]->side.empty = false;
-        ending->queues[i]->side.outdated = true;
+        ending->queues[i]->asks.empty = false;
+        ending->queues[i]->asks.outdated = true;
     }
     ending->check_interval_us = CHECK_MIN_US;
 }
@@ -52,7 +52,7 @@ static void forget_answers(struct ending *ending)
  * them. */
 static bool looks_on(const struct queue *queue, instant_us now)
 {
-    instant_us looked_at = queue->side.probed_at;
+    instant_us looked_at = queue->asks.probed_at;
     for (size_t i = 0; i < queue->claim_count; i++)
         if (queue->claims[i].sent_at > looked_at)
             looked_at = queue->claims[i].sent_at;
@@ -72,7 +72,7 @@ bool relay_end_empty(struct ending *ending, instant_us now)
     if (now < ending->check_at)
         return false;
     for (size_t i = 0; i < ending->queue_count; i++)
-        ending->queues[i]->side.check_empty |= !looks_on(ending->queues[i], now);
+        ending->queues[i]->asks.check_empty |= !looks_on(ending->queues[i], now);
     ending->check_at = now + ending->check_interval_us;
     if (ending->check_interval_us < CHECK_MAX_US)
         ending->check_interval_us *= 2;

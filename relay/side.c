@@ -3,11 +3,9 @@
 #include "relay/base/fault_point.h"
 #include "relay/base/lesser.h"
 #include "relay/blocked.h"
-#include "relay/claim.h"
-#include "relay/claim_request.h"
 #include "relay/lease.h"
 #include "relay/orphan.h"
-#include "relay/peek.h"
+#include "relay/pace.h"
 #include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
@@ -65,10 +63,12 @@ void side_close(struct queue *queue)
     db_free(side->db);
 }
 
-void side_confirm(struct queue *queue, instant_us now)
+static void take_confirm(struct queue *queue, instant_us now)
 {
     struct side *side = &queue->side;
-    side->probed = false;
+    if (!queue->asks.confirm)
+        return;
+    queue->asks.confirm = false;
     side->unasked = side->state == SIDE_PROBING;
     side->probe_at = instant_min(side->probe_at, now);
 }
@@ -88,8 +88,8 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
     struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->orphans, false), now);
     for (size_t i = 0; !job && i < queue->claim_count; i++)
-        if (claim_needs_side(&queue->claims[i], now))
-            job = worth_sending(queue, settle_collect(queue, queue->claims[i].batches, true), now);
+        if (queue->offered[i])
+            job = worth_sending(queue, settle_collect(queue, *queue->held[i], true), now);
     if (!job && !queue->leases.doubted)
         job = worth_sending(queue, settle_collect(queue, queue->leased, true), now);
     return job;
@@ -137,11 +137,11 @@ static void start(struct queue *queue, instant_us now)
     }
     if ((!upkept && start_pressing(queue, now)) || now < side->retry_at)
         return;
-    if (side->peek)
+    if (queue->asks.peek)
         side_start_peek(queue);
     else if (upkeep_next(queue, false, now))
         side_start_upkeep(queue, now);
-    else if (side->check_empty)
+    else if (queue->asks.check_empty)
         side_start_check(queue);
 }
 
@@ -158,9 +158,9 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
     else if (side->state == SIDE_PROBING)
         queue->ordering->type->probed(queue->ordering, result->index - side->first, result->res);
     else if (side->state == SIDE_CHECKING)
-        side->empty = PQntuples(result->res) == 0 && !side->outdated;
+        queue->asks.empty = PQntuples(result->res) == 0 && !queue->asks.outdated;
     else if (side->state == SIDE_PEEKING)
-        peek_answered(queue, PQntuples(result->res) > 0, now);
+        pace_peeked(queue, PQntuples(result->res) > 0, now);
     else if (side->state == SIDE_RENEWING)
         lease_take(queue, result->res, now);
     else if (side->state == SIDE_SEARCHING)
@@ -195,7 +195,7 @@ static void round_failed(struct queue *queue, instant_us now)
         return;
     }
     if (side->state == SIDE_PEEKING && side->round.rule->refusal == REFUSAL_OF_ROW) {
-        peek_answered(queue, true, now); /* there is a row at least, and whether it can be read a claim finds out */
+        pace_peeked(queue, true, now); /* there is a row at least, and whether it can be read a claim finds out */
         mend_connection(queue);
         return;
     }
@@ -240,9 +240,6 @@ static void round_succeeded(struct queue *queue, instant_us now)
         refusal_commit(queue, side->round.job, now);
         orphan_free(queue);
         settle_free_batches(&queue->leased);
-        for (size_t i = 0; i < queue->claim_count; i++)
-            if (queue->claims[i].state == CLAIM_IDLE)
-                claim_free_settled(&queue->claims[i]);
     }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, false, now);
@@ -253,11 +250,11 @@ static void round_succeeded(struct queue *queue, instant_us now)
     if (side->state == SIDE_PROBING && side->unasked) {
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {
-        if (!side->probed) {
-            queue->pace.poll_at = side->probed_at = now;
-            side->check_empty = false; /* asked for before claims could look */
+        if (!queue->asks.probed) {
+            queue->pace.poll_at = queue->asks.probed_at = now;
+            queue->asks.check_empty = false; /* asked for before claims could look */
         }
-        side->probed = true;
+        queue->asks.probed = true;
         /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
          * while nothing moves, seldom. */
         bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->pace.work_known;
@@ -282,6 +279,7 @@ static void connection_lost(struct queue *queue, const struct error *err, instan
         round_done(&side->round);
     side->state = SIDE_OFF;
     unreadable_abort(queue);
+    queue->asks.up = false;
     lease_backend_lost(queue, now);
 }
 
@@ -299,7 +297,9 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
             queue->trouble = 0;
             side->state = SIDE_IDLE;
             queue->ordering->type->forget(queue->ordering);
-            side_confirm(queue, now);
+            queue->asks.up = true;
+            asks_confirm(&queue->asks);
+            take_confirm(queue, now);
             upkeep_connected(queue, now);
             lease_backend_up(queue, now);
             break;
@@ -324,12 +324,14 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
 
 void side_hear(struct queue *queue, const struct pollset *ps, instant_us now)
 {
+    take_confirm(queue, now);
     if (queue->leases.used)
         take_events(queue, ps, now);
 }
 
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
+    take_confirm(queue, now);
     take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
 }

@@ -34,15 +34,10 @@ struct side {
     instant_us probe_at, retry_at;
     int64_t probe_interval_us;
     unsigned failures;
-    bool probed;             /* since a connection came up for the last time: see side_confirm() */
-    instant_us probed_at;    /* when the first probe since then was answered: claims can look from then on */
-    bool unasked;            /* the probe under way was sent before */
-    bool settle_failed;      /* and no probe was sent since: the next one goes first */
-    bool check_empty, empty; /* --until-empty: asked for; the last answer */
-    bool outdated;           /* something has come since the question under way was sent */
-    bool peek;               /* asked for: see relay/peek.h */
-    bool searched;           /* the last round was part of a search: see relay/unreadable.h */
-    bool upkept;             /* the last round was an upkeep task that goes ahead of what else is due */
+    bool unasked;       /* the probe under way was sent before */
+    bool settle_failed; /* and no probe was sent since: the next one goes first */
+    bool searched;      /* the last round was part of a search: see relay/unreadable.h */
+    bool upkept;        /* the last round was an upkeep task that goes ahead of what else is due */
 };
 
 void side_open(struct queue *queue);
@@ -51,11 +46,6 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 
 /* Before anything is sent, what has arrived is heard: with leases, that the backend is lost with which they end. */
 void side_hear(struct queue *queue, const struct pollset *ps, instant_us now);
-
-/* A connection is new: nothing is claimed until this one was asked how far ids go, and has answered. Its session is the
- * one that has learned it, and so it is told whether that still holds: a session that answers has survived on its
- * server. */
-void side_confirm(struct queue *queue, instant_us now);
 
 /* One turn: takes results, starts the most urgent thing there is to do. */
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now);

@@ -83,7 +83,7 @@ void side_start_check(struct queue *queue)
     bool ok = begin_guarded(queue, &err);
     struct statement st = queue_empty_question(queue, side->round.arena);
     ok = ok && db_send(side->db, &st, &err);
-    side->check_empty = side->outdated = false;
+    queue->asks.check_empty = queue->asks.outdated = false;
     send(side, SIDE_CHECKING, ok, &err);
 }
 
@@ -95,7 +95,7 @@ void side_start_peek(struct queue *queue)
     struct statement st;
     queue->ordering->type->peek(queue->ordering, queue_is_guarded(queue), side->round.arena, &st);
     ok = ok && db_send(side->db, &st, &err);
-    side->peek = false;
+    queue->asks.peek = false;
     send(side, SIDE_PEEKING, ok, &err);
 }
 

@@ -88,12 +88,15 @@ void upkeep_hold(struct queue *queue, instant_us now)
         stop_key(queue, (struct span){NULL, 0}, now);
 }
 
-void upkeep_found_paused(struct queue *queue, instant_us now)
+/* A claim has found the queue paused: who has done so, and why? */
+static void take_found(struct queue *queue)
 {
-    queue->paused = true;
-    queue->upkeep.found_at = now;
-    if (!queue->upkeep.told_paused && !queue->upkeep.refused)
-        queue->upkeep.due_at[UPKEEP_LOOK] = now; /* who has done so, and why */
+    struct upkeep *upkeep = &queue->upkeep;
+    if (queue->found_paused_at == upkeep->found_at)
+        return;
+    upkeep->found_at = queue->found_paused_at;
+    if (!upkeep->told_paused && !upkeep->refused)
+        upkeep->due_at[UPKEEP_LOOK] = upkeep->found_at;
 }
 
 static void take_paused(struct queue *queue, const PGresult *res, instant_us now)
@@ -341,6 +344,7 @@ void upkeep_open(struct queue *queue)
 {
     struct upkeep *upkeep = &queue->upkeep;
     *upkeep = (struct upkeep){.looked = !every_queue(queue), .asked_to = EVENT_NO_ID, .found_at = -1};
+    queue->found_paused_at = -1;
     queue->closed = has_window(queue);
     queue->window_known = !queue->closed;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
@@ -355,6 +359,7 @@ void upkeep_connected(struct queue *queue, instant_us now)
 
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
 {
+    take_found(queue);
     struct upkeep *upkeep = &queue->upkeep;
     for (upkeep->task = 0; upkeep->task < UPKEEP_TASKS; upkeep->task++)
         if (now >= upkeep->due_at[upkeep->task] && tasks[upkeep->task].before_all == before_all)
@@ -380,12 +385,14 @@ struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_
 
 void upkeep_take(struct queue *queue, const PGresult *res, instant_us now)
 {
+    take_found(queue);
     if (tasks[queue->upkeep.task].take)
         tasks[queue->upkeep.task].take(queue, res, now);
 }
 
 void upkeep_end(struct queue *queue, const struct error *failure, instant_us now)
 {
+    take_found(queue);
     struct upkeep *upkeep = &queue->upkeep;
     instant_us *due_at = &upkeep->due_at[upkeep->task], rested_at = now + (now - upkeep->began_at);
     if (failure)

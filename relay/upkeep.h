@@ -66,9 +66,6 @@ void upkeep_end(struct queue *queue, const struct error *failure, instant_us now
 
 instant_us upkeep_due_at(const struct queue *queue);
 
-/* A claim says so, whose locks may have been taken when nobody looks for locks any more. */
-void upkeep_found_paused(struct queue *queue, instant_us now);
-
 /* While the queue is paused: gives back what is not on its way. Call it for every turn, as claims that were under way
  * may still arrive. */
 void upkeep_hold(struct queue *queue, instant_us now);

@@ -177,7 +177,8 @@ START_TEST(nothing_is_kept_behind_a_pooler)
     script.shared = true;
     settle_at(NOW);
     ck_assert_uint_eq(script.sends, 0);
-    ck_assert(claim_needs_side(claim, NOW));
+    claim_offer(&stage.queue, NOW);
+    ck_assert(stage.queue.offered[0]);
 }
 END_TEST
 
@@ -435,7 +436,8 @@ START_TEST(what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transa
     slow->state = LANE_BLOCKED;
     batch->open--;
     batch->blocked++;
-    ck_assert(!claim_needs_side(claim, NOW));
+    claim_offer(&stage.queue, NOW);
+    ck_assert(!stage.queue.offered[0]);
     settle_at(NOW);
     ck_assert_uint_eq(script_index("commit"), script.sends);
     bring_round(0, 0, 0);

@@ -24,6 +24,7 @@ struct stage {
     struct noting_ordering noting;
     struct claim claim;
     struct batch **held[STAGE_CLAIMS_MAX];
+    bool offered[STAGE_CLAIMS_MAX];
     struct queue queue;
 };
 
@@ -34,6 +35,7 @@ static inline void stage_claims(struct stage *stage, struct claim *claims, size_
     queue->claims = claims;
     queue->claim_count = count;
     queue->held = stage->held;
+    queue->offered = stage->offered;
     for (size_t i = 0; i < count; i++)
         stage->held[i] = &claims[i].batches;
 }

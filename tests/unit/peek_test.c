@@ -39,7 +39,7 @@ static void set_up(void)
     queue->pace.idle_us = POLL_US;
     queue->pace.poll_at = NOW;
     queue->pace.claim_by = NOW + 1;
-    queue->side.state = SIDE_IDLE;
+    queue->asks.up = true;
     more = unswept = false;
 }
 
@@ -51,11 +51,11 @@ static void tear_down(void)
 START_TEST(idle_queue_asks_first_and_again_after_its_wait)
 {
     ck_assert(peek_first(queue, NOW));
-    ck_assert(queue->side.peek);
+    ck_assert(queue->asks.peek);
     ck_assert_int_gt(queue->pace.poll_at, NOW + POLL_US / 2);
     ck_assert_int_le(queue->pace.poll_at, NOW + POLL_US);
     instant_us poll_at = queue->pace.poll_at;
-    peek_answered(queue, false, NOW + 1);
+    pace_peeked(queue, false, NOW + 1);
     ck_assert_int_eq(queue->pace.poll_at, poll_at);
     ck_assert_int_eq(queue->pace.idle_us, POLL_US);
 }
@@ -64,7 +64,7 @@ END_TEST
 START_TEST(news_are_claimed_at_once)
 {
     ck_assert(peek_first(queue, NOW));
-    peek_answered(queue, true, NOW + 1);
+    pace_peeked(queue, true, NOW + 1);
     ck_assert_int_eq(queue->pace.poll_at, NOW + 1);
     ck_assert(!peek_first(queue, NOW + 1));
 }
@@ -107,7 +107,7 @@ static void give(enum reason reason)
         queue->pace.claim_by = NOW;
         break;
     case NOBODY_TO_ASK:
-        queue->side.state = SIDE_OFF;
+        queue->asks.up = false;
         break;
     case REASONS:
         break;
@@ -118,7 +118,7 @@ START_TEST(whoever_has_reason_claims_without_asking)
 {
     give((enum reason)_i);
     ck_assert(!peek_first(queue, NOW));
-    ck_assert(!queue->side.peek);
+    ck_assert(!queue->asks.peek);
     ck_assert_int_eq(queue->pace.claim_by, NOW + SECOND_US); /* what a claim looks at besides has been looked at */
 }
 END_TEST

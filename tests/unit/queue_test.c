@@ -54,15 +54,15 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     struct outlet outlet = {0};
     struct route_circuit route = {0};
     queue->outlet = &outlet;
-    queue->side.state = SIDE_IDLE;
-    queue->side.probed = queue->window_known = true;
+    queue->asks.up = true;
+    queue->asks.probed = queue->window_known = true;
     ck_assert(queue_is_idle(queue));
-    queue->side.state = SIDE_OFF; /* it cannot ask */
+    queue->asks.up = false; /* it cannot ask */
     ck_assert(!queue_is_idle(queue));
-    queue->side.state = SIDE_PROBING;
-    queue->side.probed = false; /* it must not ask yet */
+    queue->asks.up = true;
+    queue->asks.probed = false; /* it must not ask yet */
     ck_assert(!queue_is_idle(queue));
-    queue->side.probed = true;
+    queue->asks.probed = true;
     queue->window_known = false;
     ck_assert(!queue_is_idle(queue));
     queue->window_known = true;

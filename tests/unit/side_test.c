@@ -235,15 +235,15 @@ static void answer_probe(void)
 START_TEST(nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew)
 {
     forgotten = 0;
-    side->probed = true;
+    stage.queue.asks.probed = true;
     script_brings(DB_UP);
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(forgotten, 1);
-    ck_assert(!side->probed);
-    side->check_empty = true; /* claims look first */
+    ck_assert(!stage.queue.asks.probed);
+    stage.queue.asks.check_empty = true; /* claims look first */
     answer_probe();
-    ck_assert(side->probed && !side->check_empty);
-    ck_assert_int_eq(side->probed_at, NOW);
+    ck_assert(stage.queue.asks.probed && !stage.queue.asks.check_empty);
+    ck_assert_int_eq(stage.queue.asks.probed_at, NOW);
     ck_assert_int_eq(side->state, SIDE_IDLE);
     ck_assert_int_eq(forgotten, 1);
 }
@@ -251,17 +251,17 @@ END_TEST
 
 START_TEST(probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server)
 {
-    side->probed = true;
+    stage.queue.asks.probed = true;
     side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PROBING);
-    side_confirm(&stage.queue, NOW); /* a claim's connection */
-    ck_assert(!side->probed);
+    asks_confirm(&stage.queue.asks); /* by a claim's connection */
+    ck_assert(!stage.queue.asks.probed);
     answer_probe();
-    ck_assert(!side->probed); /* and it is asked again at once */
+    ck_assert(!stage.queue.asks.probed); /* and it is asked again at once */
     stage.queue.pace.poll_at = INSTANT_NEVER;
     answer_probe();
-    ck_assert(side->probed);
+    ck_assert(stage.queue.asks.probed);
     ck_assert_int_eq(stage.queue.pace.poll_at, NOW);
 }
 END_TEST
@@ -312,10 +312,10 @@ END_TEST
 
 START_TEST(idle_queue_is_told_whether_there_is_anything)
 {
-    side->peek = true;
+    stage.queue.asks.peek = true;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PEEKING);
-    ck_assert(!side->peek);
+    ck_assert(!stage.queue.asks.peek);
     stage.queue.pace.poll_at = INSTANT_NEVER;
     script_brings_result(0, PGRES_TUPLES_OK);
     script_brings(DB_ROUND_END);
@@ -328,7 +328,7 @@ END_TEST
 START_TEST(table_is_not_empty_when_something_came_since_it_was_asked)
 {
     for (int woken = 0; woken <= 1; woken++) {
-        side->check_empty = true;
+        stage.queue.asks.check_empty = true;
         side_ready(&stage.queue, NULL, NOW);
         ck_assert_int_eq(side->state, SIDE_CHECKING);
         if (woken)
@@ -336,14 +336,14 @@ START_TEST(table_is_not_empty_when_something_came_since_it_was_asked)
         script_brings_result(0, PGRES_TUPLES_OK);
         script_brings(DB_ROUND_END);
         side_ready(&stage.queue, NULL, NOW);
-        ck_assert_int_eq(side->empty, !woken);
+        ck_assert_int_eq(stage.queue.asks.empty, !woken);
     }
 }
 END_TEST
 
 START_TEST(peek_that_cannot_be_sent_drops_the_connection)
 {
-    side->peek = true;
+    stage.queue.asks.peek = true;
     script.fails_at = (size_t)_i;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PEEKING);

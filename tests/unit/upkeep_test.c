@@ -44,9 +44,8 @@ START_TEST(look_from_before_a_pause_does_not_end_it)
     look(NULL, 0);
     ck_assert_int_gt(queue->upkeep.due_at[UPKEEP_LOOK], NOW);
     queue->upkeep.began_at = NOW - 1;
-    upkeep_found_paused(queue, NOW);
-    ck_assert(queue->paused);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LOOK], NOW); /* who has paused it, and why */
+    queue_found_paused(queue, NOW);
+    ck_assert(upkeep_next(queue, true, NOW) && queue->upkeep.task == UPKEEP_LOOK); /* who has paused it, and why */
     look(NULL, 0);
     ck_assert(queue->paused);
     queue->upkeep.began_at = NOW + 1;
