@@ -7,21 +7,12 @@
 #define RELAY_AHEAD_H
 
 #include "relay/base/clock.h"
+#include "relay/queue_parts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct queue;
-
-/* How far its claims may go ahead of its sink: see relay/ahead.h. */
-struct ahead {
-    instant_us measured_at; /* when `delivered` events had been, in all */
-    uint64_t delivered;
-    bool known;              /* that has been measured once */
-    bool slow;               /* few events a second were, then */
-    bool brief;              /* many for each place were: none waits long for one */
-    instant_us behind_until; /* and more lanes wait for the sink than it has places */
-};
 
 /* Once a turn, before anything is claimed. */
 void ahead_turn(struct queue *queue, instant_us now);

@@ -2,12 +2,13 @@
 
 #include <inttypes.h>
 
-struct batch *batch_new(size_t bytes_max, void *owner)
+struct batch *batch_new(size_t bytes_max, struct queue *queue, void *owner)
 {
     struct arena *arena = arena_new();
     struct batch *batch = arena_alloc(arena, sizeof *batch);
     batch->arena = arena;
     batch->bytes_max = bytes_max;
+    batch->queue = queue;
     batch->owner = owner;
     return batch;
 }

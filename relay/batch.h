@@ -19,6 +19,7 @@
 #define HELD_BYTES_FACTOR 4
 
 struct lane;
+struct queue;
 
 /* One claimed event and its delivery. */
 struct item {
@@ -118,11 +119,12 @@ struct batch {
     instant_us renewed_at;      /* and when they were asked for anew: granted or not */
     size_t unrenewed;           /* lanes whose terms did not begin anew with those of the others */
     void *owner;                /* the claim */
+    struct queue *queue;        /* whose it is */
     struct batch *next;         /* of the claim */
     struct batch *arrived_next; /* of the queue: claimed and not routed */
 };
 
-struct batch *batch_new(size_t bytes_max, void *owner);
+struct batch *batch_new(size_t bytes_max, struct queue *queue, void *owner);
 void batch_free(struct batch *batch); /* nothing of it may be in flight */
 
 /* Adds a copy of `event`, which must come after every earlier event of its key. False and *err (ERROR_INTERNAL) when

@@ -1,4 +1,5 @@
 #include "relay/bench_relay.h"
+#include "relay/outlet.h"
 
 #include "relay/bench_load.h"
 #include "relay/queue.h"

@@ -1,4 +1,5 @@
 #include "relay/blocked.h"
+#include "relay/round.h"
 
 #include "relay/queue.h"
 #include "relay/report.h"
@@ -85,7 +86,7 @@ const char *blocked_patience(const struct queue *queue, const struct db *db, ins
 {
     if (now < queue->blocked.impatient_until)
         return IMPATIENCE;
-    return db_is_shared(db) ? queue->side.patience : NULL;
+    return db_is_shared(db) ? queue->patience : NULL;
 }
 
 bool blocked_is_full(const struct queue *queue, size_t lanes)

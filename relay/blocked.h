@@ -13,15 +13,10 @@
 #include "relay/base/error.h"
 #include "relay/batch.h"
 #include "relay/db.h"
+#include "relay/queue_parts.h"
 
 struct queue;
 struct settle_job;
-
-/* What somebody else holds: see relay/blocked.h. */
-struct blocked {
-    instant_us wake_at;         /* the first wait is over; 0: there is none */
-    instant_us impatient_until; /* somebody has held something */
-};
 
 /* The lanes of the job wait to be collected again, fewer things at a time. The lane of a job of one thing is set aside
  * and, where nothing of its batch passes, what is left of that. Frees the job. */

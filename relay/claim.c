@@ -1,4 +1,7 @@
 #include "relay/claim.h"
+#include "relay/order_watch.h"
+#include "relay/route.h"
+#include "relay/unreadable.h"
 
 #include "relay/ahead.h"
 #include "relay/base/fault_point.h"

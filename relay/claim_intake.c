@@ -1,4 +1,6 @@
 #include "relay/claim_intake.h"
+#include "relay/claim_state.h"
+#include "relay/table.h"
 
 #include "relay/claim_request.h"
 #include "relay/keep.h"

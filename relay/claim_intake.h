@@ -4,6 +4,7 @@
 #ifndef RELAY_CLAIM_INTAKE_H
 #define RELAY_CLAIM_INTAKE_H
 
+#include "relay/pace.h"
 #include "relay/queue.h"
 
 /* A good result, or with by_row one row, of statement `index` of the claim's round. False and *err: it cannot be right.

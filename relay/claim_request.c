@@ -1,4 +1,7 @@
 #include "relay/claim_request.h"
+#include "ordering/ordering.h"
+#include "relay/claim_state.h"
+#include "relay/outlet.h"
 
 #include "ordering/array_text.h"
 #include "relay/ahead.h"

@@ -1,4 +1,6 @@
 #include "relay/claim_round.h"
+#include "relay/claim_state.h"
+#include "relay/outlet.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/blocked.h"
@@ -40,7 +42,7 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
         queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
     claim->round.claim = true;
     claim->round.keys = keys;
-    claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, claim);
+    claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, queue, claim);
     claim->arriving->response_max = (size_t)queue->config->response_max;
     claim->arriving->solo = queue->ordering->type->solo;
     claim->arriving->lane_max = (size_t)claim->plan.key_limit;
@@ -93,9 +95,8 @@ static bool send_rest(const struct claim *claim, struct error *err)
 
 static bool add_holding(struct claim *claim, struct error *err)
 {
-    struct queue *queue = claim->queue;
-    return queue->leases.used ? lease_add(queue, claim->batches, &claim->round, claim->db, err)
-                              : keep_add(queue, claim->batches, &claim->round, claim->db, err);
+    return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
+                                     : keep_add(claim->queue, claim->batches, &claim->round, claim->db, err);
 }
 
 /* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
@@ -263,7 +264,7 @@ static void round_failed(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
     FAULT_POINT("claim.failed");
-    unreadable_claim_failed(claim, now);
+    unreadable_claim_failed(queue, &claim->plan, round, now);
     bool refused = round_was_refused(round) && !unreadable_settle_failed(queue, round, now);
     if (refused && settle_in_parts(claim, now))
         return;

@@ -5,7 +5,10 @@
 #ifndef RELAY_CLAIM_ROUND_H
 #define RELAY_CLAIM_ROUND_H
 
+#include "relay/base/pollset.h"
 #include "relay/queue.h"
+
+struct settle_job;
 
 /* Settles `job` (NULL: nothing) and commits, when `commit`; claims `keys` keys, unless 0. With nothing of all that it
  * says a word in the transaction, which goes on. */

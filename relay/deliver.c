@@ -1,4 +1,5 @@
 #include "relay/deliver.h"
+#include "relay/table.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/next_payload.h"

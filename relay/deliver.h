@@ -9,6 +9,8 @@
 #ifndef RELAY_DELIVER_H
 #define RELAY_DELIVER_H
 
+#include "relay/base/pollset.h"
+#include "relay/outlet.h"
 #include "relay/queue.h"
 
 /* One turn: takes verdicts, submits what may go. `wall_us` is the wall clock, for the lag. */

@@ -20,6 +20,7 @@
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
 #include "relay/base/statement.h"
+#include "relay/queue_parts.h"
 
 #include <libpq-fe.h>
 #include <stdbool.h>
@@ -29,15 +30,6 @@ struct batch;
 struct db;
 struct queue;
 struct round;
-
-struct leases {
-    bool used;                /* `ordering: lease` */
-    char *owner;              /* who we are, in its leases */
-    bool doubted;             /* some lease may not be ours any more */
-    size_t unrenewed;         /* those whose entries the last renewal has found locked by somebody */
-    instant_us renew_at;      /* no lease is renewed before */
-    instant_us owner_lost_at; /* the backend with which leases end, for the last time */
-};
 
 /* How many more lanes its sink has a place for; 0 as well while those that are held take up three quarters of what a
  * connection may have in memory. */

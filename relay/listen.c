@@ -1,5 +1,7 @@
 #include "relay/listen.h"
+#include "relay/db.h"
 
+#include "relay/queue_run.h"
 #include "relay/report.h"
 
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #ifndef RELAY_LISTEN_H
 #define RELAY_LISTEN_H
 
+#include "relay/base/pollset.h"
 #include "relay/queue.h"
 
 struct listener;

@@ -1,4 +1,5 @@
 #include "relay/outlet.h"
+#include "relay/route.h"
 
 #include "relay/base/arena.h"
 #include "relay/route_circuit.h"

@@ -7,22 +7,12 @@
 #define RELAY_PACE_H
 
 #include "relay/base/clock.h"
+#include "relay/queue_parts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct queue;
-
-struct pace {
-    instant_us poll_at;     /* the next look at the table */
-    instant_us earliest_at; /* nothing is claimed before, so that claims are worth what they cost */
-    instant_us claim_by;    /* and not only look whether there is something */
-    int64_t idle_us;
-    bool work_known;      /* the last claim found something */
-    bool took_all;        /* and left nothing, that is known */
-    int64_t coming_milli; /* thousandths of an event, by what claims have found; see pace.c */
-    instant_us coming_at;
-};
 
 /* What a claim has brought. */
 struct pace_claim {

@@ -7,26 +7,22 @@
 
 #include "ordering/guarded_text.h"
 #include "ordering/ordering.h"
-#include "relay/ahead.h"
 #include "relay/asks.h"
+#include "relay/base/backoff.h"
 #include "relay/base/log.h"
 #include "relay/batch.h"
-#include "relay/blocked.h"
-#include "relay/claim.h"
 #include "relay/config.h"
-#include "relay/db.h"
 #include "relay/keyset.h"
-#include "relay/lease.h"
 #include "relay/metrics.h"
-#include "relay/order_watch.h"
-#include "relay/outlet.h"
-#include "relay/pace.h"
-#include "relay/refusal.h"
-#include "relay/route.h"
-#include "relay/side.h"
-#include "relay/table.h"
-#include "relay/unreadable.h"
-#include "relay/upkeep.h"
+#include "relay/queue_parts.h"
+
+struct claim;
+struct order_watch;
+struct outlet;
+struct route;
+struct side;
+struct table;
+struct upkeep;
 
 struct queue {
     const struct queue_config *config;
@@ -39,6 +35,7 @@ struct queue {
     struct guarded_text empty, due; /* the latter only where what is not due lets others pass */
     struct guarded_text after;      /* only where events come after others */
     struct unreadable unreadable;
+    bool retry_at_once; /* claims that wait after a failure may be sent at once: a row was found, or can be read */
     struct queue *next; /* gets what was delivered; NULL: there is none */
     bool handed_on;     /* `next` got events, and was not woken since: queue_hand_on() */
     struct ordering *ordering;
@@ -47,10 +44,14 @@ struct queue {
     struct claim *claims;
     struct batch ***held; /* one a claim: the list of what it holds */
     size_t claim_count;
-    struct side side;
+    struct side *side;
     struct asks asks;
     bool *offered; /* one a claim: the side connection may settle what is finished of it; see claim_offer() */
-    struct upkeep upkeep;
+    struct upkeep *upkeep;
+    bool looked;               /* whether the queue is paused is known */
+    const char *patience;      /* of the side connection's statements, as a lock_timeout */
+    struct db *side_db;        /* leases end with the backend of this connection */
+    bool side_busy;            /* the side connection settles something */
     struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
     struct batch *orphans;     /* their claim is lost */
     instant_us asking_since;   /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
@@ -81,24 +82,8 @@ struct queue {
 
 static inline struct queue *lane_queue(const struct lane *lane)
 {
-    return ((struct claim *)lane->batch->owner)->queue;
+    return lane->batch->queue;
 }
-
-struct queue_options {
-    const struct config *process;
-    const struct queue_config *config;
-    struct outlet *outlet;
-    const struct log *log;
-    uint64_t seed;
-};
-
-/* Blocking, at start-up: reads the table from the catalogue with `conn`, prepares everything, connects nothing. What
- * the options point at must outlive the queue. NULL and *err on failure. */
-struct queue *queue_open(const struct queue_options *options, PGconn *conn, struct error *err) MUST_CHECK;
-void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is open */
-
-/* Asks whether anything is left to deliver: no row when nothing is. */
-struct statement queue_empty_question(const struct queue *queue, struct arena *arena);
 
 /* Rows are known that cannot be read: ordering_guard() goes ahead of what may look at them. */
 static inline bool queue_is_guarded(const struct queue *queue)
@@ -106,29 +91,11 @@ static inline bool queue_is_guarded(const struct queue *queue)
     return queue->unreadable.count > 0;
 }
 
-/* There is something to claim: it looks at once. */
-void queue_wake(struct queue *queue, instant_us now);
-
 /* A claim was told that the queue is paused: nothing more is claimed or sent. */
 static inline void queue_found_paused(struct queue *queue, instant_us now)
 {
     queue->paused = true;
     queue->found_paused_at = now;
 }
-
-/* Wakes the next queue if a settlement has given it events. */
-void queue_hand_on(struct queue *queue, instant_us now);
-
-/* Gives every event that has arrived its destination and hands its lane to the outlet. */
-void queue_route_claimed(struct queue *queue);
-
-/* Ends every claim whose lanes are all finished. */
-void queue_settle_resolved(struct queue *queue, instant_us now);
-
-/* Nothing is claimed, in flight or waiting to be settled. */
-bool queue_is_quiet(const struct queue *queue);
-
-/* It has no event, and asks for some in vain. Not while the database or a destination is away: then nobody knows. */
-bool queue_is_idle(const struct queue *queue);
 
 #endif

@@ -1,4 +1,5 @@
 #include "relay/ready.h"
+#include "relay/outlet.h"
 
 void ready_add(struct outlet *outlet, struct lane *lane)
 {

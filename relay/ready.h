@@ -5,6 +5,7 @@
 #ifndef RELAY_READY_H
 #define RELAY_READY_H
 
+#include "relay/outlet.h"
 #include "relay/queue.h"
 
 void ready_add(struct outlet *outlet, struct lane *lane);       /* at the end of the list */

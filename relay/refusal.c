@@ -1,4 +1,5 @@
 #include "relay/refusal.h"
+#include "relay/round.h"
 
 #include "relay/base/backoff.h"
 #include "relay/base/utf8.h"

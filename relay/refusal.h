@@ -14,20 +14,11 @@
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
 #include "relay/batch.h"
+#include "relay/queue_parts.h"
 
 struct queue;
 struct round;
 struct settle_job;
-
-/* Whether the table refuses some rows or all: see relay/refusal.h. */
-struct refusal {
-    instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
-    instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
-    instant_us trial_at;    /* no key is claimed to find out before */
-    int64_t blamed_id;      /* the event whose row was blamed last, */
-    bool blamed;            /* if one was */
-    size_t most;            /* things that are settled at once, since more took too long; 0: as many as there are */
-};
 
 /* The database has refused the round's settlement, or has not got it done in time, and would maybe not with fewer rows:
  * the lanes wait to be collected again. False: it is not to be tried again at once. Frees the job. */

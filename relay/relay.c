@@ -1,4 +1,6 @@
 #include "relay/relay.h"
+#include "relay/queue_run.h"
+#include "relay/table.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
@@ -256,7 +258,7 @@ static void end_opening(struct relay *relay, instant_us now)
 {
     bool shown = relay->opening != NULL;
     for (size_t i = 0; shown && i < relay->options.config->queue_count; i++)
-        shown = relay->queues[i]->upkeep.looked; /* that comes after */
+        shown = relay->queues[i]->looked; /* that comes after */
     if (!shown && now < relay->started_at + OPENING_MAX_US)
         return;
     PQfinish(relay->opening);

@@ -1,4 +1,6 @@
 #include "relay/relay_end.h"
+#include "relay/claim_state.h"
+#include "relay/queue_run.h"
 
 #include "relay/queue.h"
 

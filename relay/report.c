@@ -1,4 +1,5 @@
 #include "relay/report.h"
+#include "relay/claim_state.h"
 
 /* A cause may name the event that was tried, and be another one each time. */
 #define TOLD_AGAIN_US (30 * SECOND_US)

@@ -2,6 +2,7 @@
 #ifndef RELAY_REPORT_H
 #define RELAY_REPORT_H
 
+#include "relay/outlet.h"
 #include "relay/queue.h"
 
 /* What keeps a destination down: first, and when it is something else than the log has. Each cause once, and one in 30

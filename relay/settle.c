@@ -1,4 +1,6 @@
 #include "relay/settle.h"
+#include "relay/order_watch.h"
+#include "relay/round.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/queue.h"

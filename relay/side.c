@@ -9,23 +9,22 @@
 #include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
-#include "relay/round.h"
 #include "relay/settle.h"
 #include "relay/side_start.h"
+#include "relay/side_state.h"
 #include "relay/unreadable.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define PROBE_MIN_US (20 * MS_US)
 #define PROBE_PACED_US (100 * MS_US) /* however long the next claim waits */
 #define PROBE_MAX_US (1 * SECOND_US)
 
-/* Of a lease's term: a statement that waits for a lock, a renewal that does and a second try are done before it is
- * over.
- */
+/* Of a lease's term: a statement and a renewal that wait for locks, and a second try, are done before the term ends. */
 #define PATIENCE_PART 6
 
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
@@ -48,24 +47,31 @@ void side_open(struct queue *queue)
         .read_write = true,
         .seed = rng_next(&queue->rng),
     };
-    queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
-    snprintf(queue->side.patience, sizeof queue->side.patience, "%" PRId64 "ms", options.lock_timeout_us / MS_US);
+    queue->side = memory_new(sizeof *queue->side);
+    *queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
+    snprintf(queue->side->patience, sizeof queue->side->patience, "%" PRId64 "ms", options.lock_timeout_us / MS_US);
+    queue->patience = queue->side->patience;
+    queue->side_db = queue->side->db;
     upkeep_open(queue);
 }
 
 void side_close(struct queue *queue)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
+    if (!side)
+        return;
     if (side->round.job)
         settle_abort(side->round.job);
     if (side->round.arena)
         round_done(&side->round);
     db_free(side->db);
+    free(side);
+    upkeep_close(queue);
 }
 
 static void take_confirm(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     if (!queue->asks.confirm)
         return;
     queue->asks.confirm = false;
@@ -98,11 +104,11 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 /* What claims and the sink's acks wait for. False: none of it is due. */
 static bool start_pressing(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     if (now < side->retry_at)
         return false;
     /* Claims may wait for the probe, and what the table refuses for claims: see relay/refusal.h. */
-    bool probe = now >= side->probe_at && queue->upkeep.looked; /* claims wait for the first look, too */
+    bool probe = now >= side->probe_at && queue->looked; /* claims wait for the first look, too */
     struct settle_job *job = probe && side->settle_failed ? NULL : urgent_job(queue, now);
     orphan_free(queue);
     settle_free_batches(&queue->leased);
@@ -117,7 +123,7 @@ static bool start_pressing(struct queue *queue, instant_us now)
  * goes between two. */
 static void start(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     if (side->state != SIDE_IDLE || !db_is_idle(side->db))
         return;
     if (lease_is_due(queue, now)) {
@@ -147,7 +153,7 @@ static void start(struct queue *queue, instant_us now)
 
 static void take_result(struct queue *queue, const struct db_result *result, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     if (!round_take(&side->round, result->index, result->res) || side->round.failed || result->index < side->first)
         return;
     struct settle_job *job = side->round.job;
@@ -171,7 +177,7 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
 
 static void mend_connection(struct queue *queue)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     enum db_remedy remedy = side->round.rule->remedy;
     if (remedy == DB_RECONNECT || remedy == DB_UNPREPARED)
         db_drop(side->db, remedy == DB_UNPREPARED, side->round.error.text);
@@ -183,7 +189,7 @@ static const char *const tasks[] = {
 
 static void round_failed(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     side->settle_failed |= side->round.job != NULL;
     if (side->state == SIDE_UPKEEP) {
         upkeep_end(queue, &side->round.error, now);
@@ -231,7 +237,7 @@ static int64_t probe_soon_us(const struct queue *queue, instant_us now)
 
 static void round_succeeded(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     side->failures = 0;
     FAULT_POINT("side.done");
     if (side->round.job) {
@@ -268,7 +274,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
 static void connection_lost(struct queue *queue, const struct error *err, instant_us now)
 {
     FAULT_POINT("side.lost");
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     if (side->state != SIDE_OFF)
         report_disconnected(queue, "side", err);
     else
@@ -283,9 +289,22 @@ static void connection_lost(struct queue *queue, const struct error *err, instan
     lease_backend_lost(queue, now);
 }
 
+static void connection_up(struct queue *queue, instant_us now)
+{
+    report_connected(queue, "side");
+    queue->trouble = 0;
+    queue->side->state = SIDE_IDLE;
+    queue->ordering->type->forget(queue->ordering);
+    queue->asks.up = true;
+    asks_confirm(&queue->asks);
+    take_confirm(queue, now);
+    upkeep_connected(queue, now);
+    lease_backend_up(queue, now);
+}
+
 static void take_events(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct db_result result;
     struct error err;
     for (;;) {
@@ -293,15 +312,7 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
         case DB_NOTHING:
             return;
         case DB_UP:
-            report_connected(queue, "side");
-            queue->trouble = 0;
-            side->state = SIDE_IDLE;
-            queue->ordering->type->forget(queue->ordering);
-            queue->asks.up = true;
-            asks_confirm(&queue->asks);
-            take_confirm(queue, now);
-            upkeep_connected(queue, now);
-            lease_backend_up(queue, now);
+            connection_up(queue, now);
             break;
         case DB_RESULT:
             take_result(queue, &result, now);
@@ -334,6 +345,7 @@ void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
     take_confirm(queue, now);
     take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
+    queue->side_busy = queue->side->round.job != NULL;
 }
 
 /* What is due already waits for something else than time. */
@@ -344,7 +356,7 @@ static instant_us later(instant_us at, instant_us now)
 
 void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     db_prepare(side->db, ps);
     pollset_deadline(ps, later(lease_over_at(queue), now));
     if (side->state != SIDE_IDLE)

@@ -5,6 +5,7 @@
 #include "relay/lease.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "relay/side_state.h"
 #include "relay/unreadable.h"
 #include "relay/upkeep.h"
 
@@ -23,7 +24,7 @@ static void send(struct side *side, enum side_state state, bool ok, const struct
  * settlement sees to its patience itself. */
 static bool begin(struct queue *queue, struct error *err)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     round_begin(&side->round);
     side->first = db_is_shared(side->db) && queue->leases.used;
     if (side->first == 0)
@@ -36,7 +37,7 @@ static bool begin(struct queue *queue, struct error *err)
 /* For a statement that looks at rows. */
 static bool begin_guarded(struct queue *queue, struct error *err)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     if (!begin(queue, err))
         return false;
     if (!queue_is_guarded(queue))
@@ -48,7 +49,7 @@ static bool begin_guarded(struct queue *queue, struct error *err)
 
 void side_start_settlement(struct queue *queue, struct settle_job *job, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     round_begin(&side->round);
     side->first = 0;
@@ -64,7 +65,7 @@ void side_start_settlement(struct queue *queue, struct settle_job *job, instant_
 
 void side_start_probe(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     bool ok = begin(queue, &err);
     struct statement statements[ORDERING_STATEMENTS_MAX];
@@ -76,12 +77,28 @@ void side_start_probe(struct queue *queue, instant_us now)
     send(side, SIDE_PROBING, ok, &err);
 }
 
+static struct statement empty_question(const struct queue *queue, struct arena *arena)
+{
+    struct statement st = statement_of(guarded_text_of(&queue->empty, queue_is_guarded(queue)));
+    statement_add_text(&st, queue->config->name);
+    struct id_ranges ids;
+    queue->ordering->type->inhabited(queue->ordering, &ids);
+    int64_t lo[ID_RANGES_MAX], hi[ID_RANGES_MAX];
+    for (size_t i = 0; i < ids.count; i++) {
+        lo[i] = ids.at[i].lo;
+        hi[i] = ids.at[i].hi;
+    }
+    statement_add_ids(&st, arena, lo, ids.count);
+    statement_add_ids(&st, arena, hi, ids.count);
+    return st;
+}
+
 void side_start_check(struct queue *queue)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     bool ok = begin_guarded(queue, &err);
-    struct statement st = queue_empty_question(queue, side->round.arena);
+    struct statement st = empty_question(queue, side->round.arena);
     ok = ok && db_send(side->db, &st, &err);
     queue->asks.check_empty = queue->asks.outdated = false;
     send(side, SIDE_CHECKING, ok, &err);
@@ -89,7 +106,7 @@ void side_start_check(struct queue *queue)
 
 void side_start_peek(struct queue *queue)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     bool ok = begin_guarded(queue, &err);
     struct statement st;
@@ -101,7 +118,7 @@ void side_start_peek(struct queue *queue)
 
 void side_start_upkeep(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     bool ok = upkeep_reads_rows(queue) ? begin_guarded(queue, &err) : begin(queue, &err);
     struct statement st = upkeep_begin(queue, side->round.arena, now);
@@ -111,7 +128,7 @@ void side_start_upkeep(struct queue *queue, instant_us now)
 
 bool side_start_search(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     side->searched = !side->searched && now >= unreadable_due_at(queue);
     if (!side->searched)
@@ -125,7 +142,7 @@ bool side_start_search(struct queue *queue, instant_us now)
 
 void side_start_renewal(struct queue *queue, instant_us now)
 {
-    struct side *side = &queue->side;
+    struct side *side = queue->side;
     struct error err;
     bool ok = begin(queue, &err);
     FAULT_POINT("side.renew");

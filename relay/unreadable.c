@@ -4,6 +4,7 @@
 #include "relay/base/backoff.h"
 #include "relay/base/utf8.h"
 #include "relay/queue.h"
+#include "relay/round.h"
 #include "relay/settle.h"
 #include "relay/unreadable_search.h"
 #include "sql_text.h"
@@ -57,17 +58,17 @@ void unreadable_claimed(struct queue *queue)
     queue->unreadable.read_some = true;
 }
 
-void unreadable_claim_failed(const struct claim *claim, instant_us now)
+void unreadable_claim_failed(struct queue *queue, const struct claim_plan *plan, const struct round *round,
+                             instant_us now)
 {
-    const struct round *round = &claim->round;
-    struct unreadable *unreadable = &claim->queue->unreadable;
+    struct unreadable *unreadable = &queue->unreadable;
     if (!round->claim || round->failed_at < round_before_claim(round) || round->rule->refusal != REFUSAL_OF_ROW)
         return;
     bool again = unreadable->suspected_at > 0 && now - unreadable->suspected_at < SUSPECT_US;
     unreadable->suspected_at = now;
     if (unreadable->search || now < unreadable->search_at || !(again || unreadable->eager))
         return;
-    unreadable->search = unreadable_search_claim(claim);
+    unreadable->search = unreadable_search_claim(queue->config, plan);
     unreadable->held_until = now + HOLD_US;
 }
 
@@ -185,8 +186,7 @@ static void remove_row(struct unreadable *unreadable, int64_t id)
 static void claim_at_once(struct queue *queue, instant_us now)
 {
     queue->pace.poll_at = now;
-    for (size_t i = 0; i < queue->claim_count; i++)
-        queue->claims[i].retry_at = now;
+    queue->retry_at_once = true;
 }
 
 /* Of the rows that were tried again, those that were not found can be read, or are gone. */

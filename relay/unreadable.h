@@ -14,42 +14,21 @@
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
 #include "relay/base/statement.h"
+#include "relay/queue_parts.h"
 
 #include <libpq-fe.h>
 
-struct claim;
+struct claim_plan;
 struct lane;
 struct queue;
 struct round;
-struct unreadable_search;
-
-struct unreadable_row {
-    struct error cause;
-    instant_us tried_at; /* and could not be read */
-    bool due;            /* to be tried again */
-};
-
-/* Only unreadable.c writes here. */
-struct unreadable {
-    char *ids_sql, *key_ids_sql, *where_sql, *read_sql, *known_sql;
-    int64_t *ids;                /* of the rows, in no order; */
-    struct unreadable_row *rows; /* these have the same places */
-    size_t count;
-    instant_us all_at;                /* all rows are tried again then */
-    struct unreadable_search *search; /* under way; NULL: none is */
-    bool read_some;                   /* a claim has brought events */
-    bool eager;                       /* the last search has found some: there may be more */
-    instant_us suspected_at;          /* a claim failed, maybe for a row; 0: none has */
-    instant_us search_at;             /* no search before */
-    instant_us held_until;            /* no claim before, while it goes on: it would fail again */
-    unsigned vain;                    /* searches in a row that have found none */
-};
 
 bool unreadable_open(struct queue *queue, struct error *err) MUST_CHECK;
 void unreadable_close(struct queue *queue);
 
-/* The round of this claim has failed. */
-void unreadable_claim_failed(const struct claim *claim, instant_us now);
+/* The round of a claim with this plan has failed. */
+void unreadable_claim_failed(struct queue *queue, const struct claim_plan *plan, const struct round *round,
+                             instant_us now);
 
 /* The round's settlement was refused. True: that may be for a row behind those that it is about, for which a search has
  * begun; none of them is to blame, and it may go well when that is over. */

@@ -77,10 +77,9 @@ static void add_range(struct unreadable_search *search, struct id_range range)
     add_source(search, (struct search_source){UNTIL_SURE, false, {NULL, 0}, range.lo, range.hi});
 }
 
-struct unreadable_search *unreadable_search_claim(const struct claim *claim)
+struct unreadable_search *unreadable_search_claim(const struct queue_config *config, const struct claim_plan *plan)
 {
-    const struct claim_plan *plan = &claim->plan;
-    bool where = claim->queue->config->where != NULL;
+    bool where = config->where != NULL;
     struct unreadable_search *search = search_new();
     search->key_limit = plan->key_limit;
     size_t locked =

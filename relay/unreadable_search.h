@@ -11,7 +11,10 @@
 
 #include "ordering/ordering.h"
 #include "relay/base/error.h"
-#include "relay/unreadable.h"
+#include "relay/config.h"
+#include "relay/queue_parts.h"
+
+struct queue;
 
 #define UNREADABLE_WHY "its row cannot be read" /* how the reason of a wait begins */
 
@@ -61,8 +64,8 @@ struct unreadable_search {
     bool found_read;
 };
 
-/* Where this claim has looked, whose round has failed. NULL: there is nothing to be tried. */
-struct unreadable_search *unreadable_search_claim(const struct claim *claim);
+/* Where a claim of this plan has looked, whose round has failed. NULL: there is nothing to be tried. */
+struct unreadable_search *unreadable_search_claim(const struct queue_config *config, const struct claim_plan *plan);
 
 /* Of the keys whose next event this settlement was to find. NULL: there are none. */
 struct unreadable_search *unreadable_search_settlement(const struct settlement *s);

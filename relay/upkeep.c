@@ -5,7 +5,10 @@
 #include "relay/queue.h"
 #include "relay/report.h"
 #include "relay/serving.h"
+#include "relay/upkeep_state.h"
 #include "sql_text.h"
+
+#include <stdlib.h>
 
 #define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
 #define LOOK_LEASES 2         /* what a look has found: see paused_look.sql */
@@ -23,19 +26,19 @@ static const char serving_name[] = "serving";
 
 static void bind_serving(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    serving_statement(queue, db_is_shared(queue->side.db), arena, ret);
+    serving_statement(queue, db_is_shared(queue->side_db), arena, ret);
 }
 
 /* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
 static void stand_still(struct queue *queue)
 {
-    queue->upkeep.refused = queue->paused = true;
-    queue->upkeep.due_at[UPKEEP_LOOK] = INSTANT_NEVER;
+    queue->upkeep->refused = queue->paused = true;
+    queue->upkeep->due_at[UPKEEP_LOOK] = INSTANT_NEVER;
 }
 
 static void take_serving(struct queue *queue, const PGresult *res, instant_us now)
 {
-    struct upkeep *upkeep = &queue->upkeep;
+    struct upkeep *upkeep = queue->upkeep;
     struct error other;
     if (!serving_take(queue, res, &other)) {
         stand_still(queue);
@@ -43,7 +46,7 @@ static void take_serving(struct queue *queue, const PGresult *res, instant_us no
         report_upkeep_failed(queue, serving_name, &other);
         return;
     }
-    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
+    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
     if (upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = now;
     upkeep->refused = false;
@@ -53,7 +56,7 @@ static void take_serving(struct queue *queue, const PGresult *res, instant_us no
 static void serving_failed(struct queue *queue, const struct error *failure)
 {
     if (failure->kind == ERROR_PERMISSION)
-        queue->upkeep.due_at[UPKEEP_SERVING] = INSTANT_NEVER;
+        queue->upkeep->due_at[UPKEEP_SERVING] = INSTANT_NEVER;
     else
         stand_still(queue);
 }
@@ -91,7 +94,7 @@ void upkeep_hold(struct queue *queue, instant_us now)
 /* A claim has found the queue paused: who has done so, and why? */
 static void take_found(struct queue *queue)
 {
-    struct upkeep *upkeep = &queue->upkeep;
+    struct upkeep *upkeep = queue->upkeep;
     if (queue->found_paused_at == upkeep->found_at)
         return;
     upkeep->found_at = queue->found_paused_at;
@@ -102,12 +105,12 @@ static void take_found(struct queue *queue)
 static void take_paused(struct queue *queue, const PGresult *res, instant_us now)
 {
     bool paused = false;
-    if (queue->upkeep.refused)
+    if (queue->upkeep->refused)
         return;
     for (int row = 0; row < PQntuples(res); row++) {
         int64_t due;
         if (result_bigint(res, row, 3, &due)) {
-            queue->upkeep.due_at[due == LOOK_LEASES ? UPKEEP_LEASES : UPKEEP_SCHEDULE] = now;
+            queue->upkeep->due_at[due == LOOK_LEASES ? UPKEEP_LEASES : UPKEEP_SCHEDULE] = now;
             continue;
         }
         struct span key = result_span(res, row, 0);
@@ -116,17 +119,17 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
             continue;
         }
         paused = true;
-        if (!queue->upkeep.told_paused)
+        if (!queue->upkeep->told_paused)
             report_paused(queue, result_span(res, row, 1), result_span(res, row, 2));
     }
-    if (!paused && queue->upkeep.began_at <= queue->upkeep.found_at)
+    if (!paused && queue->upkeep->began_at <= queue->upkeep->found_at)
         return; /* it was sent before: the next one will know */
-    if (queue->upkeep.told_paused && !paused)
+    if (queue->upkeep->told_paused && !paused)
         report_resumed(queue);
     if (queue->paused && !paused)
         queue->pace.poll_at = now;
-    queue->paused = queue->upkeep.told_paused = paused;
-    queue->upkeep.looked = true;
+    queue->paused = queue->upkeep->told_paused = paused;
+    queue->looked = true;
 }
 
 /* ---- windows ---- */
@@ -164,7 +167,7 @@ static void take_scheduled(struct queue *queue, const PGresult *res, instant_us 
         queue->pace.poll_at = now;
     if (failed.data)
         report_schedule_failed(queue, failed);
-    queue->upkeep.due_at[UPKEEP_SCHEDULE] = more ? now : INSTANT_NEVER;
+    queue->upkeep->due_at[UPKEEP_SCHEDULE] = more ? now : INSTANT_NEVER;
 }
 
 /* ---- what has become due ---- */
@@ -173,8 +176,8 @@ static void bind_due(const struct queue *queue, struct arena *arena, struct stat
 {
     ret->sql = guarded_text_of(&queue->due, queue_is_guarded(queue));
     statement_add_text(ret, queue->config->name);
-    if (queue->upkeep.due_to > 0)
-        statement_add_int(ret, arena, queue->upkeep.due_to);
+    if (queue->upkeep->due_to > 0)
+        statement_add_int(ret, arena, queue->upkeep->due_to);
     else
         statement_add_text(ret, NULL);
     statement_add_int(ret, arena, DUE_MAX);
@@ -187,11 +190,11 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
     result_bigint(res, 0, 1, &looked);
     if (found > 0)
         queue->pace.poll_at = now;
-    bool put_off = looked == queue->upkeep.due_to; /* an entry was locked: not to be asked for all the time */
+    bool put_off = looked == queue->upkeep->due_to; /* an entry was locked: not to be asked for all the time */
     if (found < DUE_MAX)
-        queue->upkeep.due_to = looked;
+        queue->upkeep->due_to = looked;
     else if (!put_off)
-        queue->upkeep.due_at[UPKEEP_DUE] = now;
+        queue->upkeep->due_at[UPKEEP_DUE] = now;
 }
 
 /* ---- what comes after what is done ---- */
@@ -200,7 +203,7 @@ static void bind_after(const struct queue *queue, struct arena *arena, struct st
 {
     ret->sql = guarded_text_of(&queue->after, queue_is_guarded(queue));
     statement_add_text(ret, queue->config->name);
-    statement_add_int(ret, arena, queue->upkeep.asked_to);
+    statement_add_int(ret, arena, queue->upkeep->asked_to);
     statement_add_int(ret, arena, AFTER_MAX);
     statement_add_int(ret, arena, WOKEN_MAX);
 }
@@ -211,10 +214,10 @@ static void take_after(struct queue *queue, const PGresult *res, instant_us now)
     result_bigint(res, 0, 0, &woken);
     if (woken > 0)
         queue->pace.poll_at = now;
-    if (!result_bigint(res, 0, 1, &queue->upkeep.asked_to))
-        queue->upkeep.asked_to = EVENT_NO_ID;
+    if (!result_bigint(res, 0, 1, &queue->upkeep->asked_to))
+        queue->upkeep->asked_to = EVENT_NO_ID;
     if (woken >= WOKEN_MAX)
-        queue->upkeep.due_at[UPKEEP_AFTER] = now;
+        queue->upkeep->due_at[UPKEEP_AFTER] = now;
 }
 
 /* ---- leases whose relay is gone ---- */
@@ -223,7 +226,7 @@ static void take_ownerless(struct queue *queue, const PGresult *res, instant_us 
 {
     int64_t gone = 0;
     result_bigint(res, 0, 0, &gone);
-    queue->upkeep.due_at[UPKEEP_LEASES] = INSTANT_NEVER;
+    queue->upkeep->due_at[UPKEEP_LEASES] = INSTANT_NEVER;
     if (gone == 0)
         return;
     report_ownerless(queue, (uint64_t)gone);
@@ -250,7 +253,7 @@ static void take_expired(struct queue *queue, const PGresult *res, instant_us no
         report_removed(queue, removed);
     }
     if (result_bigint(res, 0, 1, &again_us))
-        queue->upkeep.due_at[UPKEEP_EXPIRE] = now + again_us;
+        queue->upkeep->due_at[UPKEEP_EXPIRE] = now + again_us;
 }
 
 static void bind_purge(const struct queue *queue, struct arena *arena, struct statement *ret)
@@ -263,7 +266,7 @@ static void bind_purge(const struct queue *queue, struct arena *arena, struct st
 
 static void take_purged(struct queue *queue, const PGresult *res, instant_us now)
 {
-    struct upkeep *upkeep = &queue->upkeep;
+    struct upkeep *upkeep = queue->upkeep;
     int64_t gone = 0;
     result_bigint(res, 0, 0, &gone);
     queue->metrics.purged += (uint64_t)gone;
@@ -342,8 +345,9 @@ static const struct {
 
 void upkeep_open(struct queue *queue)
 {
-    struct upkeep *upkeep = &queue->upkeep;
-    *upkeep = (struct upkeep){.looked = !every_queue(queue), .asked_to = EVENT_NO_ID, .found_at = -1};
+    struct upkeep *upkeep = queue->upkeep = memory_new(sizeof *upkeep);
+    queue->looked = !every_queue(queue);
+    *upkeep = (struct upkeep){.asked_to = EVENT_NO_ID, .found_at = -1};
     queue->found_paused_at = -1;
     queue->closed = has_window(queue);
     queue->window_known = !queue->closed;
@@ -351,16 +355,22 @@ void upkeep_open(struct queue *queue)
         upkeep->due_at[i] = tasks[i].is_wanted(queue) ? 0 : INSTANT_NEVER;
 }
 
+void upkeep_close(struct queue *queue)
+{
+    free(queue->upkeep);
+    queue->upkeep = NULL;
+}
+
 void upkeep_connected(struct queue *queue, instant_us now)
 {
     if (serving_matters(queue->table))
-        queue->upkeep.due_at[UPKEEP_SERVING] = now;
+        queue->upkeep->due_at[UPKEEP_SERVING] = now;
 }
 
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
 {
     take_found(queue);
-    struct upkeep *upkeep = &queue->upkeep;
+    struct upkeep *upkeep = queue->upkeep;
     for (upkeep->task = 0; upkeep->task < UPKEEP_TASKS; upkeep->task++)
         if (now >= upkeep->due_at[upkeep->task] && tasks[upkeep->task].before_all == before_all)
             return true;
@@ -369,12 +379,12 @@ bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
 
 bool upkeep_reads_rows(const struct queue *queue)
 {
-    return queue->upkeep.task == UPKEEP_DUE || queue->upkeep.task == UPKEEP_AFTER;
+    return queue->upkeep->task == UPKEEP_DUE || queue->upkeep->task == UPKEEP_AFTER;
 }
 
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now)
 {
-    struct upkeep *upkeep = &queue->upkeep;
+    struct upkeep *upkeep = queue->upkeep;
     upkeep->began_at = now;
     upkeep->due_at[upkeep->task] = now + tasks[upkeep->task].every_us;
     struct statement st = statement_of(tasks[upkeep->task].sql);
@@ -386,14 +396,14 @@ struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_
 void upkeep_take(struct queue *queue, const PGresult *res, instant_us now)
 {
     take_found(queue);
-    if (tasks[queue->upkeep.task].take)
-        tasks[queue->upkeep.task].take(queue, res, now);
+    if (tasks[queue->upkeep->task].take)
+        tasks[queue->upkeep->task].take(queue, res, now);
 }
 
 void upkeep_end(struct queue *queue, const struct error *failure, instant_us now)
 {
     take_found(queue);
-    struct upkeep *upkeep = &queue->upkeep;
+    struct upkeep *upkeep = queue->upkeep;
     instant_us *due_at = &upkeep->due_at[upkeep->task], rested_at = now + (now - upkeep->began_at);
     if (failure)
         *due_at = now + tasks[upkeep->task].failed_us;
@@ -411,6 +421,6 @@ instant_us upkeep_due_at(const struct queue *queue)
 {
     instant_us at = INSTANT_NEVER;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
-        at = instant_min(at, queue->upkeep.due_at[i]);
+        at = instant_min(at, queue->upkeep->due_at[i]);
     return at;
 }

@@ -17,35 +17,8 @@
 
 struct queue;
 
-enum upkeep_task {
-    UPKEEP_SERVING,
-    UPKEEP_LOOK,
-    UPKEEP_WINDOW,
-    UPKEEP_LEASES,
-    UPKEEP_DUE,
-    UPKEEP_AFTER,
-    UPKEEP_SCHEDULE,
-    UPKEEP_DAYS,
-    UPKEEP_EXPIRE,
-    UPKEEP_PURGE,
-    UPKEEP_TASKS
-};
-
-/* See upkeep.h. */
-struct upkeep {
-    instant_us due_at[UPKEEP_TASKS];
-    enum upkeep_task task; /* under way */
-    instant_us began_at;   /* that one */
-    bool looked;           /* whether the queue is paused is known */
-    bool told_paused;      /* that it is, was reported */
-    bool refused;          /* another relay serves the table by other locks: nothing is claimed while it does */
-    instant_us found_at;   /* a claim has found it paused; -1: none has */
-    int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
-    int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
-    uint64_t purged;       /* dead letters, and nothing said of them yet */
-};
-
 void upkeep_open(struct queue *queue);
+void upkeep_close(struct queue *queue);
 
 /* Chooses the task that is due; false: none is. `before_all`: of those that do not wait for settlements, or the others.
  */

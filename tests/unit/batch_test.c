@@ -7,7 +7,7 @@ static struct batch *batch;
 
 static void set_up(void)
 {
-    batch = batch_new(4096, NULL);
+    batch = batch_new(4096, NULL, NULL);
 }
 
 static void tear_down(void)
@@ -69,7 +69,7 @@ START_TEST(event_without_a_key_is_repeated_by_its_id_alone)
 {
     struct batch *earlier = batch;
     ck_assert(add(7, NULL, 0) && add(8, "", 0));
-    batch = batch_new(4096, NULL);
+    batch = batch_new(4096, NULL, NULL);
     batch_add_gone(batch, (struct span){NULL, 0}, 7);
     batch_add_gone(batch, (struct span){NULL, 0}, 8);
     ck_assert(lane_repeats(batch->lanes, earlier->lanes, 0));

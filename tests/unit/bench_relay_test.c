@@ -6,6 +6,7 @@
 #include "relay/base/pollset.h"
 #include "relay/bench_load.h"
 #include "relay/bench_result.h"
+#include "relay/outlet.h"
 #include "relay/queue.h"
 #include "relay/relay.h"
 #include "tests/support/run_suite.h"

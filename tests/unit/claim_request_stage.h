@@ -24,7 +24,7 @@ static void set_up(void)
         claims[i] = (struct claim){.queue = queue, .index = i};
         keyset_init(&claims[i].held, 16);
         round_begin(&claims[i].round);
-        claims[i].arriving = batch_new(1 << 20, &claims[i]);
+        claims[i].arriving = batch_new(1 << 20, queue, &claims[i]);
     }
     stage_claims(&stage, claims, 2);
     outlet.sink = &sink;
@@ -47,7 +47,7 @@ static void tear_down(void)
 
 static inline struct batch *batch_of(struct claim *claim)
 {
-    struct batch *batch = batch_new(16 << 20, claim);
+    struct batch *batch = batch_new(16 << 20, claim->queue, claim);
     batch->next = claim->batches;
     claim->batches = batch;
     return batch;

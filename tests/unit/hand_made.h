@@ -4,7 +4,15 @@
 #ifndef TESTS_UNIT_HAND_MADE_H
 #define TESTS_UNIT_HAND_MADE_H
 
+#include "relay/claim_state.h"
+#include "relay/order_watch.h"
+#include "relay/outlet.h"
 #include "relay/queue.h"
+#include "relay/queue_run.h"
+#include "relay/route.h"
+#include "relay/side_state.h"
+#include "relay/table.h"
+#include "relay/upkeep_state.h"
 
 #include <check.h>
 
@@ -25,6 +33,8 @@ struct stage {
     struct claim claim;
     struct batch **held[STAGE_CLAIMS_MAX];
     bool offered[STAGE_CLAIMS_MAX];
+    struct side side;
+    struct upkeep upkeep;
     struct queue queue;
 };
 
@@ -69,6 +79,8 @@ static inline void stage_init(struct stage *stage, const char *destination)
     queue->watch = order_watch_new();
     queue->asking_since = INSTANT_NEVER;
     stage_claims(stage, &stage->claim, 1);
+    queue->side = &stage->side;
+    queue->upkeep = &stage->upkeep;
     static const char *const extra[] = {"column", NULL};
     queue->route = route_new(destination, extra, 1, &err);
     ck_assert_ptr_nonnull(queue->route);
@@ -103,7 +115,7 @@ static inline void stage_done(struct stage *stage)
 /* Held by the claim, as if it had just arrived. */
 static inline struct batch *stage_batch(struct stage *stage)
 {
-    struct batch *batch = batch_new(1 << 20, &stage->claim);
+    struct batch *batch = batch_new(1 << 20, &stage->queue, &stage->claim);
     batch->next = stage->claim.batches;
     stage->claim.batches = batch;
     batch->arrived_next = stage->queue.arrived;

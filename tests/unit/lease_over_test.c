@@ -78,7 +78,7 @@ START_TEST(relay_wakes_up_to_call_back_while_a_renewal_is_not_answered)
 {
     struct lane *lane = lane_under_way();
     struct pollset *ps = pollset_new();
-    queue->side.state = SIDE_RENEWING;
+    queue->side->state = SIDE_RENEWING;
     side_prepare(queue, ps, NOW);
     ck_assert_int_eq(pollset_next_deadline(ps), NOW + TERM_US - TERM_US / 12);
     end_under_way(lane);

@@ -292,11 +292,11 @@ START_TEST(loss_of_that_backend_is_heard_of_before_anything_is_sent)
 {
     struct lane *lane = leased_lane();
     queue->leases.used = _i;
-    queue->side.state = SIDE_IDLE;
+    queue->side->state = SIDE_IDLE;
     script_brings(DB_DOWN);
     side_hear(queue, NULL, NOW);
     ck_assert_int_eq(lane->state, _i ? LANE_FINISHED : LANE_OPEN);
-    ck_assert_int_eq(queue->side.state, _i ? SIDE_OFF : SIDE_IDLE);
+    ck_assert_int_eq(queue->side->state, _i ? SIDE_OFF : SIDE_IDLE);
 }
 END_TEST
 

@@ -1,6 +1,8 @@
 /* When an idle queue asks whether there is anything before it claims. */
 #include "relay/peek.h"
 
+#include "relay/pace.h"
+
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

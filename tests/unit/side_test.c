@@ -4,6 +4,7 @@
 #include "relay/lease.h"
 #include "relay/round.h"
 #include "relay/settle.h"
+#include "relay/upkeep.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
@@ -114,12 +115,12 @@ static void set_up(void)
     batch = stage_batch(&stage);
     stage.queue.arrived = NULL;
     side_open(&stage.queue);
-    side = &stage.queue.side;
+    side = stage.queue.side;
     side->state = SIDE_IDLE;
     side->probe_at = INSTANT_NEVER;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
-        stage.queue.upkeep.due_at[i] = INSTANT_NEVER;
-    stage.queue.upkeep.looked = true;
+        stage.queue.upkeep->due_at[i] = INSTANT_NEVER;
+    stage.queue.looked = true;
     script_reset();
 }
 
@@ -291,14 +292,14 @@ END_TEST
 
 START_TEST(what_is_due_goes_between_two_tasks_that_wait_for_nothing)
 {
-    stage.queue.upkeep.due_at[UPKEEP_LOOK] = stage.queue.upkeep.due_at[UPKEEP_LEASES] = NOW;
+    stage.queue.upkeep->due_at[UPKEEP_LOOK] = stage.queue.upkeep->due_at[UPKEEP_LEASES] = NOW;
     side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_str_eq(script.sent[0], sql_paused_look);
     script_brings_result(0, PGRES_TUPLES_OK);
     script_brings(DB_ROUND_END);
     side_ready(&stage.queue, NULL, NOW + SECOND_US);
-    ck_assert_int_eq(stage.queue.upkeep.due_at[UPKEEP_LOOK], NOW + 2 * SECOND_US); /* it has taken a second */
+    ck_assert_int_eq(stage.queue.upkeep->due_at[UPKEEP_LOOK], NOW + 2 * SECOND_US); /* it has taken a second */
     struct lane *lane = orphaned_ack();
     answer_probe();
     ck_assert_int_eq(side->state, SIDE_UPKEEP);
@@ -373,7 +374,7 @@ START_TEST(renewal_that_is_due_goes_before_all_else)
     stage.config.lease_us = 12 * SECOND_US;
     batch->leased_at = NOW - 4 * SECOND_US;
     stage.queue.leased = batch;
-    stage.queue.upkeep.due_at[UPKEEP_LOOK] = side->probe_at = NOW;
+    stage.queue.upkeep->due_at[UPKEEP_LOOK] = side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_RENEWING);
     ck_assert_str_eq(script.sent[0], "renew");
@@ -426,6 +427,43 @@ START_TEST(relay_is_woken_for_what_comes_next)
 }
 END_TEST
 
+/* Nobody has looked yet whether the queue is paused. */
+static void owe_a_look(void)
+{
+    stage.queue.looked = false;
+    stage.queue.upkeep->due_at[UPKEEP_LOOK] = 0;
+    side->probe_at = 0;
+}
+
+START_TEST(first_look_comes_before_the_first_probe)
+{
+    owe_a_look();
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_UPKEEP);
+    ck_assert_str_eq(script.sent[0], sql_paused_look);
+    script_brings_result(0, PGRES_FATAL_ERROR);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_IDLE); /* and no probe: nothing is to be claimed before */
+    ck_assert_uint_eq(side->failures, 0);
+    ck_assert_int_eq(upkeep_due_at(&stage.queue), NOW + SECOND_US);
+}
+END_TEST
+
+START_TEST(look_does_not_wait_until_settling_is_tried_again)
+{
+    owe_a_look();
+    side->retry_at = NOW + 5 * SECOND_US;
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert_int_eq(side->state, SIDE_UPKEEP);
+    script_brings_result(0, PGRES_COMMAND_OK);
+    script_brings(DB_ROUND_END);
+    side_ready(&stage.queue, NULL, NOW);
+    ck_assert(stage.queue.looked);
+    ck_assert_int_eq(side->state, SIDE_IDLE);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
@@ -454,5 +492,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     add_tests(tcase);
     tcase_add_test(tcase, table_is_not_empty_when_something_came_since_it_was_asked);
+    tcase_add_test(tcase, first_look_comes_before_the_first_probe);
+    tcase_add_test(tcase, look_does_not_wait_until_settling_is_tried_again);
     return run_suite(suite);
 }

@@ -111,7 +111,7 @@ static struct unreadable_search *search_in(int64_t fresh_above, int64_t lo, int6
 {
     stage.claim.plan = (struct claim_plan){.scan = {.fresh_above = fresh_above, .newest = {1, 0}, .oldest = {lo, hi}},
                                            .key_limit = 16};
-    struct unreadable_search *search = unreadable_search_claim(&stage.claim);
+    struct unreadable_search *search = unreadable_search_claim(&stage.config, &stage.claim.plan);
     ck_assert_ptr_nonnull(search);
     return search;
 }
@@ -212,7 +212,7 @@ START_TEST(the_keys_that_a_claim_has_locked_are_tried_one_by_one)
     stage.config.where = NULL;
     stage.claim.plan =
         (struct claim_plan){.locked_keys = SPAN_LITERAL("{a,\"b c\"}"), .locked_solos = SPAN_LITERAL("{40,41}")};
-    struct unreadable_search *search = unreadable_search_claim(&stage.claim);
+    struct unreadable_search *search = unreadable_search_claim(&stage.config, &stage.claim.plan);
     ck_assert_ptr_nonnull(search);
     run(search, true);
     ck_assert(search->blames);
@@ -221,7 +221,8 @@ START_TEST(the_keys_that_a_claim_has_locked_are_tried_one_by_one)
     unreadable_search_free(search);
 
     stage.claim.plan = (struct claim_plan){.scan = {.newest = {1, 0}, .oldest = {1, 0}}};
-    ck_assert_ptr_null(unreadable_search_claim(&stage.claim)); /* without a condition no row is to blame for that */
+    ck_assert_ptr_null(unreadable_search_claim(
+        &stage.config, &stage.claim.plan)); /* without a condition no row is to blame for that */
 }
 END_TEST
 

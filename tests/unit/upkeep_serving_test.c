@@ -15,8 +15,8 @@ static void hear_who_serves(const char *other)
     add_text(res, 0, 0, other);
     add_text(res, 0, 1, other ? "17" : NULL);
     add_text(res, 0, 2, other ? "7" : NULL);
-    queue->upkeep.task = UPKEEP_SERVING;
-    queue->upkeep.began_at = NOW;
+    queue->upkeep->task = UPKEEP_SERVING;
+    queue->upkeep->began_at = NOW;
     upkeep_take(queue, res, NOW);
     upkeep_end(queue, NULL, NOW);
     PQclear(res);
@@ -24,17 +24,17 @@ static void hear_who_serves(const char *other)
 
 START_TEST(nothing_is_claimed_while_another_relay_is_in_the_way)
 {
-    queue->upkeep.looked = true;
+    queue->looked = true;
     hear_who_serves("somebody");
     ck_assert(queue->paused);
     queue_found_paused(queue, NOW);
-    ck_assert_int_eq(upkeep_due_at(queue), queue->upkeep.due_at[UPKEEP_SERVING]); /* nobody looks for pauses */
+    ck_assert_int_eq(upkeep_due_at(queue), queue->upkeep->due_at[UPKEEP_SERVING]); /* nobody looks for pauses */
     look(NULL, 0);
     ck_assert(queue->paused);
     hear_who_serves(NULL);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LOOK], NOW);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SERVING], INSTANT_NEVER);
-    queue->upkeep.began_at = NOW + 1;
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LOOK], NOW);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SERVING], INSTANT_NEVER);
+    queue->upkeep->began_at = NOW + 1;
     look(NULL, 0);
     ck_assert(!queue->paused);
 }
@@ -44,15 +44,15 @@ START_TEST(what_cannot_be_shown_is_not_served_but_for_want_of_a_right)
 {
     struct error err;
     error_set(&err, ERROR_PERMISSION, "no");
-    queue->upkeep.task = UPKEEP_SERVING;
+    queue->upkeep->task = UPKEEP_SERVING;
     upkeep_end(queue, &err, NOW);
     ck_assert(!queue->paused);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SERVING], INSTANT_NEVER);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SERVING], INSTANT_NEVER);
     error_set(&err, ERROR_REFUSED, "no");
     upkeep_end(queue, &err, NOW);
     ck_assert(queue->paused);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LOOK], INSTANT_NEVER);
-    ck_assert_int_lt(queue->upkeep.due_at[UPKEEP_SERVING], INSTANT_NEVER);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LOOK], INSTANT_NEVER);
+    ck_assert_int_lt(queue->upkeep->due_at[UPKEEP_SERVING], INSTANT_NEVER);
 }
 END_TEST
 

@@ -31,8 +31,15 @@ static inline void set_up(void)
     upkeep_open(queue);
 }
 
+static inline void open_again(void)
+{
+    upkeep_close(queue);
+    upkeep_open(queue);
+}
+
 static inline void tear_down(void)
 {
+    upkeep_close(queue);
     arena_free(arena);
     stage_done(&stage);
 }
@@ -56,7 +63,7 @@ static inline void look(const char *const *keys, int count)
         add_text(res, row, 1, "ops");
         add_text(res, row, 2, "why");
     }
-    queue->upkeep.task = UPKEEP_LOOK;
+    queue->upkeep->task = UPKEEP_LOOK;
     upkeep_take(queue, res, NOW);
     upkeep_end(queue, NULL, NOW);
     PQclear(res);

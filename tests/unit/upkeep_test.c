@@ -2,7 +2,6 @@
 #include "relay/upkeep.h"
 
 #include "ordering/result.h"
-#include "relay/side.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/scripted_db.h"
@@ -14,7 +13,7 @@ START_TEST(paused_queue_gives_back_what_is_not_on_its_way)
 {
     first->in_flight = 1;
     look((const char *const[]){NULL}, 1);
-    ck_assert(queue->paused && queue->upkeep.looked);
+    ck_assert(queue->paused && queue->looked);
     ck_assert_int_eq(first->state, LANE_OPEN);
     upkeep_hold(queue, NOW);
     ck_assert_int_eq(first->state, LANE_STOPPED);
@@ -42,13 +41,13 @@ END_TEST
 START_TEST(look_from_before_a_pause_does_not_end_it)
 {
     look(NULL, 0);
-    ck_assert_int_gt(queue->upkeep.due_at[UPKEEP_LOOK], NOW);
-    queue->upkeep.began_at = NOW - 1;
+    ck_assert_int_gt(queue->upkeep->due_at[UPKEEP_LOOK], NOW);
+    queue->upkeep->began_at = NOW - 1;
     queue_found_paused(queue, NOW);
-    ck_assert(upkeep_next(queue, true, NOW) && queue->upkeep.task == UPKEEP_LOOK); /* who has paused it, and why */
+    ck_assert(upkeep_next(queue, true, NOW) && queue->upkeep->task == UPKEEP_LOOK); /* who has paused it, and why */
     look(NULL, 0);
     ck_assert(queue->paused);
-    queue->upkeep.began_at = NOW + 1;
+    queue->upkeep->began_at = NOW + 1;
     look(NULL, 0);
     ck_assert(!queue->paused);
 }
@@ -69,8 +68,8 @@ END_TEST
 START_TEST(look_comes_first_and_twice_a_second)
 {
     stage.config.after = AFTER_ARCHIVE;
-    upkeep_open(queue);
-    ck_assert(!queue->upkeep.looked);
+    open_again();
+    ck_assert(!queue->looked);
     ck_assert_int_eq(upkeep_due_at(queue), 0);
     ck_assert(upkeep_next(queue, true, NOW));
     struct statement st = upkeep_begin(queue, arena, NOW);
@@ -120,13 +119,13 @@ START_TEST(archive_is_gone_through_step_by_step)
 {
     stage.config.after = AFTER_ARCHIVE;
     stage.config.archive_retention_us = 30 * SECOND_US;
-    upkeep_open(queue);
-    queue->upkeep.task = UPKEEP_EXPIRE;
+    open_again();
+    queue->upkeep->task = UPKEEP_EXPIRE;
     expire(NULL, SECOND_US);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_EXPIRE], NOW + SECOND_US);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_EXPIRE], NOW + SECOND_US);
     expire("outbox.archive_20261023", SECOND_US);
     expire(NULL, 0);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_EXPIRE], NOW + 3600 * SECOND_US);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_EXPIRE], NOW + 3600 * SECOND_US);
     ck_assert_uint_eq(queue->metrics.removed, 1);
 }
 END_TEST
@@ -148,7 +147,7 @@ static void answer(int64_t one, int64_t other)
 /* A look for what has become due. */
 static void due(int64_t found, int64_t looked)
 {
-    queue->upkeep.task = UPKEEP_DUE;
+    queue->upkeep->task = UPKEEP_DUE;
     answer(found, looked);
 }
 
@@ -156,13 +155,13 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
 {
     static char column[] = "at";
     stage.config.columns.not_before = column;
-    upkeep_open(queue);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], INSTANT_NEVER);
+    open_again();
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_DUE], INSTANT_NEVER);
     stage.config.delayed = DELAYED_PASS;
-    upkeep_open(queue);
+    open_again();
     static char sql[] = "look";
     queue->due.plain = sql;
-    queue->upkeep.task = UPKEEP_DUE;
+    queue->upkeep->task = UPKEEP_DUE;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql);
     ck_assert_ptr_null(st.values[1]);
@@ -170,28 +169,28 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
     due(0, 5000);
     ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "5000");
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW + 250 * MS_US);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_DUE], NOW + 250 * MS_US);
     due(10000, 6000); /* there is more */
     ck_assert_int_eq(queue->pace.poll_at, NOW);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW);
-    ck_assert_int_eq(queue->upkeep.due_to, 5000);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_DUE], NOW);
+    ck_assert_int_eq(queue->upkeep->due_to, 5000);
 }
 END_TEST
 
 /* A look for what others waited for; `last` 0: it has come to the end. */
 static void after(int64_t woken, int64_t last)
 {
-    queue->upkeep.task = UPKEEP_AFTER;
+    queue->upkeep->task = UPKEEP_AFTER;
     answer(woken, last);
 }
 
 START_TEST(what_others_wait_for_is_asked_about_in_turns)
 {
     static char sql[] = "look";
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], INSTANT_NEVER);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_AFTER], INSTANT_NEVER);
     queue->after.plain = sql;
-    upkeep_open(queue);
-    queue->upkeep.task = UPKEEP_AFTER;
+    open_again();
+    queue->upkeep->task = UPKEEP_AFTER;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql);
     ck_assert_str_eq(st.values[1], "-9223372036854775808");
@@ -201,9 +200,9 @@ START_TEST(what_others_wait_for_is_asked_about_in_turns)
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "77");
     after(2, 0);
     ck_assert_int_eq(queue->pace.poll_at, NOW);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], NOW + 200 * MS_US);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_AFTER], NOW + 200 * MS_US);
     after(5000, 77); /* there is more */
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_AFTER], NOW);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_AFTER], NOW);
     after(0, 0);
     ck_assert_str_eq(upkeep_begin(queue, arena, NOW).values[1], "-9223372036854775808");
 }
@@ -217,11 +216,11 @@ static void look_finds(int64_t due)
     PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
     ck_assert(PQsetResultAttrs(res, 4, columns));
     put_bigint(res, 3, due);
-    queue->upkeep.task = UPKEEP_LOOK;
+    queue->upkeep->task = UPKEEP_LOOK;
     upkeep_take(queue, res, NOW);
     PQclear(res);
     ck_assert(!queue->paused);
-    queue->upkeep.due_at[UPKEEP_LOOK] = INSTANT_NEVER;
+    queue->upkeep->due_at[UPKEEP_LOOK] = INSTANT_NEVER;
     queue->pace.poll_at = NOW + SECOND_US;
 }
 
@@ -229,7 +228,7 @@ START_TEST(schedules_run_when_a_look_has_found_one_that_is_due)
 {
     static char names[3][9] = {"inserted", "failed", "more"};
     PGresAttDesc columns[3] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}};
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
     for (int64_t more = 1; more >= 0; more--) {
         look_finds(1);
         ck_assert(upkeep_next(queue, false, NOW));
@@ -241,7 +240,7 @@ START_TEST(schedules_run_when_a_look_has_found_one_that_is_due)
         put_bigint(res, 2, more);
         upkeep_take(queue, res, NOW);
         PQclear(res);
-        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], more ? NOW : INSTANT_NEVER);
+        ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SCHEDULE], more ? NOW : INSTANT_NEVER);
         ck_assert_int_eq(queue->pace.poll_at, more ? NOW : NOW + SECOND_US);
     }
     ck_assert_uint_eq(queue->metrics.scheduled, 3);
@@ -251,14 +250,14 @@ END_TEST
 /* In a queue without leases of its own, too. */
 START_TEST(relays_are_missed_when_a_look_has_found_what_one_has_leased)
 {
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LEASES], INSTANT_NEVER);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LEASES], INSTANT_NEVER);
     for (int64_t gone = 0; gone <= 1; gone++) {
         look_finds(2);
-        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
+        ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
         ck_assert(upkeep_next(queue, true, NOW));
         ck_assert_ptr_eq(upkeep_begin(queue, arena, NOW).sql, sql_lease_end_ownerless);
         answer(gone, 0);
-        ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_LEASES], INSTANT_NEVER);
+        ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LEASES], INSTANT_NEVER);
         ck_assert_int_eq(queue->pace.poll_at, gone ? NOW : NOW + SECOND_US);
     }
 }
@@ -270,9 +269,9 @@ START_TEST(queue_with_a_window_is_closed_until_it_is_known_to_be_open)
     ck_assert(!queue->closed && queue->window_known); /* it has none */
     stage.config.window = window;
     stage.config.window_zone = zone;
-    upkeep_open(queue);
+    open_again();
     ck_assert(queue->closed && !queue->window_known);
-    queue->upkeep.task = UPKEEP_WINDOW;
+    queue->upkeep->task = UPKEEP_WINDOW;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql_window_look);
     ck_assert_str_eq(st.values[0], "23:00-06:00");
@@ -303,14 +302,14 @@ static void purge(int64_t gone)
 START_TEST(dead_letters_go_a_thousand_at_a_time)
 {
     stage.config.dead_retention_us = 60 * SECOND_US;
-    upkeep_open(queue);
-    queue->upkeep.task = UPKEEP_PURGE;
+    open_again();
+    queue->upkeep->task = UPKEEP_PURGE;
     purge(1000);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_PURGE], NOW + SECOND_US);
-    ck_assert_uint_eq(queue->upkeep.purged, 1000);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_PURGE], NOW + SECOND_US);
+    ck_assert_uint_eq(queue->upkeep->purged, 1000);
     purge(7);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_PURGE], NOW + 3600 * SECOND_US);
-    ck_assert_uint_eq(queue->upkeep.purged, 0); /* said */
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_PURGE], NOW + 3600 * SECOND_US);
+    ck_assert_uint_eq(queue->upkeep->purged, 0); /* said */
     ck_assert_uint_eq(queue->metrics.purged, 1007);
     purge(0);
     ck_assert_uint_eq(queue->metrics.purged, 1007);
@@ -325,7 +324,7 @@ START_TEST(task_that_fails_is_tried_again_after_a_while)
     upkeep_begin(queue, arena, NOW);
     upkeep_end(queue, &err, NOW);
     ck_assert_int_eq(upkeep_due_at(queue), NOW + SECOND_US);
-    ck_assert(!queue->upkeep.looked);
+    ck_assert(!queue->looked);
 }
 END_TEST
 
@@ -354,64 +353,22 @@ START_TEST(task_that_has_more_to_do_rests_for_as_long_as_it_took)
     static char column[] = "at", sql[] = "look";
     stage.config.columns.not_before = column;
     stage.config.delayed = DELAYED_PASS;
-    upkeep_open(queue);
+    open_again();
     queue->due.plain = sql;
-    queue->upkeep.task = UPKEEP_DUE;
+    queue->upkeep->task = UPKEEP_DUE;
     upkeep_begin(queue, arena, NOW - SECOND_US);
     due(10000, 6000);
     upkeep_end(queue, NULL, NOW);
-    ck_assert_int_eq(queue->upkeep.due_at[UPKEEP_DUE], NOW + SECOND_US);
+    ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_DUE], NOW + SECOND_US);
 }
 END_TEST
 
 START_TEST(queue_of_another_schema_is_never_paused)
 {
     stage.config.state = "bench";
-    upkeep_open(queue);
-    ck_assert(queue->upkeep.looked);
+    open_again();
+    ck_assert(queue->looked);
     ck_assert_int_eq(upkeep_due_at(queue), INSTANT_NEVER);
-}
-END_TEST
-
-static void up(void)
-{
-    static struct config process;
-    queue->process = &process;
-    side_open(queue);
-    queue->side.state = SIDE_IDLE;
-    script_reset();
-}
-
-START_TEST(first_look_comes_before_the_first_probe)
-{
-    up();
-    side_ready(queue, NULL, NOW);
-    ck_assert_int_eq(queue->side.state, SIDE_UPKEEP);
-    ck_assert_str_eq(script.sent[0], sql_paused_look);
-    script_brings_result(0, PGRES_FATAL_ERROR);
-    script_brings(DB_ROUND_END);
-    side_ready(queue, NULL, NOW);
-    ck_assert_int_eq(queue->side.state, SIDE_IDLE); /* and no probe: nothing is to be claimed before */
-    ck_assert_uint_eq(queue->side.failures, 0);
-    ck_assert_int_eq(upkeep_due_at(queue), NOW + SECOND_US);
-    script_done();
-    side_close(queue);
-}
-END_TEST
-
-START_TEST(look_does_not_wait_until_settling_is_tried_again)
-{
-    up();
-    queue->side.retry_at = NOW + 5 * SECOND_US;
-    side_ready(queue, NULL, NOW);
-    ck_assert_int_eq(queue->side.state, SIDE_UPKEEP);
-    script_brings_result(0, PGRES_COMMAND_OK);
-    script_brings(DB_ROUND_END);
-    side_ready(queue, NULL, NOW);
-    ck_assert(queue->upkeep.looked);
-    ck_assert_int_eq(queue->side.state, SIDE_IDLE);
-    script_done();
-    side_close(queue);
 }
 END_TEST
 
@@ -438,7 +395,5 @@ int main(void)
                         (int)(sizeof rests / sizeof rests[0]));
     tcase_add_test(tcase, task_that_has_more_to_do_rests_for_as_long_as_it_took);
     tcase_add_test(tcase, queue_of_another_schema_is_never_paused);
-    tcase_add_test(tcase, first_look_comes_before_the_first_probe);
-    tcase_add_test(tcase, look_does_not_wait_until_settling_is_tried_again);
     return run_suite(suite);
 }

@@ -1,4 +1,9 @@
-#include "relay/queue.h"
+#include "relay/queue_run.h"
+#include "relay/order_watch.h"
+#include "relay/outlet.h"
+#include "relay/route.h"
+#include "relay/table.h"
+#include "relay/unreadable.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
@@ -141,22 +146,6 @@ void queue_close(struct queue *queue)
     free(queue);
 }
 
-struct statement queue_empty_question(const struct queue *queue, struct arena *arena)
-{
-    struct statement st = statement_of(guarded_text_of(&queue->empty, queue_is_guarded(queue)));
-    statement_add_text(&st, queue->config->name);
-    struct id_ranges ids;
-    queue->ordering->type->inhabited(queue->ordering, &ids);
-    int64_t lo[ID_RANGES_MAX], hi[ID_RANGES_MAX];
-    for (size_t i = 0; i < ids.count; i++) {
-        lo[i] = ids.at[i].lo;
-        hi[i] = ids.at[i].hi;
-    }
-    statement_add_ids(&st, arena, lo, ids.count);
-    statement_add_ids(&st, arena, hi, ids.count);
-    return st;
-}
-
 void queue_wake(struct queue *queue, instant_us now)
 {
     queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
@@ -174,7 +163,7 @@ void queue_hand_on(struct queue *queue, instant_us now)
 
 bool queue_is_quiet(const struct queue *queue)
 {
-    if (queue->orphans || queue->leased || queue->arrived || queue->side.round.job)
+    if (queue->orphans || queue->leased || queue->arrived || queue->side_busy)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
@@ -266,8 +255,16 @@ void queue_route_claimed(struct queue *queue)
     }
 }
 
+static void retry_at_once(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; queue->retry_at_once && i < queue->claim_count; i++)
+        queue->claims[i].retry_at = now;
+    queue->retry_at_once = false;
+}
+
 void queue_settle_resolved(struct queue *queue, instant_us now)
 {
+    retry_at_once(queue, now);
     for (size_t i = 0; i < queue->claim_count; i++) {
         struct claim *claim = &queue->claims[i];
         if (claim->state == CLAIM_IDLE)
