@@ -4,6 +4,7 @@
 
 #include "relay/base/clock.h"
 #include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/privilege.h"
 #include "relay/query.h"
 #include "relay/table.h"

@@ -2,6 +2,7 @@
 
 #include "relay/base/arena.h"
 #include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/table.h"
 
 #include <stdlib.h>

@@ -1,22 +1,23 @@
 #include "relay/claim.h"
+#include "relay/destination.h"
 #include "relay/order_watch.h"
-#include "relay/route.h"
 #include "relay/unreadable.h"
 
 #include "relay/ahead.h"
 #include "relay/base/fault_point.h"
 #include "relay/base/lesser.h"
 #include "relay/blocked.h"
+#include "relay/claim_connection.h"
 #include "relay/claim_request.h"
-#include "relay/claim_round.h"
-#include "relay/keep.h"
 #include "relay/lease.h"
 #include "relay/outlet.h"
 #include "relay/peek.h"
 #include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/round.h"
+#include "relay/session_lock.h"
 #include "relay/settle.h"
+#include "relay/table.h"
 
 #define STRAGGLER_US (50 * MS_US)
 #define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
@@ -216,7 +217,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
         now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now) ||
         unreadable_holds_claims(queue, now))
         return 0;
-    int64_t wanted = outlet_keys_wanted(queue->outlet, queue->route, now);
+    int64_t wanted = outlet_keys_wanted(queue->outlet, route_static(queue->route), now);
     /* What has a lease and no place in its sink would only be kept from others. */
     if (queue->leases.used)
         limit = is_claiming(queue) ? 0 : lesser(limit, lease_room(queue));
@@ -416,5 +417,24 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
         if (claim->state == CLAIM_IDLE && claim->batches && batch_unsettled(claim->batches) > 0 &&
             now - claim->began_at < STRAGGLER_US)
             pollset_deadline(ps, claim->began_at + STRAGGLER_US);
+    }
+}
+
+static void retry_at_once(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; queue->retry_at_once && i < queue->claim_count; i++)
+        queue->claims[i].retry_at = now;
+    queue->retry_at_once = false;
+}
+
+void claim_settle_resolved(struct queue *queue, instant_us now)
+{
+    retry_at_once(queue, now);
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        struct claim *claim = &queue->claims[i];
+        if (claim->state == CLAIM_IDLE)
+            claim_free_settled(claim); /* on the side connection */
+        if (claim_is_due(claim, now))
+            claim_finish(claim, now);
     }
 }

@@ -21,6 +21,9 @@ void claim_close(struct claim *claim);
 void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now);
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 
+/* Ends every claim whose lanes are all finished. */
+void claim_settle_resolved(struct queue *queue, instant_us now);
+
 /* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
  * brought some. */
 bool claim_is_due(struct claim *claim, instant_us now);

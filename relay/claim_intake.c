@@ -3,10 +3,10 @@
 #include "relay/table.h"
 
 #include "relay/claim_request.h"
-#include "relay/keep.h"
 #include "relay/lease.h"
 #include "relay/queue.h"
 #include "relay/round.h"
+#include "relay/session_lock.h"
 #include "relay/settle.h"
 #include "relay/unreadable.h"
 
@@ -112,7 +112,7 @@ struct pace_claim claim_intake_pace(const struct claim *claim, const struct batc
 {
     return (struct pace_claim){.sent_at = claim->sent_at,
                                .events = (int64_t)batch->event_count,
-                               .keys = claim_keys_at_most(claim->queue),
+                               .most = claim_events_at_most(claim->queue),
                                .found = batch->lane_count > 0,
                                .took_all = took_all(claim, batch),
                                .full = claim->full};

@@ -2,9 +2,11 @@
 #include "ordering/ordering.h"
 #include "relay/claim_state.h"
 #include "relay/outlet.h"
+#include "relay/table.h"
 
 #include "ordering/array_text.h"
 #include "relay/ahead.h"
+#include "relay/base/lesser.h"
 #include "relay/lease.h"
 #include "relay/settle.h"
 
@@ -27,6 +29,14 @@ int64_t claim_keys_at_most(const struct queue *queue)
 {
     bool limited = queue->key_limit < queue->config->keys_per_claim;
     return queue->lean && !limited ? queue->key_limit * CLAIM_LOCKS_FACTOR : queue->key_limit;
+}
+
+/* Where a claim takes no more than the sink has room for, that is the most. */
+int64_t claim_events_at_most(const struct queue *queue)
+{
+    int64_t keys = claim_keys_at_most(queue);
+    bool by_room = queue->leases.used || queue->ordering->type->solo;
+    return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
 }
 
 /* Lanes in a state up to `last`. */

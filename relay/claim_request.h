@@ -11,6 +11,9 @@
 /* How many keys a claim may take, or events without one, when it has its connection to itself. */
 int64_t claim_keys_at_most(const struct queue *queue);
 
+/* How many events the next claim may bring, as far as it is worth waiting for them. */
+int64_t claim_events_at_most(const struct queue *queue);
+
 /* With `holding`, the transaction goes on, and so do its locks; without it, what is on its way out of the table in the
  * same round is free by then. With claim->full, only followed keys whose locks it holds are asked for: there must be
  * some. In the round's arena. */

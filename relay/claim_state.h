@@ -43,7 +43,4 @@ struct claim {
     unsigned failures;
 };
 
-/* A connection with stragglers may come to hold so many times keys_per_claim locks, */
-#define CLAIM_LOCKS_FACTOR 2
-
 #endif

@@ -38,11 +38,6 @@ int exit_code_of(enum error_kind kind);
 /* For one-shot commands: prints `pgcourier: TEXT` on stderr and returns the code that belongs to it. */
 int command_fail(const struct error *err);
 
-/* Opens a blocking connection for a one-shot command, application_name pgcourier/COMMAND,
- * client_encoding UTF8 (SQL_ASCII where the database is). NULL and *err on failure, also where conninfo_check() refuses
- * the database, and where the server is too old; PQfinish() it. */
-PGconn *command_connect(const char *database, const char *command, struct error *err) MUST_CHECK;
-
 /* A signalfd(2) with SIGTERM, SIGINT and SIGHUP, which are blocked in every thread that is started from now on. The
  * caller's to close(); -1 and *err on failure. */
 int command_open_signals(struct error *err) MUST_CHECK;

@@ -6,6 +6,7 @@
 #include "relay/bench_result.h"
 #include "relay/bench_schema.h"
 #include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/database.h"
 #include "sinks/sink.h"
 

@@ -2,6 +2,7 @@
 #include "relay/base/setting.h"
 #include "relay/base/statement.h"
 #include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/other_queue.h"
 #include "relay/privilege.h"
 #include "relay/query.h"

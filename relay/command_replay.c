@@ -2,6 +2,7 @@
 #include "relay/base/arena.h"
 #include "relay/base/setting.h"
 #include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/relay.h"
 #include "relay/replay.h"
 

@@ -23,7 +23,6 @@ enum delayed { DELAYED_HOLD, DELAYED_PASS };
 enum on_exhausted { ON_EXHAUSTED_DEAD_LETTER, ON_EXHAUSTED_PARK };
 enum lease_owner { LEASE_BACKEND, LEASE_NAME };
 enum locks { LOCKS_ROWS, LOCKS_ADVISORY };
-enum prepared { PREPARED_AUTO, PREPARED_ON, PREPARED_OFF };
 
 struct sink_config {
     char *name;

@@ -2,6 +2,7 @@
 
 #include "relay/command.h"
 #include "relay/config.h"
+#include "relay/connect.h"
 #include "relay/conninfo.h"
 #include "relay/other_queue.h"
 

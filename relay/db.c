@@ -2,7 +2,6 @@
 #include "relay/db.h"
 
 #include "relay/base/fault_point.h"
-#include "relay/config.h"
 #include "relay/db_hosts.h"
 #include "relay/pipeline.h"
 #include "sql_text.h"

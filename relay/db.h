@@ -32,6 +32,8 @@ static inline int64_t db_lock_timeout_us(int64_t statement_timeout_us)
     return instant_min(DB_LOCK_TIMEOUT_US, statement_timeout_us / 2);
 }
 
+enum prepared { PREPARED_AUTO, PREPARED_ON, PREPARED_OFF };
+
 struct db_options {
     const char *conninfo;         /* borrowed */
     const char *application_name; /* borrowed */

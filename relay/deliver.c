@@ -2,14 +2,14 @@
 #include "relay/table.h"
 
 #include "relay/base/fault_point.h"
+#include "relay/circuit_report.h"
 #include "relay/next_payload.h"
 #include "relay/outlet.h"
 #include "relay/queue.h"
 #include "relay/ready.h"
-#include "relay/report.h"
 #include "relay/route_circuit.h"
-#include "relay/settle_rule.h"
 #include "relay/suspect.h"
+#include "relay/verdict_rule.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -122,7 +122,7 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     bool last = item->event.attempt >= queue->config->retry_attempts;
     lane->state = LANE_STOPPED;
     lane->failed = item;
-    lane->outcome = settle_rule(item->delivery.verdict, blame, last, (enum on_exhausted)queue->config->on_exhausted);
+    lane->outcome = verdict_rule(item->delivery.verdict, blame, last, (enum on_exhausted)queue->config->on_exhausted);
     lane->delay_us = lane->outcome == LANE_RETRY ? retry_delay_us(queue, item) : 0;
     lane->release_us = release_us;
 }
@@ -162,9 +162,9 @@ static void take_failure(struct outlet *outlet, struct item *item, instant_us no
     bool certain =
         d->cause->kind == ERROR_ROUTE || (d->cause->kind == ERROR_UNREACHABLE && d->verdict == VERDICT_RETRY);
     bool serving = !certain && outlet->last_ack_at > item->submitted_at;
-    enum blame blame = settle_blame(d, false);
+    enum blame blame = verdict_blame(d, false);
     if (blame == BLAME_DESTINATION && !certain)
-        blame = settle_blame(d, suspect_fails_again(&outlet->suspects, item, outlet->taken_sent_at, now));
+        blame = verdict_blame(d, suspect_fails_again(&outlet->suspects, item, outlet->taken_sent_at, now));
     int64_t release_us = 0;
     if (blame == BLAME_DESTINATION)
         release_us = serving ? alone_us(item) : open_circuit(outlet, d, now) + (certain ? 0 : OTHERS_FIRST_US);

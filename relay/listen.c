@@ -1,7 +1,7 @@
 #include "relay/listen.h"
 #include "relay/db.h"
 
-#include "relay/queue_run.h"
+#include "relay/pace.h"
 #include "relay/report.h"
 
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static void listening(struct listener *listener, instant_us now)
         report_connected(listener->queue, "listen");
     listener->up = true;
     listener->trouble = 0;
-    queue_wake(listener->queue, now);
+    pace_wake(listener->queue, now);
 }
 
 void listener_ready(struct listener *listener, const struct pollset *ps, instant_us now)
@@ -118,5 +118,5 @@ void listener_ready(struct listener *listener, const struct pollset *ps, instant
             break;
     }
     if (db_notified(listener->db))
-        queue_wake(listener->queue, now);
+        pace_wake(listener->queue, now);
 }

@@ -1,5 +1,4 @@
 #include "relay/outlet.h"
-#include "relay/route.h"
 
 #include "relay/base/arena.h"
 #include "relay/route_circuit.h"
@@ -74,9 +73,8 @@ int64_t outlet_room(const struct outlet *outlet, int64_t places)
     return taken < most ? most - taken : 0;
 }
 
-int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now)
+int64_t outlet_keys_wanted(struct outlet *outlet, struct span destination, instant_us now)
 {
-    struct span destination = route_static(route);
     struct route_circuit *only = destination.data ? route_circuit_find(outlet, destination) : NULL;
     struct circuit *circuit = &outlet->circuit;
     if (circuit_turn(circuit, now) == CIRCUIT_CLOSED && only)

@@ -17,7 +17,6 @@
 
 struct lane;
 struct pollset;
-struct route;
 
 /* A sink and the lanes that wait for it. */
 struct outlet {
@@ -54,7 +53,7 @@ int64_t outlet_most_in_flight(const struct outlet *outlet);
 int64_t outlet_room(const struct outlet *outlet, int64_t places);
 
 /* How many keys a claim may take for this outlet now: 0 = none, 1 = for a trial, or any number. */
-int64_t outlet_keys_wanted(struct outlet *outlet, const struct route *route, instant_us now);
+int64_t outlet_keys_wanted(struct outlet *outlet, struct span destination, instant_us now);
 
 /* When outlet_keys_wanted() may change by itself. */
 instant_us outlet_wake_at(const struct outlet *outlet);

@@ -1,7 +1,6 @@
 #include "relay/pace.h"
 
 #include "relay/base/lesser.h"
-#include "relay/outlet.h"
 #include "relay/queue.h"
 
 /* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
@@ -44,16 +43,9 @@ static void count_found(struct queue *queue, int64_t events, instant_us now)
     queue->pace.coming_at = now;
 }
 
-/* What a claim may bring. Where it takes no more than the sink has room for, that is the most. */
-static int64_t events_at_most(const struct queue *queue, int64_t keys)
-{
-    bool by_room = queue->leases.used || queue->ordering->type->solo;
-    return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
-}
-
 /* Most of what a claim costs the database does not depend on what it brings, and who inserts pays for it. The more
  * come, the more the next one brings if it waits: until as many have come as it may take. */
-static int64_t worth_waiting_us(const struct queue *queue, int64_t keys)
+static int64_t worth_waiting_us(const struct queue *queue, int64_t most)
 {
     const struct queue_config *config = queue->config;
     int64_t over_milli = queue->pace.coming_milli - FEW_MILLI;
@@ -61,18 +53,18 @@ static int64_t worth_waiting_us(const struct queue *queue, int64_t keys)
         return 0;
     int64_t wait_us = config->poll_min_us * (queue->leases.used ? LEASE_WAITS : 1);
     int64_t most_us = lesser(wait_us * WAITS_MAX, config->poll_max_us);
-    int64_t full_us = SPAN_US * events_at_most(queue, keys) * EVENT_MILLI / queue->pace.coming_milli;
+    int64_t full_us = SPAN_US * most * EVENT_MILLI / queue->pace.coming_milli;
     return lesser(wait_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));
 }
 
-void pace_sent(struct queue *queue, bool full, int64_t keys, instant_us now)
+void pace_sent(struct queue *queue, bool full, int64_t most, instant_us now)
 {
     if (!full)
         queue->pace.poll_at =
             INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
     if (queue->pace.took_all)
         queue->pace.earliest_at =
-            now + worth_waiting_us(queue, keys); /* what comes meanwhile is as little for the claim beside it */
+            now + worth_waiting_us(queue, most); /* what comes meanwhile is as little for the claim beside it */
 }
 
 /* Counted from when the claim was sent, so that what it takes is not lost. Of the time before, nothing is saved up. */
@@ -88,7 +80,7 @@ void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
         plan_poll(queue, claim.found, now);
     count_found(queue, claim.events, now);
     queue->pace.took_all = claim.found && claim.took_all;
-    queue->pace.earliest_at = now + (queue->pace.took_all ? worth_waiting_us(queue, claim.keys) : 0);
+    queue->pace.earliest_at = now + (queue->pace.took_all ? worth_waiting_us(queue, claim.most) : 0);
     instant_us rate = rate_at(queue, claim);
     queue->pace.earliest_at = queue->pace.earliest_at > rate ? queue->pace.earliest_at : rate;
     queue->pace.poll_at = queue->pace.poll_at > queue->pace.earliest_at ? queue->pace.poll_at : queue->pace.earliest_at;
@@ -100,4 +92,12 @@ void pace_peeked(struct queue *queue, bool news, instant_us now)
         return;
     queue->pace.idle_us = queue->config->poll_min_us;
     queue->pace.poll_at = now;
+}
+
+void pace_wake(struct queue *queue, instant_us now)
+{
+    queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
+    queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
+    queue->asks.empty = false;
+    queue->asks.outdated = true;
 }

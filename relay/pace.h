@@ -18,19 +18,22 @@ struct queue;
 struct pace_claim {
     instant_us sent_at;
     int64_t events;
-    int64_t keys;  /* as many may the next claim take */
+    int64_t most;  /* events that the next claim may bring */
     bool found;    /* it has locked keys of events */
     bool took_all; /* no event is known that it has left */
     bool full;     /* it has asked for keys by name alone */
 };
 
-/* A claim is on its way; the next one may take `keys` keys. */
-void pace_sent(struct queue *queue, bool full, int64_t keys, instant_us now);
+/* A claim is on its way; the next one may bring `most` events. */
+void pace_sent(struct queue *queue, bool full, int64_t most, instant_us now);
 
 /* Sets poll_at and earliest_at. */
 void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now);
 
 /* The answer of the side connection to who asks before it claims: see peek.h. */
 void pace_peeked(struct queue *queue, bool news, instant_us now);
+
+/* There is something to claim: it looks at once. */
+void pace_wake(struct queue *queue, instant_us now);
 
 #endif

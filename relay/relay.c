@@ -1,10 +1,10 @@
 #include "relay/relay.h"
-#include "relay/queue_run.h"
+#include "relay/queue_open.h"
 #include "relay/table.h"
 
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
-#include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/deliver.h"
 #include "relay/lease.h"
 #include "relay/listen.h"
@@ -12,6 +12,7 @@
 #include "relay/query.h"
 #include "relay/relay_end.h"
 #include "relay/report.h"
+#include "relay/route.h"
 #include "relay/serving.h"
 #include "relay/side.h"
 #include "relay/upkeep.h"
@@ -236,7 +237,7 @@ static void move_events(struct relay *relay, instant_us now)
         claim_ready(relay->queues[i], relay->ps, now);
         side_hear(relay->queues[i], relay->ps, now);
         queue_hand_on(relay->queues[i], now);
-        queue_route_claimed(relay->queues[i]);
+        route_claimed(relay->queues[i]);
         upkeep_hold(relay->queues[i], now);
         lease_hold(relay->queues[i], now);
     }
@@ -248,7 +249,7 @@ static void move_events(struct relay *relay, instant_us now)
     for (size_t i = 0; i < config->queue_count; i++) {
         claim_offer(relay->queues[i], now);
         side_ready(relay->queues[i], relay->ps, now); /* first: a claim cannot end while it is being settled there */
-        queue_settle_resolved(relay->queues[i], now);
+        claim_settle_resolved(relay->queues[i], now);
         queue_hand_on(relay->queues[i], now);
     }
 }

@@ -1,12 +1,44 @@
 #include "relay/relay_end.h"
 #include "relay/claim_state.h"
-#include "relay/queue_run.h"
+#include "relay/outlet.h"
 
 #include "relay/queue.h"
 
 #define CHECK_MIN_US (4 * MS_US)
 #define CHECK_MAX_US (64 * MS_US)
 #define LOOKS_US (1 * SECOND_US) /* without a claim for so long it is asked all the same: a circuit may be open */
+
+static bool queue_is_quiet(const struct queue *queue)
+{
+    if (queue->orphans || queue->leased || queue->arrived || queue->side_busy)
+        return false;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->batches || claim->state == CLAIM_BUSY || claim->in_transaction)
+            return false;
+    }
+    return true;
+}
+
+/* Whether there is something for us: it has looked for a pause, its window and how far ids go, and could look again. */
+static bool knows(const struct queue *queue)
+{
+    return queue->asks.up && queue->asks.probed && queue->window_known;
+}
+
+static bool queue_is_idle(const struct queue *queue)
+{
+    const struct outlet *outlet = queue->outlet;
+    if (!knows(queue) || queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED ||
+        outlet->routes)
+        return false;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->batches || claim->state == CLAIM_OFF || claim->failures > 0)
+            return false;
+    }
+    return true;
+}
 
 void relay_end_begin(struct ending *ending, instant_us now)
 {

@@ -1,40 +1,4 @@
 #include "relay/report.h"
-#include "relay/claim_state.h"
-
-/* A cause may name the event that was tried, and be another one each time. */
-#define TOLD_AGAIN_US (30 * SECOND_US)
-
-static void report_down(const struct outlet *outlet, const char *fact, const char *destination,
-                        const struct error *cause)
-{
-    LOG(outlet->log, LOG_WARN, fact, log_text("sink", outlet->config->name), log_text("destination", destination),
-        log_text("kind", error_kind_name(cause->kind)), log_text("cause", cause->text));
-}
-
-void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
-                           const struct error *cause, instant_us now)
-{
-    circuit->told = span_hash(span_of(cause->text));
-    circuit->told_at = now;
-    report_down(outlet, "sink.down", destination, cause);
-}
-
-void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
-                            const struct error *cause, instant_us now)
-{
-    uint64_t told = span_hash(span_of(cause->text));
-    if (told == circuit->told || now - circuit->told_at < TOLD_AGAIN_US)
-        return;
-    circuit->told = told;
-    circuit->told_at = now;
-    report_down(outlet, "sink.still_down", destination, cause);
-}
-
-void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us)
-{
-    LOG(outlet->log, LOG_INFO, "sink.up", log_text("sink", outlet->config->name), log_text("destination", destination),
-        log_int("down_ms", open_us / MS_US));
-}
 
 static void report_stuck(const struct lane *lane)
 {
@@ -97,16 +61,15 @@ void report_missing(const struct queue *queue, size_t missing)
         log_text("cause", "rows were gone from the table while this relay held their keys"));
 }
 
-void report_claimed(const struct claim *claim, const struct batch *batch, int64_t took_us)
+void report_claimed(const struct queue *queue, size_t index, const struct claim_plan *plan, const struct batch *batch,
+                    int64_t took_us)
 {
-    const struct claim_plan *plan = &claim->plan;
-    LOG(claim->queue->log, LOG_DEBUG, "claim.done", log_text("queue", claim->queue->config->name),
-        log_int("claim", (int64_t)claim->index), log_int("keys", (int64_t)batch->lane_count),
-        log_int("events", (int64_t)batch->event_count), log_int("locked", plan->locked),
-        log_int("missed", (int64_t)plan->missed_key_count), log_int("fresh_above", plan->scan.fresh_above),
-        log_int("newest_lo", plan->scan.newest.lo), log_int("newest_hi", plan->scan.newest.hi),
-        log_int("oldest_lo", plan->scan.oldest.lo), log_int("oldest_hi", plan->scan.oldest.hi),
-        log_int("took_us", took_us));
+    LOG(queue->log, LOG_DEBUG, "claim.done", log_text("queue", queue->config->name), log_int("claim", (int64_t)index),
+        log_int("keys", (int64_t)batch->lane_count), log_int("events", (int64_t)batch->event_count),
+        log_int("locked", plan->locked), log_int("missed", (int64_t)plan->missed_key_count),
+        log_int("fresh_above", plan->scan.fresh_above), log_int("newest_lo", plan->scan.newest.lo),
+        log_int("newest_hi", plan->scan.newest.hi), log_int("oldest_lo", plan->scan.oldest.lo),
+        log_int("oldest_hi", plan->scan.oldest.hi), log_int("took_us", took_us));
 }
 
 static void report_statement_failed(const struct queue *queue, const char *fact, const struct error *err)

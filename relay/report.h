@@ -2,20 +2,13 @@
 #ifndef RELAY_REPORT_H
 #define RELAY_REPORT_H
 
-#include "relay/outlet.h"
 #include "relay/queue.h"
 
-/* What keeps a destination down: first, and when it is something else than the log has. Each cause once, and one in 30
- * s at most: circuit->told remembers. */
-void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
-                           const struct error *cause, instant_us now);
-void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
-                            const struct error *cause, instant_us now);
-void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
 void report_failure(const struct lane *lane); /* lane->failed, by lane->outcome */
 void report_late(const struct queue *queue, const struct event *event);
 void report_missing(const struct queue *queue, size_t missing);
-void report_claimed(const struct claim *claim, const struct batch *batch, int64_t took_us);
+void report_claimed(const struct queue *queue, size_t index, const struct claim_plan *plan, const struct batch *batch,
+                    int64_t took_us);
 void report_claim_failed(const struct queue *queue, const struct error *err);
 void report_settle_failed(const struct queue *queue, const struct error *err);
 void report_side_failed(const struct queue *queue, const char *task, const struct error *err);

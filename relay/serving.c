@@ -1,5 +1,7 @@
 #include "relay/serving.h"
 
+#include "relay/config.h"
+#include "relay/db.h"
 #include "relay/query.h"
 #include "relay/queue.h"
 #include "sql_text.h"

@@ -5,7 +5,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/queue.h"
 #include "relay/report.h"
-#include "relay/settle_rule.h"
+#include "relay/verdict_rule.h"
 
 #include <stdlib.h>
 
@@ -154,7 +154,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     if (lane->state != LANE_FINISHED || lane->settling < lane->acked)
         return;
     if (lane->refused && !lane->batch->lost)
-        settle_rule_stuck(lane, lane_queue(lane)->config, &lane_queue(lane)->rng);
+        verdict_rule_stuck(lane, lane_queue(lane)->config, &lane_queue(lane)->rng);
     size_t end = end_is_written(lane);
     if (end > lists->room)
         return; /* another time */

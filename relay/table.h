@@ -91,6 +91,9 @@ static inline bool table_comes_after(const struct table *table)
 bool table_check(PGconn *conn, const struct queue_config *queue, const struct table *table, struct findings *ret,
                  struct error *err) MUST_CHECK;
 
+/* A connection with stragglers may come to hold so many times keys_per_claim locks. */
+#define CLAIM_LOCKS_FACTOR 2
+
 /* How many advisory locks its claims may come to hold at once, and the max_locks_per_transaction that makes this half
  * of the server's lock table. Whoever holds more than half may keep the locks from others. */
 int64_t table_locks_wanted(const struct queue_config *queue);

@@ -1,6 +1,6 @@
 #include "relay/table.h"
 
-#include "relay/claim.h"
+#include "relay/base/statement.h"
 #include "relay/name_check.h"
 #include "relay/next_check.h"
 #include "relay/query.h"

@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "relay/config_check.h"
-#include "relay/route.h"
+#include "relay/destination.h"
 #include "sinks/sink.h"
 
 #include <inttypes.h>

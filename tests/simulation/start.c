@@ -4,6 +4,7 @@
 #include "ordering/ordering.h"
 #include "relay/base/pollset.h"
 #include "relay/command.h"
+#include "relay/connect.h"
 #include "relay/serving.h"
 #include "relay/table.h"
 #include "relay/table_sql.h"

@@ -9,6 +9,7 @@
 #include "relay/base/statement.h"
 #include "relay/command.h"
 #include "relay/config.h"
+#include "relay/connect.h"
 #include "relay/table.h"
 #include "relay/table_sql.h"
 

@@ -1,5 +1,6 @@
 /* What becomes of a claim with a straggler: its locks are kept by the session, and the connection goes on. */
 #include "relay/blocked.h"
+#include "relay/claim.h"
 #include "relay/claim_request.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
@@ -40,7 +41,7 @@ static void set_up_straggler(void)
 
 static void settle_at(instant_us now)
 {
-    queue_settle_resolved(&stage.queue, now);
+    claim_settle_resolved(&stage.queue, now);
 }
 
 /* Sent in this order, and nothing else since `from`. */

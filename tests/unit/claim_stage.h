@@ -5,7 +5,7 @@
 #define TESTS_UNIT_CLAIM_STAGE_H
 
 #include "relay/claim.h"
-#include "relay/claim_round.h"
+#include "relay/claim_connection.h"
 #include "relay/round.h"
 #include "relay/settle.h"
 #include "tests/unit/hand_made.h"

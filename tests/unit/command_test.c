@@ -1,5 +1,6 @@
 /* Exit codes, and how a command connects: libpq and the answers of the database are played here. */
 #include "relay/command.h"
+#include "relay/connect.h"
 
 #include "relay/base/pollset.h"
 #include "relay/query.h"

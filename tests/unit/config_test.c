@@ -2,6 +2,7 @@
 
 #include "relay/base/clock.h"
 #include "relay/base/file.h"
+#include "relay/db.h"
 #include "sinks/sink.h"
 #include "tests/support/run_suite.h"
 

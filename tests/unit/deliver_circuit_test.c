@@ -15,12 +15,12 @@ START_TEST(unreachable_destination_opens_the_circuit_and_costs_no_attempt)
     stage_event(batch, 3, "b");
     turn();
     fails(1, VERDICT_RETRY, ERROR_UNREACHABLE);
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), INT64_MAX);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), INT64_MAX);
     fake->sink.keys_max = 8; /* what is claimed beyond that only waits */
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 8);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 8);
     turn();
     ck_assert_int_eq(first->outcome, LANE_RELEASED);
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 0);
     /* What another lane has in flight still gets its verdict; nothing follows it. */
     fails(2, VERDICT_UNKNOWN, ERROR_UNREACHABLE);
     turn();
@@ -45,18 +45,18 @@ START_TEST(open_circuit_probes_and_tries_one_event_before_all_others)
     now = outlet->circuit.retry_at;
     turn();
     ck_assert_int_eq(outlet->circuit.state, CIRCUIT_PROBING);
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 0);
     fake->reach = REACH_YES;
     turn();
     ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 1);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 1);
     struct batch *next = stage_batch(&stage);
     stage_event(next, 5, "b");
     stage_event(next, 6, "c");
     turn();
     turn();
     assert_sent(1, 5);
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 0);
     ack(5);
     turn();
     assert_sent(1, 5, 6);
@@ -193,14 +193,14 @@ START_TEST(trial_does_not_wait_for_what_was_sent_before)
     fake->reach = REACH_YES;
     now = outlet->circuit.retry_at;
     turn();
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 1);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 1);
     struct batch *next = stage_batch(&stage);
     stage_event(next, 5, "b");
     stage_event(next, 6, "c");
     turn();
     ck_assert(in_flight(5));
     ck_assert(!in_flight(6));
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 0);
     /* Its failure is the old one's, not the trial's. */
     fails(2, VERDICT_UNKNOWN, ERROR_TIMEOUT);
     turn();
@@ -222,9 +222,9 @@ START_TEST(no_key_is_claimed_for_a_trial_that_would_have_to_wait_for_room)
     fake->reach = REACH_YES;
     now = outlet->circuit.retry_at;
     turn();
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 1);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 1);
     sink_config.max_in_flight = 1;
-    ck_assert_int_eq(outlet_keys_wanted(outlet, stage.queue.route, now), 0);
+    ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 0);
 }
 END_TEST
 

@@ -7,6 +7,7 @@
 #include "relay/deliver.h"
 #include "relay/outlet.h"
 
+#include "relay/route.h"
 #include "tests/unit/hand_made.h"
 
 #include <stdlib.h>
@@ -142,7 +143,7 @@ static inline void tear_down(void)
 static inline void turn(void)
 {
     now += MS_US;
-    queue_route_claimed(&stage.queue);
+    route_claimed(&stage.queue);
     if (outlet->stopping)
         deliver_stop_all(outlet, now);
     deliver_ready(outlet, NULL, now, now);

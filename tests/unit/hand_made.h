@@ -5,11 +5,11 @@
 #define TESTS_UNIT_HAND_MADE_H
 
 #include "relay/claim_state.h"
+#include "relay/destination.h"
 #include "relay/order_watch.h"
 #include "relay/outlet.h"
 #include "relay/queue.h"
-#include "relay/queue_run.h"
-#include "relay/route.h"
+#include "relay/queue_open.h"
 #include "relay/side_state.h"
 #include "relay/table.h"
 #include "relay/upkeep_state.h"

@@ -6,6 +6,7 @@
 #ifndef TESTS_UNIT_LEASE_STAGE_H
 #define TESTS_UNIT_LEASE_STAGE_H
 
+#include "relay/claim.h"
 #include "relay/lease.h"
 #include "tests/unit/claim_stage.h"
 
@@ -78,7 +79,7 @@ static inline struct batch *brought(void)
 static inline void lease(int64_t count)
 {
     claim->sent_at = NOW;
-    queue_settle_resolved(queue, NOW);
+    claim_settle_resolved(queue, NOW);
     script_brings_count(0, count);
     script_brings_result(1, PGRES_COMMAND_OK);
     script_brings(DB_ROUND_END);

@@ -4,6 +4,7 @@
 #include "relay/claim_request.h"
 #include "relay/deliver.h"
 #include "relay/refusal.h"
+#include "relay/route.h"
 #include "relay/side.h"
 #include "relay/upkeep.h"
 #include "sql_text.h"
@@ -16,7 +17,7 @@ START_TEST(what_a_claim_brings_is_leased_before_it_arrives)
     struct item *keyed = stage_event(batch, 1, "a"), *solo = stage_event(batch, 2, NULL);
     keyed->event.attempt = 3;
     batch_add_gone(batch, SPAN_LITERAL("gone"), 7);
-    queue_settle_resolved(queue, NOW);
+    claim_settle_resolved(queue, NOW);
     ck_assert_uint_eq(granted.count, 3);
     ck_assert_int_eq(granted_pid, 4711);
     ck_assert(span_equal(granted.keys[0], SPAN_LITERAL("a")) && !granted.keys[1].data);
@@ -95,7 +96,7 @@ START_TEST(claim_of_nothing_but_what_is_ours_leases_nothing)
     batch->sent_at = NOW;
     claim->sent_at = NOW;
     script.sends = 0;
-    queue_settle_resolved(queue, NOW);
+    claim_settle_resolved(queue, NOW);
     script_brings_result(0, PGRES_COMMAND_OK);
     script_brings(DB_ROUND_END);
     progress();
@@ -274,7 +275,7 @@ START_TEST(nothing_is_begun_when_that_backend_is_lost_while_they_are_granted)
     struct lane *lane = stage_lane_of_three(brought(), 1, "a");
     stage.config.lease_owner = _i ? LEASE_NAME : LEASE_BACKEND;
     claim->sent_at = NOW;
-    queue_settle_resolved(queue, NOW);
+    claim_settle_resolved(queue, NOW);
     lease_backend_lost(queue, NOW);
     script_brings_count(0, 1);
     script_brings_result(1, PGRES_COMMAND_OK);
@@ -425,7 +426,7 @@ START_TEST(event_that_has_used_up_its_attempts_by_leases_is_not_sent)
     struct lane *lane = stage_event(brought(), 1, "a")->lane;
     lane->first->event.attempt = 4;
     lease(1);
-    queue_route_claimed(queue);
+    route_claimed(queue);
     ck_assert_int_eq(lane->first->delivery.verdict, VERDICT_REJECTED);
     ck_assert_uint_eq(lane->first->event.attempt, 3);
     ck_assert_str_eq(lane->first->delivery.cause->text, "the lease of its last attempt ran out");

@@ -1,6 +1,8 @@
 /* When a queue has nothing under way, and when a claim that is finished has to wait all the same. */
 #include "relay/queue.h"
 
+#include "relay/claim.h"
+#include "relay/relay_end.h"
 #include "relay/settle.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
@@ -26,25 +28,38 @@ static void tear_down(void)
     stage_done(&stage);
 }
 
+static bool is_quiet(void)
+{
+    struct ending ending = {.queues = &queue, .queue_count = 1};
+    return relay_end_is_quiet(&ending);
+}
+
+static bool is_idle(void)
+{
+    struct ending ending = {.queues = &queue, .queue_count = 1, .idle_max_us = 1};
+    int64_t idle_us;
+    return relay_end_idle(&ending, NOW, &idle_us);
+}
+
 START_TEST(queue_is_quiet_when_nothing_is_claimed_or_settled)
 {
-    ck_assert(queue_is_quiet(queue));
+    ck_assert(is_quiet());
     queue->side_busy = true;
-    ck_assert(!queue_is_quiet(queue));
+    ck_assert(!is_quiet());
     queue->side_busy = false;
     claim->state = CLAIM_BUSY;
-    ck_assert(!queue_is_quiet(queue));
+    ck_assert(!is_quiet());
     claim->state = CLAIM_ROLLBACK;
     claim->in_transaction = true; /* its locks are still to be given back */
-    ck_assert(!queue_is_quiet(queue));
+    ck_assert(!is_quiet());
     claim->in_transaction = false;
-    ck_assert(queue_is_quiet(queue));
+    ck_assert(is_quiet());
     stage_batch(&stage);
-    ck_assert(!queue_is_quiet(queue)); /* arrived */
+    ck_assert(!is_quiet()); /* arrived */
     queue->arrived = NULL;
-    ck_assert(!queue_is_quiet(queue)); /* held */
+    ck_assert(!is_quiet()); /* held */
     stage_lose(&stage);
-    ck_assert(!queue_is_quiet(queue)); /* an orphan */
+    ck_assert(!is_quiet()); /* an orphan */
 }
 END_TEST
 
@@ -55,36 +70,36 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     queue->outlet = &outlet;
     queue->asks.up = true;
     queue->asks.probed = queue->window_known = true;
-    ck_assert(queue_is_idle(queue));
+    ck_assert(is_idle());
     queue->asks.up = false; /* it cannot ask */
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     queue->asks.up = true;
     queue->asks.probed = false; /* it must not ask yet */
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     queue->asks.probed = true;
     queue->window_known = false;
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     queue->window_known = true;
     claim->state = CLAIM_BUSY; /* it asks */
-    ck_assert(queue_is_idle(queue));
+    ck_assert(is_idle());
     claim->state = CLAIM_OFF;
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     claim->state = CLAIM_IDLE;
     claim->failures = 1; /* it gets no answer */
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     claim->failures = 0;
     outlet.circuit.state = CIRCUIT_OPEN; /* it does not ask */
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     outlet.circuit.state = CIRCUIT_CLOSED;
     outlet.routes = &route;
-    ck_assert(!queue_is_idle(queue));
+    ck_assert(!is_idle());
     outlet.routes = NULL;
     stage_batch(&stage);
-    ck_assert(!queue_is_idle(queue)); /* arrived */
+    ck_assert(!is_idle()); /* arrived */
     queue->arrived = NULL;
-    ck_assert(!queue_is_idle(queue)); /* held */
+    ck_assert(!is_idle()); /* held */
     stage_lose(&stage);
-    ck_assert(!queue_is_idle(queue)); /* an orphan */
+    ck_assert(!is_idle()); /* an orphan */
 }
 END_TEST
 
@@ -94,10 +109,10 @@ START_TEST(finished_claim_waits_for_its_connection)
     queue->arrived = NULL;
     batch_add_gone(batch, span_of("a"), 1);
     script.idle = false; /* it was given up, and DB_DOWN is still to come */
-    queue_settle_resolved(queue, NOW);
+    claim_settle_resolved(queue, NOW);
     claim->state = CLAIM_BUSY;
     script.idle = true;
-    queue_settle_resolved(queue, NOW);
+    claim_settle_resolved(queue, NOW);
     ck_assert_uint_eq(script.sends, 0);
     ck_assert_int_eq(batch->lanes->state, LANE_FINISHED);
 }

@@ -2,6 +2,7 @@
 #include "relay/settle.h"
 
 #include "relay/claim.h"
+#include "relay/route.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 
@@ -41,7 +42,7 @@ START_TEST(key_whose_head_is_not_due_waits_without_a_failure)
 {
     batch_add_delayed(batch, span_of("a"), 5, 700)->after_id = 3;
     ck_assert(claim_is_finished(&stage.claim));
-    queue_route_claimed(&stage.queue); /* there is nothing to deliver */
+    route_claimed(&stage.queue); /* there is nothing to deliver */
     struct settle_job *job = collect();
     ck_assert(!settle_is_empty(job));
     assert_waits(job, 5, 700);

@@ -2,6 +2,7 @@
 #include "relay/side.h"
 
 #include "relay/lease.h"
+#include "relay/pace.h"
 #include "relay/round.h"
 #include "relay/settle.h"
 #include "relay/upkeep.h"
@@ -333,7 +334,7 @@ START_TEST(table_is_not_empty_when_something_came_since_it_was_asked)
         side_ready(&stage.queue, NULL, NOW);
         ck_assert_int_eq(side->state, SIDE_CHECKING);
         if (woken)
-            queue_wake(&stage.queue, NOW);
+            pace_wake(&stage.queue, NOW);
         script_brings_result(0, PGRES_TUPLES_OK);
         script_brings(DB_ROUND_END);
         side_ready(&stage.queue, NULL, NOW);

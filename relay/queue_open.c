@@ -1,4 +1,5 @@
-#include "relay/queue_run.h"
+#include "relay/queue_open.h"
+#include "relay/destination.h"
 #include "relay/order_watch.h"
 #include "relay/outlet.h"
 #include "relay/route.h"
@@ -8,6 +9,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/claim.h"
 #include "relay/claim_request.h"
+#include "relay/pace.h"
 #include "relay/ready.h"
 #include "relay/report.h"
 #include "relay/side.h"
@@ -146,130 +148,9 @@ void queue_close(struct queue *queue)
     free(queue);
 }
 
-void queue_wake(struct queue *queue, instant_us now)
-{
-    queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
-    queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
-    queue->asks.empty = false;
-    queue->asks.outdated = true;
-}
-
 void queue_hand_on(struct queue *queue, instant_us now)
 {
     if (queue->handed_on && queue->next)
-        queue_wake(queue->next, now);
+        pace_wake(queue->next, now);
     queue->handed_on = false;
-}
-
-bool queue_is_quiet(const struct queue *queue)
-{
-    if (queue->orphans || queue->leased || queue->arrived || queue->side_busy)
-        return false;
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        const struct claim *claim = &queue->claims[i];
-        if (claim->batches || claim->state == CLAIM_BUSY || claim->in_transaction)
-            return false;
-    }
-    return true;
-}
-
-/* Whether there is something for us: it has looked for a pause, its window and how far ids go, and could look again. */
-static bool knows(const struct queue *queue)
-{
-    return queue->asks.up && queue->asks.probed && queue->window_known;
-}
-
-bool queue_is_idle(const struct queue *queue)
-{
-    const struct outlet *outlet = queue->outlet;
-    if (!knows(queue) || queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED ||
-        outlet->routes)
-        return false;
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        const struct claim *claim = &queue->claims[i];
-        if (claim->batches || claim->state == CLAIM_OFF || claim->failures > 0)
-            return false;
-    }
-    return true;
-}
-
-/* An event that was put back by hand waits with an entry of its own: it is old, not late. Nor is one that others passed
- * before its time. */
-static void watch_order(struct queue *queue, const struct lane *lane)
-{
-    if (!lane->key.data || !lane->first || lane->waited || lane->first->event.passed ||
-        !order_watch_is_late(queue->watch, lane->hash, lane->first->event.id))
-        return;
-    queue->metrics.late++;
-    report_late(queue, &lane->first->event);
-}
-
-/* An event that keeps its relays from ending its lease comes to an end like one that is refused. */
-static bool has_used_up_leases(const struct queue *queue, struct item *item, struct error *cause)
-{
-    if (!queue->leases.used || item->event.attempt <= queue->config->retry_attempts)
-        return false;
-    item->event.attempt = (unsigned)queue->config->retry_attempts;
-    error_set(cause, ERROR_REFUSED, "the lease of its last attempt ran out");
-    return true;
-}
-
-static void route_item(const struct queue *queue, struct batch *batch, struct item *item)
-{
-    struct delivery *d = &item->delivery;
-    struct error cause;
-    d->event = &item->event;
-    d->arena = batch->arena;
-    d->routed_by_event = !route_static(queue->route).data;
-    if (batch->response_max > 0)
-        d->response = response_new(batch->arena, batch->response_max);
-    if (!has_used_up_leases(queue, item, &cause) &&
-        route_event(queue->route, &item->event, batch->arena, &d->destination, &cause))
-        return;
-    d->verdict = VERDICT_REJECTED;
-    d->cause = arena_alloc(batch->arena, sizeof cause);
-    *d->cause = cause;
-}
-
-static void route_batch(struct queue *queue, struct batch *batch)
-{
-    for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
-        watch_order(queue, lane);
-        for (struct item *item = lane->first; item; item = item->next) {
-            item->lane = lane;
-            route_item(queue, batch, item);
-        }
-        if (lane->state == LANE_OPEN)
-            ready_add(queue->outlet, lane);
-    }
-}
-
-void queue_route_claimed(struct queue *queue)
-{
-    while (queue->arrived) {
-        struct batch *batch = queue->arrived;
-        queue->arrived = batch->arrived_next;
-        if (!batch->lost)
-            route_batch(queue, batch);
-        FAULT_POINT("route.batch");
-    }
-}
-
-static void retry_at_once(struct queue *queue, instant_us now)
-{
-    for (size_t i = 0; queue->retry_at_once && i < queue->claim_count; i++)
-        queue->claims[i].retry_at = now;
-    queue->retry_at_once = false;
-}
-
-void queue_settle_resolved(struct queue *queue, instant_us now)
-{
-    retry_at_once(queue, now);
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        struct claim *claim = &queue->claims[i];
-        if (claim->state == CLAIM_IDLE)
-            claim_free_settled(claim); /* on the side connection */
-        if (claim_is_due(claim, now))
-            claim_finish(claim, now);
-    }
 }

@@ -1,9 +1,9 @@
-/* relay/claim_round.h -- what travels on a claim's connection, and what comes back.
+/* relay/claim_connection.h -- what travels on a claim's connection, and what comes back.
  *
  * One round settles and commits what is held, begins anew and claims, or a part of that. A round that fails costs the
  * transaction and with it the locks: what was held becomes the queue's orphans, of which nothing more is sent. */
-#ifndef RELAY_CLAIM_ROUND_H
-#define RELAY_CLAIM_ROUND_H
+#ifndef RELAY_CLAIM_CONNECTION_H
+#define RELAY_CLAIM_CONNECTION_H
 
 #include "relay/base/pollset.h"
 #include "relay/queue.h"

@@ -1,4 +1,4 @@
-#include "relay/claim_round.h"
+#include "relay/claim_connection.h"
 #include "relay/claim_state.h"
 #include "relay/outlet.h"
 
@@ -7,13 +7,13 @@
 #include "relay/claim.h"
 #include "relay/claim_intake.h"
 #include "relay/claim_request.h"
-#include "relay/keep.h"
 #include "relay/lease.h"
 #include "relay/orphan.h"
 #include "relay/pace.h"
 #include "relay/queue.h"
 #include "relay/refusal.h"
 #include "relay/report.h"
+#include "relay/session_lock.h"
 #include "relay/settle.h"
 #include "relay/unreadable.h"
 #include "sql_text.h"
@@ -127,7 +127,7 @@ void claim_round_start(struct claim *claim, struct settle_job *job, bool commit,
         begin_parts(claim);
     if (keys > 0) {
         claim->queue->metrics.claims++;
-        pace_sent(claim->queue, claim->full, claim_keys_at_most(claim->queue), now);
+        pace_sent(claim->queue, claim->full, claim_events_at_most(claim->queue), now);
     }
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;
@@ -320,7 +320,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     mark_unfinished_keys(claim, batch, now);
     if (batch->found_paused)
         queue_found_paused(queue, now);
-    report_claimed(claim, batch, now - claim->sent_at);
+    report_claimed(queue, claim->index, &claim->plan, batch, now - claim->sent_at);
     if (claim->plan.truncated)
         claim_follow_again(claim, now);
     claim->arriving = NULL;

@@ -1,4 +1,4 @@
-#include "relay/keep.h"
+#include "relay/session_lock.h"
 
 #include "ordering/result.h"
 #include "relay/base/fault_point.h"

@@ -1,4 +1,4 @@
-#include "relay/settle_rule.h"
+#include "relay/verdict_rule.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
@@ -28,10 +28,10 @@ START_TEST(outcome_of_every_combination)
         {VERDICT_REJECTED, BLAME_DESTINATION, true, LANE_DEAD, LANE_CLOSED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ck_assert_msg(settle_rule(rows[i].verdict, rows[i].blame, rows[i].last, ON_EXHAUSTED_DEAD_LETTER) ==
+        ck_assert_msg(verdict_rule(rows[i].verdict, rows[i].blame, rows[i].last, ON_EXHAUSTED_DEAD_LETTER) ==
                           rows[i].dead_letter,
                       "row %zu, dead_letter", i);
-        ck_assert_msg(settle_rule(rows[i].verdict, rows[i].blame, rows[i].last, ON_EXHAUSTED_PARK) == rows[i].park,
+        ck_assert_msg(verdict_rule(rows[i].verdict, rows[i].blame, rows[i].last, ON_EXHAUSTED_PARK) == rows[i].park,
                       "row %zu, park", i);
     }
 }
@@ -57,20 +57,20 @@ START_TEST(blame_of_every_cause)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct error cause = {.kind = rows[i].kind};
         struct delivery d = {.verdict = VERDICT_RETRY, .cause = &cause};
-        ck_assert_msg(settle_blame(&d, true) == rows[i].repeated, "row %zu, repeated", i);
-        ck_assert_msg(settle_blame(&d, false) == rows[i].first, "row %zu, first", i);
+        ck_assert_msg(verdict_blame(&d, true) == rows[i].repeated, "row %zu, repeated", i);
+        ck_assert_msg(verdict_blame(&d, false) == rows[i].first, "row %zu, first", i);
         d.verdict = VERDICT_UNKNOWN;
-        ck_assert_int_eq(settle_blame(&d, true), rows[i].kind == ERROR_UNREACHABLE ? BLAME_EVENT : rows[i].repeated);
+        ck_assert_int_eq(verdict_blame(&d, true), rows[i].kind == ERROR_UNREACHABLE ? BLAME_EVENT : rows[i].repeated);
         d.verdict = VERDICT_REJECTED; /* "the same bytes never will" is about the bytes */
-        ck_assert_int_eq(settle_blame(&d, false), BLAME_EVENT);
+        ck_assert_int_eq(verdict_blame(&d, false), BLAME_EVENT);
     }
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("settle_rule");
-    TCase *tcase = tcase_create("settle_rule");
+    Suite *suite = suite_create("verdict_rule");
+    TCase *tcase = tcase_create("verdict_rule");
     suite_add_tcase(suite, tcase);
     tcase_add_test(tcase, outcome_of_every_combination);
     tcase_add_test(tcase, blame_of_every_cause);

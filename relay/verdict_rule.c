@@ -1,8 +1,8 @@
-#include "relay/settle_rule.h"
+#include "relay/verdict_rule.h"
 
 #include <assert.h>
 
-enum blame settle_blame(const struct delivery *d, bool repeated)
+enum blame verdict_blame(const struct delivery *d, bool repeated)
 {
     if (d->verdict == VERDICT_REJECTED || !d->cause)
         return BLAME_EVENT;
@@ -45,7 +45,7 @@ static bool matches(int wanted, int value)
     return wanted == ANY || wanted == value;
 }
 
-enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_attempt, enum on_exhausted policy)
+enum lane_outcome verdict_rule(enum verdict verdict, enum blame blame, bool last_attempt, enum on_exhausted policy)
 {
     assert(verdict != VERDICT_NONE && verdict != VERDICT_ACKED);
     const struct rule *rule = rules, *last = rules + sizeof rules / sizeof rules[0] - 1;
@@ -56,7 +56,7 @@ enum lane_outcome settle_rule(enum verdict verdict, enum blame blame, bool last_
 }
 
 /* A dead letter would have to leave the table, too, so there is nothing but waiting. */
-void settle_rule_stuck(struct lane *lane, const struct queue_config *config, struct rng *rng)
+void verdict_rule_stuck(struct lane *lane, const struct queue_config *config, struct rng *rng)
 {
     struct backoff backoff = {config->retry_base_us, config->retry_max_us};
     unsigned attempt = lane->refused->event.attempt;
