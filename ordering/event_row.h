@@ -5,7 +5,7 @@
 #include "ordering/ordering.h"
 
 /* Whether rows of so many options.extra_columns can be read: false and *err (ERROR_INTERNAL) when they are too many. A
- * destination has fewer parts, see relay/route.c. */
+ * destination has fewer parts, see relay/route/route.c. */
 bool event_row_check(const struct ordering_options *options, struct error *err) MUST_CHECK;
 
 /* Into the intake; false and *err (ERROR_INTERNAL) when the row is none, and what the intake says. */

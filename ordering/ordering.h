@@ -1,8 +1,8 @@
 /* ordering/ordering.h -- the contract every claiming strategy implements.
  *
  * A strategy decides which events this relay may deliver next and records what became of them. It does no I/O: it
- * names statements, binds their parameters and reads the results, and relay/db.c runs them. So every strategy can be
- * tested against results built in memory.
+ * names statements, binds their parameters and reads the results, and relay/postgres/db.c runs them. So every strategy
+ * can be tested against results built in memory.
  *
  *   open -> (claim -> claimed per result -> claim_done | claim_failed -> settle -> settled per result)* -> close
  *   and now and then: probe -> probed per result

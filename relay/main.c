@@ -1,9 +1,9 @@
 #include "relay/base/arena.h"
 #include "relay/base/fault_point.h"
+#include "relay/base/libraries.h"
 #include "relay/base/suggest.h"
-#include "relay/command.h"
-#include "relay/libraries.h"
-#include "relay/version.h"
+#include "relay/commands/command.h"
+#include "relay/commands/version.h"
 
 #include <fcntl.h>
 #include <jansson.h>

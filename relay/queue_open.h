@@ -2,7 +2,7 @@
 #ifndef RELAY_QUEUE_OPEN_H
 #define RELAY_QUEUE_OPEN_H
 
-#include "relay/queue.h"
+#include "relay/queue/queue.h"
 
 struct queue_options {
     const struct config *process;

@@ -9,7 +9,7 @@
 #include "relay/base/clock.h"
 #include "relay/base/log.h"
 #include "relay/base/pollset.h"
-#include "relay/config.h"
+#include "relay/config/config.h"
 
 struct queue;
 struct relay;

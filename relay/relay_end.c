@@ -1,8 +1,8 @@
 #include "relay/relay_end.h"
-#include "relay/claim_state.h"
-#include "relay/outlet.h"
 
-#include "relay/queue.h"
+#include "relay/claim/claim_state.h"
+#include "relay/deliver/outlet.h"
+#include "relay/queue/queue.h"
 
 #define CHECK_MIN_US (4 * MS_US)
 #define CHECK_MAX_US (64 * MS_US)

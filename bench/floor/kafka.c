@@ -4,8 +4,8 @@
  *
  * does both at the same time, with nothing between them, and prints `ROWS SECONDS`: from when all are connected to when
  * the last row is deleted and the last record is acked. The producer has the properties that matter of the relay's
- * (sinks/kafka_conf.c), but waits longer for a batch: it has nothing to lose by that. The file PAYLOADS has one in each
- * line; the records have them in turn, as one that is always the same would be compressed to nothing. */
+ * (sinks/kafka/kafka_conf.c), but waits longer for a batch: it has nothing to lose by that. The file PAYLOADS has one
+ * in each line; the records have them in turn, as one that is always the same would be compressed to nothing. */
 #include "bench/floor/drainers.h"
 #include "bench/floor/session.h"
 #include "relay/base/arena.h"

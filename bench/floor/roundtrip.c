@@ -4,18 +4,18 @@
  *
  * One event at a time, inserted and committed over CONNINFO: then a claim of the only queue of CONFIG, an XADD and its
  * answer, and the settlement, each on a connection that has nothing else to do. The statements are the relay's own,
- * made by its strategy and sent as it sends them (relay/db.c): prepared, in pipelines of two round trips. Like the
- * relay it learns, as often as that does at most and on one more connection, how far ids are settled and what lies
+ * made by its strategy and sent as it sends them (relay/postgres/db.c): prepared, in pipelines of two round trips. Like
+ * the relay it learns, as often as that does at most and on one more connection, how far ids are settled and what lies
  * below them empty: between two events, so that the answer costs none of them anything. Prints p50 and p99 of the three
  * together, in milliseconds. */
 #include "bench/floor/session.h"
 #include "ordering/ordering.h"
-#include "relay/command.h"
-#include "relay/config.h"
-#include "relay/table.h"
-#include "relay/table_ordering.h"
-#include "relay/table_sql.h"
-#include "sinks/redis_command.h"
+#include "relay/commands/command.h"
+#include "relay/config/config.h"
+#include "relay/table/table.h"
+#include "relay/table/table_ordering.h"
+#include "relay/table/table_sql.h"
+#include "sinks/redis/redis_command.h"
 #include "sql_text.h"
 
 #include <hiredis/hiredis.h>
@@ -28,7 +28,7 @@
 #define KNOWN_MAX 16
 #define ROUND_MAX (ORDERING_STATEMENTS_MAX + 2)
 #define CLAIM_KEYS 512              /* keys_per_claim's default */
-#define PROBE_PAUSE_US (20 * MS_US) /* while ids are being settled: PROBE_MIN_US of relay/side.c */
+#define PROBE_PAUSE_US (20 * MS_US) /* while ids are being settled: PROBE_MIN_US of relay/side/side.c */
 
 struct pipeline {
     PGconn *conn; /* in pipeline mode, idle between rounds */
@@ -192,7 +192,7 @@ static void settle(struct relay *relay)
     run_round(relay, &relay->claims, statements, count, read_nothing);
 }
 
-/* As relay/db.c sets up a session of its own. Not in pipeline mode yet. */
+/* As relay/postgres/db.c sets up a session of its own. Not in pipeline mode yet. */
 static void open_session(struct pipeline *pipeline, const struct config *config)
 {
     struct error err;

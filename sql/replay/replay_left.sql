@@ -1,6 +1,6 @@
 -- How far a replay is.
 -- :table, :key, :id   the replay's table (as e) and its columns
--- :wanted             false for an event that is to be sent no more: see relay/replay.c
+-- :wanted             false for an event that is to be sent no more: see relay/commands/replay.c
 -- $1 text   the name of the replay's entries in parked
 -- $2 text   the queue
 -- -> unsent bigint, of those that are to be sent; movable bigint: those of them whose key is neither closed nor paused; closed bigint: keys; error text: of one of

@@ -97,7 +97,7 @@ exception
 end
 $$;
 
--- FNV-1a, as in lock_class_of() of relay/table.c.
+-- FNV-1a, as in lock_class_of() of relay/table/table.c.
 create function outbox.lock_class_of(tbl regclass) returns int
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
@@ -114,7 +114,7 @@ begin
 end
 $$;
 
--- The advisory lock's second half, as in table_lock_hash() of relay/table.c.
+-- The advisory lock's second half, as in table_lock_hash() of relay/table/table.c.
 create function outbox.lock_hash(key_type text, key text, id bigint) returns int
     language sql immutable
     set search_path = pg_catalog, pg_temp
@@ -148,7 +148,7 @@ as $$
     select p.oid from part p
 $$;
 
--- What a key column is to us, as in type_rules[] of relay/table.c; null: it cannot serve. A domain counts as its base type.
+-- What a key column is to us, as in type_rules[] of relay/table/table.c; null: it cannot serve. A domain counts as its base type.
 create function outbox.key_type_of(tbl regclass, key_column name) returns text
     language sql stable
     set search_path = pg_catalog, pg_temp
@@ -270,7 +270,7 @@ begin
 end
 $rules$;
 
--- What goes on from a queue to the next one, as relay/table_sql.c has it: `taken` are columns of e for RETURNING, `columns` and
+-- What goes on from a queue to the next one, as relay/table/table_sql.c has it: `taken` are columns of e for RETURNING, `columns` and
 -- `given` the next table's and what stands in them, of g, or of the answer r.
 create function outbox.next_sql(q outbox.queue, next outbox.queue, out taken text, out columns text, out given text)
     language sql stable

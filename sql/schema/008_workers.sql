@@ -82,7 +82,7 @@ as $$
 $$;
 
 -- The event that e comes again after, while it is there, whoever serves it; null where there is an order. And the first of the
--- events that e names and that are not done; null where it names none. As in relay/table_sql.c.
+-- events that e names and that are not done; null where it names none. As in relay/table/table_sql.c.
 create function outbox.earlier_sql(q outbox.queue) returns text
     language sql stable
     set search_path = pg_catalog, pg_temp
@@ -108,7 +108,7 @@ as $$
       from pg_attribute a where a.attrelid = q.tbl and a.attname = q.after_column
 $$;
 
--- A part of queue_N_lease(): heads that are not due, or that come after others, wait as relay/settle.c has them wait.
+-- A part of queue_N_lease(): heads that are not due, or that come after others, wait as relay/settle/settle.c has them wait.
 create function outbox.delayed_sql(q outbox.queue) returns text
     language sql immutable
     set search_path = pg_catalog, pg_temp

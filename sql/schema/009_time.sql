@@ -1,7 +1,7 @@
 -- 009_time: events that wait for their time, and events that come by the clock.
 --
 -- An event whose not_before is to come is known to the relays as a key that waits, with the entry in outbox.parked that a
--- failure leaves, but no attempt and no error: until it is due nobody looks at it. See batch_add_delayed() of relay/batch.c.
+-- failure leaves, but no attempt and no error: until it is due nobody looks at it. See batch_add_delayed() of relay/queue/batch.c.
 
 -- What a clock in a zone shows.
 create function outbox.clock_in(zone text, moment timestamptz, what text) returns timestamp

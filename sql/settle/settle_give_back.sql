@@ -2,7 +2,7 @@
 -- The failures are those of the event that was leased: one that was put back in front of it has none.
 --
 -- At once, though a relay that gives back because a destination is away wants to leave it alone for a while (release_us in
--- relay/batch.h): it keeps these keys out of its own claims by name (keep_away() in relay/settle.c), as keys are whose
+-- relay/queue/batch.h): it keeps these keys out of its own claims by name (keep_away() in relay/settle/settle.c), as keys are whose
 -- locks it frees. To others the destination may be there, and when this relay ends nobody has to wait for what it thought.
 --
 -- :state     as in per_key_lock.sql

@@ -2,7 +2,7 @@
 -- had run out has lost it now: its token is gone.
 --
 -- But a lease that still runs is left alone, unless it is ours: a settlement may come by another connection than that which had
--- the locks (relay/side.c), and when those are gone meanwhile, the key is somebody else's.
+-- the locks (relay/side/side.c), and when those are gone meanwhile, the key is somebody else's.
 --
 -- For the same reason an entry is made only while the event is there: somebody else may have delivered it, and the key would
 -- wait for nothing, or be closed for good. What waits already is left as it is, to be found by the next claim; a lease of ours

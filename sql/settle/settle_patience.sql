@@ -1,4 +1,4 @@
--- How long this settlement waits for a lock: for a short time while somebody is known to hold one (relay/blocked.h), and where
+-- How long this settlement waits for a lock: for a short time while somebody is known to hold one (relay/settle/blocked.h), and where
 -- a pooler shares the session and it has no settings of ours. On the side connection it may wait behind somebody who waits for
 -- a claim that waits for it, and nobody else would end that.
 --

@@ -1,4 +1,4 @@
--- Which rows the statements that come next in this transaction do not try to read (relay/unreadable.h): where there are such,
+-- Which rows the statements that come next in this transaction do not try to read (relay/side/unreadable.h): where there are such,
 -- :where and :columns are made to ask for it.
 --
 -- $1 bigint[]   their ids

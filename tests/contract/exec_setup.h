@@ -2,7 +2,7 @@
 #ifndef TESTS_CONTRACT_EXEC_SETUP_H
 #define TESTS_CONTRACT_EXEC_SETUP_H
 
-#include "sinks/exec_command.h"
+#include "sinks/exec/exec_command.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/run_suite.h"
 

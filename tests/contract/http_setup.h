@@ -4,7 +4,7 @@
 #ifndef TESTS_CONTRACT_HTTP_SETUP_H
 #define TESTS_CONTRACT_HTTP_SETUP_H
 
-#include "sinks/http_request.h"
+#include "sinks/http/http_request.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/http_server.h"
 

@@ -1,4 +1,4 @@
-#include "sinks/http_request.h"
+#include "sinks/http/http_request.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/http_server.h"
 

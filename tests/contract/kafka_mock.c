@@ -1,7 +1,7 @@
 #include "tests/contract/kafka_mock.h"
 
 #include "relay/base/arena.h"
-#include "sinks/kafka_conf.h"
+#include "sinks/kafka/kafka_conf.h"
 
 #include <stdlib.h>
 

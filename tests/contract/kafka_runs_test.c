@@ -1,7 +1,7 @@
 /* Several events of one key at once, against librdkafka's mock cluster, which does not look at sequence numbers: what
  * keeps the order here keeps it with any broker. */
 #include "relay/base/arena.h"
-#include "sinks/kafka_conf.h"
+#include "sinks/kafka/kafka_conf.h"
 #include "tests/contract/kafka_mock.h"
 #include "tests/support/run_suite.h"
 

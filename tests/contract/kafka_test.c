@@ -2,7 +2,7 @@
  * environment the common suite also runs against that cluster, whose topic KAFKA_TOPIC (default "contract") must exist.
  */
 #include "relay/base/arena.h"
-#include "sinks/kafka_conf.h"
+#include "sinks/kafka/kafka_conf.h"
 #include "tests/contract/kafka_mock.h"
 #include "tests/support/run_suite.h"
 

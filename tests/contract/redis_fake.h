@@ -7,7 +7,7 @@
 #ifndef TESTS_CONTRACT_REDIS_FAKE_H
 #define TESTS_CONTRACT_REDIS_FAKE_H
 
-#include "sinks/redis_settings.h"
+#include "sinks/redis/redis_settings.h"
 #include "tests/contract/sink_contract.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* Runs of the redis sink: several events of one key as one command. */
-#include "sinks/redis_run.h"
+#include "sinks/redis/redis_run.h"
 #include "tests/contract/redis_fake.h"
 #include "tests/support/run_suite.h"
 

@@ -1,6 +1,6 @@
 /* The redis sink against a real redis-server on a Unix socket of its own. */
-#include "sinks/redis_run.h"
-#include "sinks/redis_settings.h"
+#include "sinks/redis/redis_run.h"
+#include "sinks/redis/redis_settings.h"
 #include "tests/contract/redis_server.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/run_suite.h"

@@ -1,6 +1,6 @@
 /* The redis sink over TLS, against a real redis-server with a certificate for localhost and 127.0.0.1. Without TLS in
  * hiredis (Debian 12) there is nothing to test here; redis_test.c checks that rediss:// is refused then. */
-#include "sinks/redis_settings.h"
+#include "sinks/redis/redis_settings.h"
 #include "tests/contract/sink_contract.h"
 #include "tests/support/run_suite.h"
 

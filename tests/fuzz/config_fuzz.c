@@ -2,9 +2,9 @@
  * says where and what is wrong. */
 #include "tests/fuzz/fuzz.h"
 
-#include "relay/config.h"
-#include "relay/config_tables.h"
-#include "relay/yaml.h"
+#include "relay/config/config.h"
+#include "relay/config/config_tables.h"
+#include "relay/config/yaml.h"
 #include "sinks/sink.h"
 
 #include <errno.h>

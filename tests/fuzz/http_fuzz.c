@@ -3,8 +3,8 @@
  * verdict, which is no ack unless it said 2xx. */
 #include "tests/fuzz/fake_server.h"
 
-#include "sinks/http_headers.h"
-#include "sinks/http_verdict.h"
+#include "sinks/http/http_headers.h"
+#include "sinks/http/http_verdict.h"
 #include "sinks/sink.h"
 
 #include <strings.h>

@@ -2,7 +2,7 @@
  * with plain names, and in each place of a name stands that name. */
 #include "tests/fuzz/sql_tokens.h"
 
-#include "relay/table_sql.h"
+#include "relay/table/table_sql.h"
 #include "sql_text.h"
 
 /* The names of one table, and of the next queue's, as they are; rendered, they are quoted as PostgreSQL's quote_ident()

@@ -4,7 +4,7 @@
 #include "tests/fuzz/fake_server.h"
 #include "tests/fuzz/sql_tokens.h"
 
-#include "relay/listen.h"
+#include "relay/claim/listen.h"
 
 #include <endian.h>
 #include <sanitizer/lsan_interface.h>

@@ -2,7 +2,7 @@
  * every delivery exactly one verdict, none of them an ack that it did not give. */
 #include "tests/fuzz/fake_server.h"
 
-#include "sinks/redis_verdict.h"
+#include "sinks/redis/redis_verdict.h"
 #include "sinks/sink.h"
 
 #define DELIVERIES 3

@@ -2,8 +2,8 @@
  * and on every event. */
 #include "tests/fuzz/fuzz.h"
 
-#include "relay/config_check.h"
-#include "relay/destination.h"
+#include "relay/config/config_check.h"
+#include "relay/route/destination.h"
 #include "sinks/sink.h"
 
 #include <inttypes.h>

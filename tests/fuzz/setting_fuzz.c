@@ -2,7 +2,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "relay/base/setting.h"
-#include "relay/config_expand.h"
+#include "relay/config/config_expand.h"
 
 #include <ctype.h>
 #include <strings.h>

@@ -2,8 +2,8 @@
  * nothing else; addresses never show their passwords; a Redis address is read as libcurl decodes it. */
 #include "tests/fuzz/fuzz.h"
 
-#include "sinks/http_url.h"
-#include "sinks/redis_address.h"
+#include "sinks/http/http_url.h"
+#include "sinks/redis/redis_address.h"
 
 #include <curl/curl.h>
 

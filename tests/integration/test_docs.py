@@ -212,7 +212,7 @@ def test_defaults_of_librdkafka_that_differ_are_as_documented():
         for number, name in enumerate(names):
             full = names[0].rsplit(".", 1)[0] + name if name.startswith(".") else name
             shown[full] = values[min(number, len(values) - 1)]
-    table = re.search(r"defaults\[\] = \{\n(.*?)\n\};", read("sinks/kafka_conf.c"), re.DOTALL).group(1)
+    table = re.search(r"defaults\[\] = \{\n(.*?)\n\};", read("sinks/kafka/kafka_conf.c"), re.DOTALL).group(1)
     in_code = dict(re.findall(r'\{"([^"]+)", "([^"]+)"\}', table))
     assert len(shown) > 10 and {name: in_code.get(name) for name in shown} == shown
 

@@ -91,7 +91,7 @@ def test_both_ways_to_read_a_claim_read_what_waits_alike():
 
 
 def test_no_statement_makes_a_regclass_of_a_name_by_itself():
-    """A name in a literal is folded to lower case unless it has its quotes: regclass() of relay/table_sql.c sees to them."""
+    """A name in a literal is folded to lower case unless it has its quotes: regclass() of relay/table/table_sql.c sees to them."""
     for folder, _, names in os.walk(os.path.join(REPO, "sql")):
         for name in names:
             assert not re.search(r"(?<!:):[a-z_]+::(pg_catalog\.)?reg", without_comments(read(folder, name))), name

@@ -197,7 +197,7 @@ def test_workers_take_and_end_its_events(any_tables, more):
 
 
 def test_its_quoted_name_is_read_as_itself(any_tables):
-    """What relay/table_sql.c makes regclasses of is what table_find.sql answers."""
+    """What relay/table/table_sql.c makes regclasses of is what table_find.sql answers."""
     db = any_tables.db
     with open(os.path.join(REPO, "sql", "table", "table_find.sql")) as file:
         db.query("create function public.found(text, text) returns table (oid oid, name_sql text, plain_name text, kind text)"

@@ -248,7 +248,7 @@ def test_a_verdict_in_time_counts_although_somebody_found_the_lock(db, worker):
 
 
 def test_relay_and_queue_lock_the_same(db):
-    """The class as relay/table.c reckons it, for ascii and other names."""
+    """The class as relay/table/table.c reckons it, for ascii and other names."""
     db.query('create table public."Größe" (id bigserial primary key)')
     assert db.query("select outbox.lock_class_of('outbox.events'), outbox.lock_class_of('public.\"Größe\"')") == [
         (fnv("outbox.events"), fnv("public.Größe"))]

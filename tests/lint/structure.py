@@ -35,7 +35,7 @@ LINES_MAX_TESTS = 500  # a fixture and its cases read better in one place
 
 # Source files that may hold words of SQL, with the reason.
 SQL_ALLOWED = {
-    "relay/table_check.c": "statements offered to the reader as remedies, never run",
+    "relay/table/table_check.c": "statements offered to the reader as remedies, never run",
 }
 SQL = re.compile(r'"[^"\n]*\b(SELECT\s+[\w*(]|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s|CREATE\s+(TABLE|INDEX|SCHEMA|'
                  r'FUNCTION|ROLE|TRIGGER)\s|ALTER\s+(TABLE|ROLE|SEQUENCE)\s|DROP\s+(TABLE|INDEX|SCHEMA)\s)')
@@ -43,7 +43,7 @@ SQL = re.compile(r'"[^"\n]*\b(SELECT\s+[\w*(]|INSERT\s+INTO\s|UPDATE\s+\S+\s+SET
 ALLOCATES_IN = "relay/base/arena.c"
 ALLOCATION = re.compile(r"\b(malloc|calloc|realloc|reallocarray|aligned_alloc|strn?dup|v?asprintf|getline|open_memstream)\(")
 # What trusts its argument's length, says nothing of a number that is none, goes through a shell, or had the weaknesses that
-# old releases of libpq still have (relay/libraries.c). The compiler refuses arrays of variable length and alloca, clang-tidy
+# old releases of libpq still have (relay/base/libraries.c). The compiler refuses arrays of variable length and alloca, clang-tidy
 # recursion.
 BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|stpcpy|strncpy|strncat|v?sprintf|gets|ato[fil]|atoll|strtok|strtok_r|system|popen|alloca|PQescape\w+|PQfn)\s*\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -1,7 +1,7 @@
-/* relay/db.h once more, over the simulated server instead of libpq. */
+/* relay/postgres/db.h once more, over the simulated server instead of libpq. */
 #include "tests/simulation/connection.h"
 
-#include "relay/db.h"
+#include "relay/postgres/db.h"
 
 #include "sql_text.h"
 #include "tests/simulation/result.h"

@@ -1,4 +1,5 @@
-/* tests/simulation/connection.h -- the other end of relay/db.h: what the simulated server says to a connection. */
+/* tests/simulation/connection.h -- the other end of relay/postgres/db.h: what the simulated server says to a
+ * connection. */
 #ifndef TESTS_SIMULATION_CONNECTION_H
 #define TESTS_SIMULATION_CONNECTION_H
 

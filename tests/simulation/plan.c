@@ -1,6 +1,6 @@
 #include "tests/simulation/plan.h"
 
-#include "relay/db.h"
+#include "relay/postgres/db.h"
 #include "tests/simulation/sink.h"
 
 #include <inttypes.h>

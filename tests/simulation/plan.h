@@ -5,7 +5,7 @@
 
 #include "relay/base/backoff.h"
 #include "relay/base/clock.h"
-#include "relay/config.h"
+#include "relay/config/config.h"
 
 /* How often something fails, of a thousand times. */
 struct plan_rates {

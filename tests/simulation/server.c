@@ -1,6 +1,6 @@
 #include "tests/simulation/server.h"
 
-#include "relay/sqlstate.h"
+#include "relay/postgres/sqlstate.h"
 
 #include "tests/simulation/connection.h"
 #include "tests/simulation/judge.h"

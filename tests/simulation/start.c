@@ -3,11 +3,11 @@
 #include "tests/simulation/start.h"
 #include "ordering/ordering.h"
 #include "relay/base/pollset.h"
-#include "relay/command.h"
-#include "relay/connect.h"
-#include "relay/serving.h"
-#include "relay/table.h"
-#include "relay/table_sql.h"
+#include "relay/commands/command.h"
+#include "relay/postgres/connect.h"
+#include "relay/side/serving.h"
+#include "relay/table/table.h"
+#include "relay/table/table_sql.h"
 #include "sql_text.h"
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
@@ -105,7 +105,7 @@ ssize_t __wrap_read(int fd, void *buffer, size_t size)
     return sizeof(struct signalfd_siginfo);
 }
 
-/* ---- relay/command.h, relay/table.h, relay/table_sql.h ---- */
+/* ---- relay/commands/command.h, relay/table/table.h, relay/table/table_sql.h ---- */
 
 PGconn *command_connect(const char *database, const char *command, struct error *err)
 {

@@ -1,8 +1,8 @@
 /* tests/simulation/world.h -- one run: virtual time, its one source of randomness, and everybody who acts.
  *
  * A run is a single thread that always lets whoever is next in virtual time take one step, so a seed decides
- * everything. The modules that replace something of the relay's (relay/db.h, relay/base/clock.h, a sink) have no
- * parameter to find their run by, hence the one global. */
+ * everything. The modules that replace something of the relay's (relay/postgres/db.h, relay/base/clock.h, a sink) have
+ * no parameter to find their run by, hence the one global. */
 #ifndef TESTS_SIMULATION_WORLD_H
 #define TESTS_SIMULATION_WORLD_H
 

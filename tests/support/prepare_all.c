@@ -7,11 +7,11 @@
 #include "relay/base/arena.h"
 #include "relay/base/file.h"
 #include "relay/base/statement.h"
-#include "relay/command.h"
-#include "relay/config.h"
-#include "relay/connect.h"
-#include "relay/table.h"
-#include "relay/table_sql.h"
+#include "relay/commands/command.h"
+#include "relay/config/config.h"
+#include "relay/postgres/connect.h"
+#include "relay/table/table.h"
+#include "relay/table/table_sql.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define VARIABLES_MAX 64
 #define FILE_MAX ((size_t)1 << 20)
 
-/* What relay/dead.c puts in, for a key and for an event without one. */
+/* What relay/commands/dead.c puts in, for a key and for an event without one. */
 static const struct sql_variable dead_variables[2][8] = {
     {{"match", "d.key = $2::text"},
      {"closed", "p.key = $2::text and not p.keyless"},

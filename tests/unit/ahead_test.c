@@ -1,5 +1,5 @@
 /* How far a queue claims ahead of a sink that is slow. */
-#include "relay/ahead.h"
+#include "relay/claim/ahead.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -1,8 +1,7 @@
 /* Running out of memory between claim and settlement: lanes, routes, circuits, suspects and what is to be written. */
+#include "relay/settle/settle.h"
 #include "tests/unit/allocation.h"
 #include "tests/unit/fake_sink.h"
-
-#include "relay/settle.h"
 
 static void fill(void)
 {

@@ -1,5 +1,5 @@
 /* What is asked of a server that is not there. What one says that is: tests/integration, by command. */
-#include "relay/argument.h"
+#include "relay/commands/argument.h"
 
 #include "tests/support/run_suite.h"
 

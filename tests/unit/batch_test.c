@@ -1,4 +1,4 @@
-#include "relay/batch.h"
+#include "relay/queue/batch.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -1,13 +1,13 @@
 /* A bench's relay that stands still, comes short or cannot go on, and what is said of a slow server. The relay's loop
  * and the time are played here. */
-#include "relay/bench_relay.h"
+#include "relay/bench/bench_relay.h"
 
 #include "relay/base/arena.h"
 #include "relay/base/pollset.h"
-#include "relay/bench_load.h"
-#include "relay/bench_result.h"
-#include "relay/outlet.h"
-#include "relay/queue.h"
+#include "relay/bench/bench_load.h"
+#include "relay/bench/bench_result.h"
+#include "relay/deliver/outlet.h"
+#include "relay/queue/queue.h"
 #include "relay/relay.h"
 #include "tests/support/run_suite.h"
 

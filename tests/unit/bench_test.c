@@ -1,9 +1,9 @@
 /* A bench's connections that fail, and its schema: the database is played here. */
-#include "relay/bench_floor.h"
+#include "relay/bench/bench_floor.h"
 
-#include "relay/bench_load.h"
-#include "relay/bench_schema.h"
-#include "relay/query.h"
+#include "relay/bench/bench_load.h"
+#include "relay/bench/bench_schema.h"
+#include "relay/postgres/query.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/scripted_db.h"

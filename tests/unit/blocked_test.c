@@ -1,10 +1,9 @@
 /* What somebody else holds, in batches made by hand: it is set aside alone, for a while, and is nobody's fault. */
-#include "relay/blocked.h"
+#include "relay/settle/blocked.h"
 
-#include "relay/claim.h"
-#include "relay/refusal.h"
-#include "relay/settle.h"
-
+#include "relay/claim/claim.h"
+#include "relay/settle/refusal.h"
+#include "relay/settle/settle.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"

@@ -1,7 +1,7 @@
 /* Every file in tests/unit/broken_configs is wrong in one way and says in its first line, `# expect: FILE:...`, what
  * pgcourier says to it. */
 #include "relay/base/file.h"
-#include "relay/config.h"
+#include "relay/config/config.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

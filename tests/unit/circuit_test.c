@@ -1,4 +1,4 @@
-#include "relay/circuit.h"
+#include "relay/deliver/circuit.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

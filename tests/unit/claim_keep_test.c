@@ -1,7 +1,7 @@
 /* What becomes of a claim with a straggler: its locks are kept by the session, and the connection goes on. */
-#include "relay/blocked.h"
-#include "relay/claim.h"
-#include "relay/claim_request.h"
+#include "relay/claim/claim.h"
+#include "relay/claim/claim_request.h"
+#include "relay/settle/blocked.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"

@@ -1,5 +1,5 @@
 /* How many keys the next claim takes, by what the last one had to do. */
-#include "relay/claim.h"
+#include "relay/claim/claim.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"

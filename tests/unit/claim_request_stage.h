@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_CLAIM_REQUEST_STAGE_H
 #define TESTS_UNIT_CLAIM_REQUEST_STAGE_H
 
-#include "relay/claim_request.h"
-#include "relay/round.h"
+#include "relay/claim/claim_request.h"
+#include "relay/settle/round.h"
 #include "tests/unit/hand_made.h"
 
 #define NOW (10 * SECOND_US)

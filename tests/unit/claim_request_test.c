@@ -1,4 +1,4 @@
-#include "relay/claim_request.h"
+#include "relay/claim/claim_request.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_request_stage.h"

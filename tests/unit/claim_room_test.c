@@ -1,5 +1,5 @@
 /* How many keys or events a claim asks for, by the room that its sink has. */
-#include "relay/claim.h"
+#include "relay/claim/claim.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"

@@ -1,6 +1,6 @@
 /* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind; and
  * when there is none. */
-#include "relay/claim_request.h"
+#include "relay/claim/claim_request.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"

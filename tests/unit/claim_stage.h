@@ -4,10 +4,10 @@
 #ifndef TESTS_UNIT_CLAIM_STAGE_H
 #define TESTS_UNIT_CLAIM_STAGE_H
 
-#include "relay/claim.h"
-#include "relay/claim_connection.h"
-#include "relay/round.h"
-#include "relay/settle.h"
+#include "relay/claim/claim.h"
+#include "relay/claim/claim_connection.h"
+#include "relay/settle/round.h"
+#include "relay/settle/settle.h"
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"
 

@@ -1,5 +1,5 @@
 /* The relay without the descriptor that its signals come by. */
-#include "relay/command.h"
+#include "relay/commands/command.h"
 #include "tests/support/run_suite.h"
 
 #include <errno.h>

@@ -1,9 +1,8 @@
 /* Exit codes, and how a command connects: libpq and the answers of the database are played here. */
-#include "relay/command.h"
-#include "relay/connect.h"
-
 #include "relay/base/pollset.h"
-#include "relay/query.h"
+#include "relay/commands/command.h"
+#include "relay/postgres/connect.h"
+#include "relay/postgres/query.h"
 #include "sql_text.h"
 #include "tests/support/played_resolver.h"
 #include "tests/support/run_suite.h"

@@ -1,8 +1,8 @@
-#include "relay/config.h"
+#include "relay/config/config.h"
 
 #include "relay/base/clock.h"
 #include "relay/base/file.h"
-#include "relay/db.h"
+#include "relay/postgres/db.h"
 #include "sinks/sink.h"
 #include "tests/support/run_suite.h"
 

@@ -1,4 +1,4 @@
-#include "relay/conninfo.h"
+#include "relay/postgres/conninfo.h"
 #include "tests/support/run_suite.h"
 
 #include <pwd.h>

@@ -1,5 +1,5 @@
 /* Which servers libpq is told to call, by name and address, and what becomes of names that nobody knows. */
-#include "relay/db_hosts.h"
+#include "relay/postgres/db_hosts.h"
 
 #include "tests/support/played_resolver.h"
 #include "tests/support/run_suite.h"

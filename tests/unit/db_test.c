@@ -2,7 +2,7 @@
 #include "tests/unit/played_server.h"
 
 #include "relay/base/fault_point.h"
-#include "relay/statement_cache.h"
+#include "relay/postgres/statement_cache.h"
 #include "tests/support/run_suite.h"
 
 START_TEST(connection_comes_up_and_carries_a_round)

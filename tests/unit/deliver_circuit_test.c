@@ -1,5 +1,5 @@
 /* Destinations that are down, and how the engine finds out that they are back. */
-#include "relay/route_circuit.h"
+#include "relay/deliver/route_circuit.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/fake_sink.h"

@@ -4,10 +4,9 @@
 #ifndef TESTS_UNIT_FAKE_SINK_H
 #define TESTS_UNIT_FAKE_SINK_H
 
-#include "relay/deliver.h"
-#include "relay/outlet.h"
-
-#include "relay/route.h"
+#include "relay/deliver/deliver.h"
+#include "relay/deliver/outlet.h"
+#include "relay/route/route.h"
 #include "tests/unit/hand_made.h"
 
 #include <stdlib.h>

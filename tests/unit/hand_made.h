@@ -4,15 +4,15 @@
 #ifndef TESTS_UNIT_HAND_MADE_H
 #define TESTS_UNIT_HAND_MADE_H
 
-#include "relay/claim_state.h"
-#include "relay/destination.h"
-#include "relay/order_watch.h"
-#include "relay/outlet.h"
-#include "relay/queue.h"
+#include "relay/claim/claim_state.h"
+#include "relay/deliver/outlet.h"
+#include "relay/queue/order_watch.h"
+#include "relay/queue/queue.h"
 #include "relay/queue_open.h"
-#include "relay/side_state.h"
-#include "relay/table.h"
-#include "relay/upkeep_state.h"
+#include "relay/route/destination.h"
+#include "relay/side/side_state.h"
+#include "relay/side/upkeep_state.h"
+#include "relay/table/table.h"
 
 #include <check.h>
 
@@ -148,7 +148,7 @@ static inline void stage_ack(struct lane *lane, size_t count)
     }
 }
 
-/* As relay/deliver.c leaves a lane: `acked` more events acked, the next one failed unless all were. */
+/* As relay/deliver/deliver.c leaves a lane: `acked` more events acked, the next one failed unless all were. */
 static inline void stage_finish(struct lane *lane, size_t acked, enum lane_outcome outcome)
 {
     static struct error cause = {.kind = ERROR_REFUSED, .text = "refused"};

@@ -1,4 +1,4 @@
-#include "sinks/http_headers.h"
+#include "sinks/http/http_headers.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

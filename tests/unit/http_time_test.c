@@ -1,5 +1,5 @@
 /* When a request's time is up, by a clock that does not count what the loop has missed. */
-#include "sinks/http_time.h"
+#include "sinks/http/http_time.h"
 
 #include "tests/support/run_suite.h"
 

@@ -1,4 +1,4 @@
-#include "sinks/http_url.h"
+#include "sinks/http/http_url.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

@@ -1,4 +1,4 @@
-#include "sinks/http_verdict.h"
+#include "sinks/http/http_verdict.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

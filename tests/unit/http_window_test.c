@@ -1,4 +1,4 @@
-#include "sinks/http_window.h"
+#include "sinks/http/http_window.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

@@ -1,4 +1,4 @@
-#include "sinks/kafka_message.h"
+#include "sinks/kafka/kafka_message.h"
 
 #include "tests/support/run_suite.h"
 

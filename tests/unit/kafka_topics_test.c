@@ -1,8 +1,8 @@
 /* What the producer of runs remembers of topics, as far as no broker is needed; and what a record takes of a batch. */
-#include "sinks/kafka_topics.h"
+#include "sinks/kafka/kafka_topics.h"
 
-#include "sinks/kafka_conf.h"
-#include "sinks/kafka_message.h"
+#include "sinks/kafka/kafka_conf.h"
+#include "sinks/kafka/kafka_message.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

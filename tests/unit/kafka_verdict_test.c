@@ -1,4 +1,4 @@
-#include "sinks/kafka_verdict.h"
+#include "sinks/kafka/kafka_verdict.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

@@ -1,4 +1,4 @@
-#include "relay/keyset.h"
+#include "relay/queue/keyset.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -1,5 +1,5 @@
 /* Terms of leases that may be over, or are about to be: what is not under way is stopped, and what is, called back. */
-#include "relay/side.h"
+#include "relay/side/side.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/lease_stage.h"
 

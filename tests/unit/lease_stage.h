@@ -6,8 +6,8 @@
 #ifndef TESTS_UNIT_LEASE_STAGE_H
 #define TESTS_UNIT_LEASE_STAGE_H
 
-#include "relay/claim.h"
-#include "relay/lease.h"
+#include "relay/claim/claim.h"
+#include "relay/hold/lease.h"
 #include "tests/unit/claim_stage.h"
 
 #define TERM_US (9 * SECOND_US)

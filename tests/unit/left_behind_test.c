@@ -1,7 +1,6 @@
 #include "ordering/left_behind.h"
 
 #include "ordering/id_range.h"
-
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

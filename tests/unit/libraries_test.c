@@ -1,4 +1,4 @@
-#include "relay/libraries.h"
+#include "relay/base/libraries.h"
 
 #include "tests/support/run_suite.h"
 

@@ -1,4 +1,4 @@
-#include "relay/metrics.h"
+#include "relay/queue/metrics.h"
 
 #include "relay/base/backoff.h"
 #include "tests/support/run_suite.h"

@@ -1,8 +1,8 @@
 /* Whether what goes on fits the next table, with questions that are not answered and columns side by side.
  * tests/integration/test_stages.py asks a database. */
-#include "relay/next_check.h"
+#include "relay/table/next_check.h"
 
-#include "relay/query.h"
+#include "relay/postgres/query.h"
 #include "tests/support/run_suite.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Which answers may be a payload, and what becomes of the others. */
-#include "relay/next_payload.h"
+#include "relay/deliver/next_payload.h"
 
 #include "tests/support/run_suite.h"
 

@@ -1,7 +1,7 @@
 /* When the next claim comes, by what the last one has brought. */
-#include "relay/pace.h"
+#include "relay/queue/pace.h"
 
-#include "relay/claim_intake.h"
+#include "relay/claim/claim_intake.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

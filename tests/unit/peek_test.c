@@ -1,8 +1,7 @@
 /* When an idle queue asks whether there is anything before it claims. */
-#include "relay/peek.h"
+#include "relay/claim/peek.h"
 
-#include "relay/pace.h"
-
+#include "relay/queue/pace.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

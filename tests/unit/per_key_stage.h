@@ -5,7 +5,6 @@
 #define TESTS_UNIT_PER_KEY_STAGE_H
 
 #include "ordering/ordering.h"
-
 #include "tests/unit/hand_made.h"
 
 #include <endian.h>

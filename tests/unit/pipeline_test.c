@@ -1,4 +1,4 @@
-/* What goes out in a round of a session that a pooler shares, through relay/db.c. */
+/* What goes out in a round of a session that a pooler shares, through relay/postgres/db.c. */
 #include "tests/unit/played_server.h"
 
 #include "sql_text.h"

@@ -6,9 +6,8 @@
 #ifndef TESTS_UNIT_PLAYED_SERVER_H
 #define TESTS_UNIT_PLAYED_SERVER_H
 
-#include "relay/db.h"
-
-#include "relay/config.h"
+#include "relay/config/config.h"
+#include "relay/postgres/db.h"
 
 #include <arpa/inet.h>
 #include <check.h>

@@ -1,5 +1,5 @@
 /* What is said of rights that are missing: libpq is played here. */
-#include "relay/privilege.h"
+#include "relay/postgres/privilege.h"
 
 #include "tests/support/run_suite.h"
 

@@ -1,5 +1,5 @@
 /* A database that does not answer: libpq and poll(2) are played here. */
-#include "relay/query.h"
+#include "relay/postgres/query.h"
 
 #include "relay/base/clock.h"
 #include "tests/support/run_suite.h"

@@ -1,9 +1,9 @@
 /* When a queue has nothing under way, and when a claim that is finished has to wait all the same. */
-#include "relay/queue.h"
+#include "relay/queue/queue.h"
 
-#include "relay/claim.h"
+#include "relay/claim/claim.h"
 #include "relay/relay_end.h"
-#include "relay/settle.h"
+#include "relay/settle/settle.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 #include "tests/unit/scripted_db.h"

@@ -1,4 +1,4 @@
-#include "sinks/redis_address.h"
+#include "sinks/redis/redis_address.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

@@ -1,4 +1,4 @@
-#include "sinks/redis_verdict.h"
+#include "sinks/redis/redis_verdict.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

@@ -1,8 +1,7 @@
 /* What the database refuses to settle, in batches made by hand: fewer and fewer at a time, down to the one to blame. */
-#include "relay/refusal.h"
+#include "relay/settle/refusal.h"
 
-#include "relay/settle.h"
-
+#include "relay/settle/settle.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

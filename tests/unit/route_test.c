@@ -1,4 +1,4 @@
-#include "relay/destination.h"
+#include "relay/route/destination.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -2,11 +2,11 @@
  *
  *   script_reset -> (what sends a round) -> script_brings... -> (what takes what has come) -> script.drop_reason ...
  *
- * The program is linked with --wrap for the functions of relay/db.h that are here. */
+ * The program is linked with --wrap for the functions of relay/postgres/db.h that are here. */
 #ifndef TESTS_UNIT_SCRIPTED_DB_H
 #define TESTS_UNIT_SCRIPTED_DB_H
 
-#include "relay/db.h"
+#include "relay/postgres/db.h"
 
 #include <check.h>
 #include <endian.h>

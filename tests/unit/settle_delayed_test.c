@@ -1,8 +1,8 @@
 /* Settlements of lanes that end at an event that is not due. */
-#include "relay/settle.h"
+#include "relay/settle/settle.h"
 
-#include "relay/claim.h"
-#include "relay/route.h"
+#include "relay/claim/claim.h"
+#include "relay/route/route.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

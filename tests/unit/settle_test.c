@@ -1,8 +1,8 @@
 /* Settlements of batches made by hand: what is written down, and what becomes of the lanes. */
-#include "relay/settle.h"
+#include "relay/settle/settle.h"
 
-#include "relay/claim.h"
-#include "relay/route.h"
+#include "relay/claim/claim.h"
+#include "relay/route/route.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"
 

@@ -1,11 +1,11 @@
 /* Rounds of a queue's other connection that cannot be sent, and when it has nothing to say. */
-#include "relay/side.h"
+#include "relay/side/side.h"
 
-#include "relay/lease.h"
-#include "relay/pace.h"
-#include "relay/round.h"
-#include "relay/settle.h"
-#include "relay/upkeep.h"
+#include "relay/hold/lease.h"
+#include "relay/queue/pace.h"
+#include "relay/settle/round.h"
+#include "relay/settle/settle.h"
+#include "relay/side/upkeep.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -1,7 +1,7 @@
 /* Which sinks talk over a network to somebody whom TLS does not verify. */
-#include "sinks/http_request.h"
-#include "sinks/kafka_conf.h"
-#include "sinks/redis_settings.h"
+#include "sinks/http/http_request.h"
+#include "sinks/kafka/kafka_conf.h"
+#include "sinks/redis/redis_settings.h"
 #include "sinks/sink.h"
 #include "tests/support/run_suite.h"
 

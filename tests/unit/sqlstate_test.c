@@ -1,4 +1,4 @@
-#include "relay/sqlstate.h"
+#include "relay/postgres/sqlstate.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

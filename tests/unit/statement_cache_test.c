@@ -1,4 +1,4 @@
-#include "relay/statement_cache.h"
+#include "relay/postgres/statement_cache.h"
 
 #include "tests/support/run_suite.h"
 

@@ -1,4 +1,4 @@
-#include "relay/suspect.h"
+#include "relay/deliver/suspect.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

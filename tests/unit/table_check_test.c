@@ -1,7 +1,7 @@
 /* Checks of a table whose questions are not answered: what the integration tests cannot bring about one by one. */
-#include "relay/table.h"
+#include "relay/table/table.h"
 
-#include "relay/query.h"
+#include "relay/postgres/query.h"
 #include "tests/support/run_suite.h"
 
 #include <string.h>

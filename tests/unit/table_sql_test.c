@@ -1,5 +1,5 @@
 /* How the names of one table go into the statements. tests/integration/test_statements.py has PostgreSQL read them. */
-#include "relay/table_sql.h"
+#include "relay/table/table_sql.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

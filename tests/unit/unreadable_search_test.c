@@ -1,4 +1,4 @@
-#include "relay/unreadable_search.h"
+#include "relay/side/unreadable_search.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -1,5 +1,5 @@
 /* What a queue does while another relay serves its table with other locks. */
-#include "relay/upkeep.h"
+#include "relay/side/upkeep.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/scripted_db.h"

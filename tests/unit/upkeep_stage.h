@@ -4,7 +4,7 @@
 #ifndef TESTS_UNIT_UPKEEP_STAGE_H
 #define TESTS_UNIT_UPKEEP_STAGE_H
 
-#include "relay/upkeep.h"
+#include "relay/side/upkeep.h"
 #include "tests/unit/hand_made.h"
 
 #define NOW (10 * SECOND_US)

@@ -1,5 +1,5 @@
 /* What is due when on a queue's other connection, and what becomes of lanes whose queue or key is paused. */
-#include "relay/upkeep.h"
+#include "relay/side/upkeep.h"
 
 #include "ordering/result.h"
 #include "sql_text.h"

@@ -1,4 +1,4 @@
-#include "relay/verdict_rule.h"
+#include "relay/deliver/verdict_rule.h"
 
 #include "tests/support/run_suite.h"
 #include "tests/unit/hand_made.h"

@@ -2,10 +2,10 @@
  * What libraries make of it is theirs. */
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
-#include "relay/config.h"
-#include "relay/config_warning.h"
-#include "sinks/http_url.h"
-#include "sinks/redis_address.h"
+#include "relay/config/config.h"
+#include "relay/config/config_warning.h"
+#include "sinks/http/http_url.h"
+#include "sinks/redis/redis_address.h"
 #include "sinks/sink.h"
 #include "tests/support/run_suite.h"
 

@@ -1,4 +1,4 @@
-#include "relay/yaml.h"
+#include "relay/config/yaml.h"
 #include "tests/support/run_suite.h"
 
 #include <check.h>

@@ -1,0 +1,440 @@
+#include "relay/claim/claim.h"
+
+#include "relay/base/fault_point.h"
+#include "relay/base/lesser.h"
+#include "relay/claim/ahead.h"
+#include "relay/claim/claim_connection.h"
+#include "relay/claim/claim_request.h"
+#include "relay/claim/peek.h"
+#include "relay/deliver/outlet.h"
+#include "relay/hold/lease.h"
+#include "relay/hold/session_lock.h"
+#include "relay/queue/order_watch.h"
+#include "relay/queue/queue.h"
+#include "relay/route/destination.h"
+#include "relay/settle/blocked.h"
+#include "relay/settle/refusal.h"
+#include "relay/settle/round.h"
+#include "relay/settle/settle.h"
+#include "relay/side/unreadable.h"
+#include "relay/table/table.h"
+
+#define STRAGGLER_US (50 * MS_US)
+#define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
+#define SILENT_MAX_US (60 * SECOND_US) /* well before idle_in_transaction_session_timeout, see session_settings.sql */
+#define PART_US (1 * SECOND_US)
+#define VAIN_BURST_US (50 * MS_US)
+#define LEAN_EVENTS 2
+#define LEAN_US (STRAGGLER_US / 2)
+#define ROOM_PART 4
+#define LOOK_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
+#define ROOM_WAIT_US (5 * MS_US)
+
+void claim_open(struct queue *queue, struct claim *claim, size_t index)
+{
+    struct db_options options = {
+        .conninfo = queue->process->database,
+        .application_name = "pgcourier",
+        .prepared = queue->process->prepared,
+        .statement_timeout_us = queue->process->statement_timeout_us,
+        .lock_timeout_us = db_lock_timeout_us(queue->process->statement_timeout_us),
+        .read_write = true,
+        .seed = rng_next(&queue->rng),
+    };
+    *claim = (struct claim){.queue = queue, .index = index, .db = db_new(&options)};
+    keyset_init(&claim->held, (size_t)queue->config->keys_per_claim * (CLAIM_LOCKS_FACTOR + HELD_SPARE));
+}
+
+void claim_close(struct claim *claim)
+{
+    if (claim->round.job)
+        settle_abort(claim->round.job);
+    if (claim->round.arena)
+        round_done(&claim->round);
+    batch_free(claim->arriving);
+    for (struct batch *batch; (batch = claim->batches);) {
+        claim->batches = batch->next;
+        batch_free(batch);
+    }
+    keyset_done(&claim->held);
+    db_free(claim->db);
+}
+
+/* Lanes that are under way, or that somebody else keeps from being settled. */
+static size_t open_lanes(const struct claim *claim)
+{
+    size_t n = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        n += batch->open + batch->blocked;
+    return n;
+}
+
+bool claim_is_finished(const struct claim *claim)
+{
+    /* Where only its own transaction can settle them, what somebody else holds keeps all others from being settled. */
+    bool waits = !claim->queue->ordering->locks_rows;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (batch->unsettled > batch->finished + (waits ? 0 : batch->blocked) || batch->in_settlement > 0)
+            return false;
+    return true;
+}
+
+static bool is_straggling(const struct claim *claim, instant_us now)
+{
+    return open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
+}
+
+static bool needs_side(const struct claim *claim, instant_us now)
+{
+    /* A busy queue claims again and again: what is finished must not wait for a pause. */
+    bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
+    return (claim->state == CLAIM_IDLE || extending) && (claim->aside || is_straggling(claim, now)) &&
+           !claim->in_parts && !keep_is_possible(claim->queue, claim->db) && !claim->queue->ordering->locks_rows;
+}
+
+void claim_offer(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++)
+        queue->offered[i] = needs_side(&queue->claims[i], now);
+}
+
+bool claim_was_refused(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (batch->settle_max > 0 && batch->finished + batch->in_settlement > 0)
+            return true;
+    return false;
+}
+
+/* A settlement was not to be larger. */
+static bool leaves_some(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (batch->finished > 0)
+            return true;
+    return false;
+}
+
+/* Settlements that failed or whose claim was lost come first: without them, claiming would pile up deliveries that
+ * nobody writes down. A few rows that somebody else holds are no reason to wait. */
+static bool orphans_wait(const struct queue *queue)
+{
+    size_t blocked = 0;
+    for (const struct batch *batch = queue->orphans; batch; batch = batch->next) {
+        if (batch->finished > 0)
+            return true;
+        blocked += batch->blocked;
+    }
+    return blocked_is_full(queue, blocked);
+}
+
+/* A backlog for a destination that is down is claimed and given back, over and over, for the sake of what may be behind
+ * it: that must not keep the database busy. */
+static instant_us vain_over_at(const struct queue *queue)
+{
+    return queue->vain_until - VAIN_BURST_US;
+}
+
+static bool has_reason(const struct claim *claim, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    return now >= queue->pace.poll_at || queue->ordering->type->pending(queue->ordering, now) ||
+           claim_has_followed(claim);
+}
+
+static bool is_claiming_now(const struct claim *claim)
+{
+    return claim->state == CLAIM_BUSY && claim->round.claim;
+}
+
+static bool is_claiming(const struct queue *queue)
+{
+    for (size_t i = 0; i < queue->claim_count; i++)
+        if (is_claiming_now(&queue->claims[i]))
+            return true;
+    return false;
+}
+
+static void note_lean(struct claim *claim, instant_us now)
+{
+    size_t events = 0, lanes = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next) {
+        events += batch->event_count;
+        lanes += batch->lane_count;
+    }
+    claim->queue->lean = events <= lanes * LEAN_EVENTS && now - claim->began_at < LEAN_US;
+}
+
+static int64_t most_keys(const struct queue *queue, instant_us now)
+{
+    if (!orphans_wait(queue))
+        return claim_keys_at_most(queue);
+    return refusal_wants_trial(queue, now);
+}
+
+/* What one claim is looking at, the next one goes past: it would take younger events for the oldest. */
+static bool is_looking(const struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; i < queue->claim_count; i++)
+        if (is_claiming_now(&queue->claims[i]) && now - queue->claims[i].sent_at < LOOK_US)
+            return true;
+    return false;
+}
+
+static int64_t lanes_open(const struct queue *queue)
+{
+    int64_t open = 0;
+    for (size_t i = 0; i < queue->claim_count; i++)
+        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
+            open += (int64_t)batch->open;
+    return open;
+}
+
+/* Events that wait for nobody are claimed as there is room for them: others may have the rest, and what comes meanwhile
+ * may be more urgent. A little room is waited for to become more. */
+static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    if (!queue->ordering->type->solo)
+        return lesser(wanted, ahead_room(queue, lanes_open(queue), is_looking(queue, now)));
+    int64_t room = outlet_room(queue->outlet, ahead_places(queue));
+    for (size_t i = 0; i < queue->claim_count; i++)
+        room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;
+    for (const struct batch *batch = queue->arrived; batch; batch = batch->arrived_next)
+        room -= (int64_t)batch->event_count; /* about to be offered to the sink */
+    bool little = room < wanted && room < outlet_most_in_flight(queue->outlet) / ROOM_PART;
+    if (room <= 0 || (little && now - claim->sent_at < ROOM_WAIT_US))
+        return 0;
+    return lesser(room, wanted);
+}
+
+/* How many keys to claim now; 0: none. */
+static int64_t keys_to_claim(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    int64_t limit = most_keys(queue, now);
+    if (queue->stopping || queue->paused || queue->closed || !queue->asks.probed || now < claim->retry_at ||
+        now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now) ||
+        unreadable_holds_claims(queue, now))
+        return 0;
+    int64_t wanted = outlet_keys_wanted(queue->outlet, route_static(queue->route), now);
+    /* What has a lease and no place in its sink would only be kept from others. */
+    if (queue->leases.used)
+        limit = is_claiming(queue) ? 0 : lesser(limit, lease_room(queue));
+    /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
+    if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
+        return 0;
+    return keys_with_room(claim, lesser(wanted, limit), now);
+}
+
+/* Of what stays in memory as long as a straggler of theirs is under way. */
+static size_t bytes_held(const struct claim *claim)
+{
+    size_t bytes = 0;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        bytes += batch->open + batch->blocked > 0 ? batch->bytes : 0;
+    return bytes;
+}
+
+/* How many keys may be claimed beside stragglers whose locks are kept; 0: none. */
+static int64_t keys_beside(struct claim *claim, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    size_t cap = (size_t)queue->config->keys_per_claim, open = open_lanes(claim), most = cap * CLAIM_LOCKS_FACTOR;
+    bool room = open < most && bytes_held(claim) <= (size_t)queue->config->max_batch_bytes * (HELD_BYTES_FACTOR - 1);
+    if (!room || (open > cap / 2 && !outlet_has_room(queue->outlet)))
+        return 0;
+    int64_t keys = keys_to_claim(claim, now);
+    FAULT_POINT("claim.beside");
+    return keys < (int64_t)(most - open) ? keys : (int64_t)(most - open);
+}
+
+/* Its transaction has nothing left to wait for but stragglers from before it. */
+static bool has_only_kept(const struct claim *claim)
+{
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        if (!batch->kept && batch->open + batch->blocked > 0)
+            return false;
+    return true;
+}
+
+bool claim_is_due(struct claim *claim, instant_us now)
+{
+    if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
+        return false;
+    if (claim->aside && batch_unsettled(claim->batches) > 0)
+        return false;
+    if (claim->queue->leases.used || claim_is_finished(claim))
+        return true;
+    /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
+    if (!keep_is_possible(claim->queue, claim->db))
+        return claim->in_parts && leaves_some(claim);
+    return is_straggling(claim, now) || (has_only_kept(claim) && (claim->has_read || keys_beside(claim, now) > 0));
+}
+
+/* So that keys with more events are in the claim that travels with their settlement. */
+static void follow_delivered(struct claim *claim, const struct settle_job *job, instant_us now)
+{
+    for (size_t i = 0; i < job->lane_count; i++) {
+        struct lane *lane = job->lanes[i];
+        if (lane->more && lane->state == LANE_SETTLING && lane->outcome == LANE_DELIVERED &&
+            keyset_put(&claim->queue->follow, lane->key, lane->hash, now, claim))
+            lane->more = false;
+    }
+}
+
+/* A settlement in parts is one transaction, because with it go the locks of what is left. Where they are kept it need
+ * not last. */
+static bool may_commit_part(const struct claim *claim, instant_us now)
+{
+    return keep_is_possible(claim->queue, claim->db) && (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
+}
+
+void claim_finish(struct claim *claim, instant_us now)
+{
+    if (claim->queue->leases.used) {
+        claim_round_start(claim, NULL, true, keys_to_claim(claim, now), now);
+        return;
+    }
+    bool finished = claim_is_finished(claim), let_go = claim->has_read;
+    claim->full = false;
+    FAULT_POINT("claim.finish");
+    struct settle_job *job;
+    for (; (job = settle_collect(claim->queue, claim->batches, !finished)) && settle_is_empty(job); let_go = true)
+        settle_commit(claim->queue, job, now);
+    bool has_to_last =
+        !finished && !keep_is_possible(claim->queue, claim->db); /* the transaction, for what somebody else holds */
+    if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
+        claim_round_start(claim, job, may_commit_part(claim, now), 0, now);
+        return;
+    }
+    if (has_to_last)
+        return;
+    if (job)
+        follow_delivered(claim, job, now);
+    if (finished)
+        note_lean(claim, now);
+    int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
+    /* Whoever wants the table for himself waits for a transaction that has read it: it does not last as long as a
+     * straggler, whether it has found something or not. And one that stands still for long the server would end, and
+     * with its session the locks. */
+    bool stale = now - claim->began_at >= SILENT_MAX_US;
+    if (finished || job || let_go || claim->in_parts || keys > 0 || stale)
+        claim_round_start(claim, job, true, keys, now);
+}
+
+/* Waits that are over may take a claim a little beyond its limit: not without end. All that it holds may come to be in
+ * claim->held, and so may the next keys. */
+static bool has_room(const struct claim *claim, size_t locks)
+{
+    return locks + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
+}
+
+/* How many of `keys` may be claimed into a transaction that a straggler keeps open, where its locks cannot be kept
+ * beyond it. */
+static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
+{
+    size_t cap = (size_t)claim->queue->config->keys_per_claim;
+    size_t locks = claim_count_held(claim);
+    if (claim->queue->ordering->locks_rows || claim->in_parts || !is_straggling(claim, now) ||
+        open_lanes(claim) > cap / 2 || !has_room(claim, locks))
+        return 0;
+    claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
+    /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
+    size_t room = claim->full ? claim_count_followed(claim) : cap * CLAIM_LOCKS_FACTOR - locks;
+    return (int64_t)room < keys ? (int64_t)room : keys;
+}
+
+/* When its connection has been silent for long in a transaction that has to wait for a delivery, as its locks cannot be
+ * kept beyond it: the server, or a pooler, ends what stands still, and somebody else would deliver the same. */
+static instant_us silent_until(const struct claim *claim)
+{
+    bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches &&
+                 !keep_is_possible(claim->queue, claim->db);
+    return waits ? claim->sent_at + SILENT_MAX_US : INSTANT_NEVER;
+}
+
+static void start_claim(struct claim *claim, instant_us now)
+{
+    if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
+        return;
+    bool holding = claim->batches != NULL;
+    if (holding && keep_is_possible(claim->queue, claim->db))
+        return; /* claim_finish() claims for it */
+    int64_t keys = keys_to_claim(claim, now);
+    if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))
+        return;
+    if (holding && keys > 0)
+        keys = keys_to_extend(claim, keys, now);
+    bool commit = !holding && claim->in_transaction;
+    if (keys > 0 || commit || now >= silent_until(claim))
+        claim_round_start(claim, NULL, commit, keys, now);
+}
+
+/* What a claim returns may be keys that another one has just lost. The server says so on that one's connection before
+ * it gives them away, but maybe after poll(2): before anything is delivered, all connections are looked at again. */
+static void look_again(struct queue *queue, instant_us now)
+{
+    for (const struct batch *seen = NULL; queue->arrived != seen;) {
+        seen = queue->arrived;
+        for (size_t i = 0; i < queue->claim_count; i++)
+            claim_round_progress(&queue->claims[i], NULL, now);
+    }
+}
+
+void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    ahead_turn(queue, now);
+    blocked_wake(queue, now);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        claim_round_progress(&queue->claims[i], ps, now);
+    look_again(queue, now);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        start_claim(&queue->claims[i], now);
+}
+
+void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
+{
+    if (vain_over_at(queue) > now)
+        pollset_deadline(ps, vain_over_at(queue));
+    if (queue->pace.earliest_at > now)
+        pollset_deadline(ps, queue->pace.earliest_at);
+    if (queue->refusal.doubt_at > 0 && queue->refusal.trial_at > now)
+        pollset_deadline(ps, queue->refusal.trial_at);
+    if (queue->blocked.wake_at > 0)
+        pollset_deadline(ps, queue->blocked.wake_at);
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        struct claim *claim = &queue->claims[i];
+        db_prepare(claim->db, ps);
+        if (claim->unread)
+            pollset_deadline(ps, 0);
+        if (claim->retry_at > now)
+            pollset_deadline(ps, claim->retry_at);
+        if (queue->ordering->type->solo && claim->sent_at + ROOM_WAIT_US > now)
+            pollset_deadline(ps, claim->sent_at + ROOM_WAIT_US);
+        if (silent_until(claim) > now)
+            pollset_deadline(ps, silent_until(claim));
+        if (claim->state == CLAIM_IDLE && claim->batches && batch_unsettled(claim->batches) > 0 &&
+            now - claim->began_at < STRAGGLER_US)
+            pollset_deadline(ps, claim->began_at + STRAGGLER_US);
+    }
+}
+
+static void retry_at_once(struct queue *queue, instant_us now)
+{
+    for (size_t i = 0; queue->retry_at_once && i < queue->claim_count; i++)
+        queue->claims[i].retry_at = now;
+    queue->retry_at_once = false;
+}
+
+void claim_settle_resolved(struct queue *queue, instant_us now)
+{
+    retry_at_once(queue, now);
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        struct claim *claim = &queue->claims[i];
+        if (claim->state == CLAIM_IDLE)
+            claim_free_settled(claim); /* on the side connection */
+        if (claim_is_due(claim, now))
+            claim_finish(claim, now);
+    }
+}

@@ -1,0 +1,47 @@
+/* relay/claim/claim.h -- connections that lock keys and read their oldest events.
+ *
+ * A claim's transaction stays open while its lanes are delivered, because its locks are what keeps other relays away;
+ * it has then only read, so it holds back neither vacuum nor anybody else. When all lanes are finished, their
+ * settlement, the COMMIT and the next claim travel in one round trip. So they do when there is a straggler, whose lock
+ * is kept beyond the transaction (keep.h). Where that cannot be, finished lanes are settled on the side connection and
+ * more keys are claimed into the same transaction. */
+#ifndef RELAY_CLAIM_H
+#define RELAY_CLAIM_H
+
+#include "relay/base/clock.h"
+#include "relay/claim/claim_state.h"
+
+struct pollset;
+struct queue;
+
+void claim_open(struct queue *queue, struct claim *claim, size_t index);
+void claim_close(struct claim *claim);
+
+/* One turn for every claim of the queue: takes results, starts rounds. New batches go to queue->arrived. */
+void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now);
+void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
+
+/* Ends every claim whose lanes are all finished. */
+void claim_settle_resolved(struct queue *queue, instant_us now);
+
+/* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
+ * brought some. */
+bool claim_is_due(struct claim *claim, instant_us now);
+
+/* Leases what it has brought, or settles what is finished, commits, and claims again if there is reason to. Or settles
+ * some of it, if the database has refused more. */
+void claim_finish(struct claim *claim, instant_us now);
+
+/* Every lane waits to be settled or is, and nothing of them is on its way out on the side connection: the locks have
+ * to outlive that transaction. */
+bool claim_is_finished(const struct claim *claim);
+
+/* The database has refused to settle some of its lanes: they are settled a few at a time, before the transaction ends.
+ */
+bool claim_was_refused(const struct claim *claim);
+
+/* Sets queue->offered: the claims of which the side connection may settle what is finished, because some lanes have
+ * been under way for long and the claim's own connection cannot settle before they end. */
+void claim_offer(struct queue *queue, instant_us now);
+
+#endif

@@ -1,0 +1,465 @@
+#include "relay/claim/claim_connection.h"
+
+#include "relay/base/fault_point.h"
+#include "relay/claim/claim.h"
+#include "relay/claim/claim_intake.h"
+#include "relay/claim/claim_request.h"
+#include "relay/claim/claim_state.h"
+#include "relay/deliver/outlet.h"
+#include "relay/hold/lease.h"
+#include "relay/hold/orphan.h"
+#include "relay/hold/session_lock.h"
+#include "relay/queue/pace.h"
+#include "relay/queue/queue.h"
+#include "relay/queue/report.h"
+#include "relay/settle/blocked.h"
+#include "relay/settle/refusal.h"
+#include "relay/settle/settle.h"
+#include "relay/side/unreadable.h"
+#include "sql_text.h"
+
+#define TURN_BYTES ((size_t)8 * 1024 * 1024) /* of rows, that are read in one turn */
+
+static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+/* What is read from now on, or was since the first of them was sent, orphans may still have to be compared with. */
+static void note_asking(struct queue *queue)
+{
+    queue->asking_since = INSTANT_NEVER;
+    for (size_t i = 0; i < queue->claim_count; i++) {
+        const struct claim *claim = &queue->claims[i];
+        if (claim->state == CLAIM_BUSY && claim->round.claim)
+            queue->asking_since = instant_min(queue->asking_since, claim->sent_at);
+    }
+}
+
+static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct error *err)
+{
+    struct queue *queue = claim->queue;
+    const struct claim_request *request = claim_request_make(claim, !claim->round.begin, keys, now);
+    struct statement statements[ORDERING_STATEMENTS_MAX];
+    size_t n =
+        queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
+    claim->round.claim = true;
+    claim->round.keys = keys;
+    claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, queue, claim);
+    claim->arriving->response_max = (size_t)queue->config->response_max;
+    claim->arriving->solo = queue->ordering->type->solo;
+    claim->arriving->lane_max = (size_t)claim->plan.key_limit;
+    for (size_t i = 0; i < n; i++)
+        if (!db_send(claim->db, &statements[i], err))
+            return false;
+    return true;
+}
+
+static void begin_parts(struct claim *claim)
+{
+    for (struct batch *batch = claim->in_parts ? NULL : claim->batches; batch; batch = batch->next)
+        refusal_begin_parts(batch);
+    claim->in_parts = true;
+}
+
+/* Behind a savepoint: when the database refuses it, the locks stay. What a deferred constraint has to say has to be
+ * said before the commit. Savepoints of parts must not pile up. */
+static bool send_settlement(struct claim *claim, struct settle_job *job, bool commit, struct error *err)
+{
+    struct round *round = &claim->round;
+    round->ahead = sql_settle_savepoint;
+    round->patience = blocked_patience(claim->queue, claim->db, claim->sent_at);
+    job->sent_at = claim->sent_at;
+    if (!round_add_settlement(round, claim->db, claim->queue, job, err) ||
+        !db_send_sql(claim->db, sql_settle_constraints, err) ||
+        (!commit && !db_send_sql(claim->db, sql_settle_release, err)))
+        return false;
+    round->settle_end += commit ? 1 : 2;
+    return true;
+}
+
+static bool has_stragglers(const struct claim *claim)
+{
+    bool may_have = !claim->queue->leases.used && keep_is_possible(claim->queue, claim->db);
+    for (const struct batch *batch = may_have ? claim->batches : NULL; batch; batch = batch->next)
+        if (keep_is_needed(batch))
+            return true;
+    return false;
+}
+
+/* A transaction that stays open must not keep the snapshot in which locks were freed at its beginning. The same
+ * statement keeps the server from ending an idle transaction. */
+static bool send_rest(const struct claim *claim, struct error *err)
+{
+    const struct round *round = &claim->round;
+    bool freed = round->begin && round->free_count > 0, nothing = !round->commit && !round->begin && !round->job;
+    return (!freed && !nothing) || db_send_sql(claim->db, sql_claim_rest, err);
+}
+
+static bool add_holding(struct claim *claim, struct error *err)
+{
+    return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
+                                     : keep_add(claim->queue, claim->batches, &claim->round, claim->db, err);
+}
+
+/* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
+ * a delivery has its own. */
+static bool send_begin(struct claim *claim, struct error *err)
+{
+    struct round *round = &claim->round;
+    round->lasting = db_is_shared(claim->db) && !claim->queue->leases.used;
+    return db_send_sql(claim->db, sql_claim_begin, err) &&
+           (!round->lasting || db_send_sql(claim->db, sql_session_transaction, err));
+}
+
+void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
+{
+    struct error err;
+    struct round *round = &claim->round;
+    round_begin(round);
+    round->job = job;
+    claim->sent_at = now;
+    FAULT_POINT("claim.send");
+    round->commit = commit;
+    round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
+    bool ok = (!commit || add_holding(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
+              (!commit || db_send_sql(claim->db, "commit", &err)) && (!round->begin || send_begin(claim, &err)) &&
+              (!commit || keep_add_free(claim->queue, claim->batches, round, claim->db, &err)) &&
+              (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
+    if (job && !commit)
+        begin_parts(claim);
+    if (keys > 0) {
+        claim->queue->metrics.claims++;
+        pace_sent(claim->queue, claim->full, claim_events_at_most(claim->queue), now);
+    }
+    ok = ok && db_end_round(claim->db, &err);
+    claim->in_transaction = true;
+    claim->state = CLAIM_BUSY;
+    note_asking(claim->queue);
+    FAULT_POINT("claim.sent");
+    if (!ok)
+        db_drop(claim->db, false, err.text);
+}
+
+/* The locks of its transaction are gone, and those that its session keeps only with `session`. */
+static void lose_locks(struct claim *claim, bool session, instant_us now)
+{
+    FAULT_POINT("claim.lost");
+    if (claim->queue->leases.used)
+        lease_abandon(claim->queue, &claim->batches, claim->sent_at, now);
+    claim->in_transaction = false;
+    claim_forget_held(claim);
+    orphan_make(claim->queue, &claim->batches, session, now);
+    claim->in_parts = claim->aside = false;
+}
+
+/* `then` may be NULL. */
+static void start_rollback(struct claim *claim, const char *sql, const char *then)
+{
+    struct error err;
+    round_begin(&claim->round);
+    claim->state = CLAIM_ROLLBACK;
+    note_asking(claim->queue);
+    FAULT_POINT("claim.rollback");
+    if (!db_send_sql(claim->db, sql, &err) || (then && !db_send_sql(claim->db, then, &err)) ||
+        !db_end_round(claim->db, &err))
+        db_drop(claim->db, false, err.text);
+}
+
+static void give_up_arriving(struct claim *claim, instant_us now)
+{
+    if (!claim->arriving)
+        return;
+    struct queue *queue = claim->queue;
+    claim_follow_again(claim, now);
+    claim_intake_end(&claim->plan, claim->arriving);
+    queue->ordering->type->claim_failed(queue->ordering, &claim->plan);
+    batch_free(claim->arriving);
+    claim->arriving = NULL;
+}
+
+static void back_off(struct claim *claim, const struct sqlstate_rule *rule, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    claim->failures++;
+    claim->retry_at = now + backoff_delay_us(&claim_backoff, claim->failures, &queue->rng);
+    queue->pace.poll_at = instant_min(queue->pace.poll_at, claim->retry_at);
+    if (!rule)
+        return;
+    if (rule->remedy == DB_SHRINK && queue->key_limit > 1)
+        queue->key_limit /= 2;
+    if (rule->remedy == DB_RECONNECT || rule->remedy == DB_UNPREPARED)
+        db_drop(claim->db, rule->remedy == DB_UNPREPARED, claim->round.error.text);
+}
+
+static void go_back(struct claim *claim, instant_us now)
+{
+    give_up_arriving(claim, now);
+    claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
+    round_done(&claim->round);
+    start_rollback(claim, sql_settle_undo, sql_settle_release);
+}
+
+/* What somebody holds is waited for, and where the locks of its key cannot outlive the transaction, that is not ended
+ * before: it writes nothing, and what else is finished is settled beside it. */
+static bool settle_aside(struct claim *claim, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts || keep_is_possible(claim->queue, claim->db) ||
+        claim->queue->ordering->locks_rows)
+        return false;
+    claim->aside = true;
+    report_settle_failed(claim->queue, &round->error);
+    refusal_answer(claim->queue, round, now);
+    go_back(claim, now);
+    return true;
+}
+
+/* The locks stay, and what can be settled is settled in this transaction. False: nothing can. Then it is not kept open:
+ * who mends the table may need it for himself. */
+static bool settle_in_parts(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    bool first = !claim->in_parts;
+    if (settle_aside(claim, now))
+        return true;
+    begin_parts(claim);
+    bool again = refusal_answer(queue, round, now);
+    if (first || !again)
+        report_settle_failed(queue, &round->error);
+    if (!again)
+        return false;
+    go_back(claim, now);
+    return true;
+}
+
+/* The transaction has ended as it was to: its locks are gone, and those that were kept for what is settled now. */
+static void take_commit(struct claim *claim, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (round->job)
+        refusal_commit(claim->queue, round->job, now);
+    round->job = NULL;
+    for (struct batch *batch = claim->in_parts ? claim->batches : NULL; batch; batch = batch->next)
+        refusal_end_parts(batch);
+    claim->in_parts = claim->aside = false;
+    if (claim->queue->leases.used)
+        lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
+    keep_settled(claim->batches);
+    settle_free_batches(&claim->batches);
+    claim_forget_held(claim);
+    if (claim->queue->ordering->locks_rows && claim->batches)
+        lose_locks(claim, false, now); /* what somebody else holds: its lock has ended with the transaction */
+}
+
+/* What is kept stays in a transaction: the server ends one that stands still for long, and so its locks. */
+static void start_again(struct claim *claim, instant_us now)
+{
+    claim->in_transaction = claim->batches != NULL;
+    claim->has_read = false;
+    claim->began_at = now;
+    start_rollback(claim, "rollback", claim->in_transaction ? sql_claim_begin : NULL);
+}
+
+static void round_failed(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    FAULT_POINT("claim.failed");
+    unreadable_claim_failed(queue, &claim->plan, round, now);
+    bool refused = round_was_refused(round) && !unreadable_settle_failed(queue, round, now);
+    if (refused && settle_in_parts(claim, now))
+        return;
+    bool committed = round->commit && round_reached(round, round->settle_end + 1);
+    bool freed = round->free_count == 0 || round_reached(round, round_before_claim(round));
+    if (committed) {
+        take_commit(claim, now);
+        report_claim_failed(queue, &round->error);
+    } else if (round->job) {
+        settle_abort(round->job);
+        report_settle_failed(queue, &round->error);
+    } else if (!refused) {
+        report_claim_failed(queue, &round->error);
+    }
+    round->job = NULL;
+    give_up_arriving(claim, now);
+    back_off(claim, round->rule, now);
+    lose_locks(claim, false, now);
+    /* With their session go locks that should be free, and those of what cannot be settled; and those that
+     * claim_keep.sql has taken before it failed: a rollback leaves them. */
+    bool astray = round->keep_count > 0 && !round_reached(round, 1) && !queue->leases.used;
+    if (astray || (committed ? !freed : refused && claim->batches))
+        db_drop(claim->db, false, round->error.text);
+    round_done(round);
+    start_again(claim, now);
+}
+
+/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. They are
+ * followed, but where others wait for the sink: there they take their turn. */
+static void mark_unfinished_keys(const struct claim *claim, struct batch *batch, instant_us now)
+{
+    const struct claim_plan *plan = &claim->plan;
+    struct ordering *ordering = claim->queue->ordering;
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (!lane->key.data || (int64_t)lane->count < plan->key_limit)
+            continue;
+        else if (plan->behind)
+            ordering->type->released(ordering, lane->last->event.id, SCAN_ID_MAX, now);
+        else
+            lane->more = true;
+    if (plan->rows >= plan->rows_limit && batch->lanes_end && batch->lanes_end->key.data)
+        batch->lanes_end->more = true;
+}
+
+static void take_arriving(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct batch *batch = claim->arriving;
+    bool found = batch->lane_count > 0;
+    FAULT_POINT("claim.arrived");
+    claim_intake_end(&claim->plan, batch);
+    queue->ordering->type->claim_done(queue->ordering, &claim->plan, now - claim->sent_at, now);
+    mark_unfinished_keys(claim, batch, now);
+    if (batch->found_paused)
+        queue_found_paused(queue, now);
+    report_claimed(queue, claim->index, &claim->plan, batch, now - claim->sent_at);
+    if (claim->plan.truncated)
+        claim_follow_again(claim, now);
+    claim->arriving = NULL;
+    batch->next = claim->batches;
+    claim->batches = batch;
+    claim_follow_missed(claim, now);
+    pace_claimed(queue, claim_intake_pace(claim, batch), now);
+    if (queue->key_limit < queue->config->keys_per_claim)
+        queue->key_limit++;
+    claim_note_laneless(claim, batch);
+    if (!found) {
+        claim->batches = batch->next;
+        batch_free(batch);
+        return;
+    }
+    batch->sent_at = claim->sent_at;
+    if (batch->event_count > 0)
+        unreadable_claimed(queue);
+    queue->keys_locked = claim->plan.locked;
+    orphan_drop(queue, batch, now);
+    if (batch->open > 0)
+        refusal_note_claim(queue, now);
+    if (queue->leases.used)
+        return; /* it has arrived when it is leased */
+    batch->arrived_next = queue->arrived;
+    queue->arrived = batch;
+}
+
+static void round_succeeded(struct claim *claim, instant_us now)
+{
+    struct queue *queue = claim->queue;
+    struct round *round = &claim->round;
+    claim->failures = 0;
+    if (round->commit) {
+        FAULT_POINT("claim.committed");
+        take_commit(claim, now);
+        claim->in_transaction = round->begin;
+    } else {
+        if (round->job)
+            refusal_commit(queue, round->job, now);
+        round->job = NULL;
+        claim_free_settled(claim);
+    }
+    if (round->begin)
+        claim->began_at = now;
+    claim->has_read = round->claim || (claim->has_read && !round->commit);
+    if (round->claim)
+        take_arriving(claim, now);
+    round_done(round);
+    claim->state = CLAIM_IDLE;
+    note_asking(queue);
+}
+
+static void take_result(struct claim *claim, const struct db_result *result)
+{
+    struct round *round = &claim->round;
+    if (!round_take(round, result->index, result->res) || round->failed)
+        return;
+    FAULT_POINT("claim.result");
+    if (claim_intake_take(claim, result->index, result->res, &round->error))
+        return;
+    round->failed = true;
+    round->failed_at = result->index;
+    round->rule = sqlstate_rule("XX000");
+}
+
+static void connection_lost(struct claim *claim, const struct error *err, instant_us now)
+{
+    struct round *round = &claim->round;
+    if (claim->state != CLAIM_OFF)
+        report_disconnected(claim->queue, "claim", err);
+    else
+        report_unreachable(claim->queue, "claim", err, &claim->queue->trouble);
+    if (round->job) {
+        settle_abort(round->job); /* committed or not: the rows tell, and a second delete of the same ids is harmless */
+        round->job = NULL;
+    }
+    if (round->arena) {
+        give_up_arriving(claim, now);
+        round_done(round);
+    }
+    /* Connecting works, claiming does not: without a wait this would go round and round. */
+    if (claim->state == CLAIM_BUSY)
+        back_off(claim, NULL, now);
+    lose_locks(claim, true, now);
+    claim->state = CLAIM_OFF;
+    note_asking(claim->queue);
+    claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
+}
+
+static void round_ended(struct claim *claim, instant_us now)
+{
+    if (claim->state == CLAIM_ROLLBACK) {
+        round_done(&claim->round);
+        claim->state = CLAIM_IDLE;
+    } else if (claim->round.failed) {
+        round_failed(claim, now);
+    } else {
+        round_succeeded(claim, now);
+    }
+}
+
+/* Rows that come as fast as they are read must not keep the loop from all else. */
+static bool is_enough(struct claim *claim, size_t *bytes)
+{
+    const struct batch *batch = claim->arriving;
+    size_t sum = batch ? batch->bytes + batch->spilled_bytes : 0;
+    if (*bytes == 0 || sum < *bytes)
+        *bytes = sum;
+    claim->unread = sum - *bytes > TURN_BYTES;
+    return claim->unread;
+}
+
+void claim_round_progress(struct claim *claim, const struct pollset *ps, instant_us now)
+{
+    struct db_result result;
+    struct error err;
+    size_t bytes = 0;
+    while (!is_enough(claim, &bytes)) {
+        switch (db_progress(claim->db, ps, now, &result, &err)) {
+        case DB_NOTHING:
+            return;
+        case DB_UP:
+            report_connected(claim->queue, "claim");
+            claim->queue->trouble = 0;
+            claim->state = CLAIM_IDLE;
+            asks_confirm(&claim->queue->asks);
+            break;
+        case DB_RESULT:
+            if (claim->state == CLAIM_BUSY)
+                take_result(claim, &result);
+            PQclear(result.res);
+            break;
+        case DB_ROUND_END:
+            round_ended(claim, now);
+            break;
+        case DB_DOWN:
+            connection_lost(claim, &err, now);
+            return;
+        }
+    }
+}

@@ -1,0 +1,20 @@
+/* relay/claim/claim_intake.h -- what comes back on a claim's connection, read into its batch.
+ *
+ *   claim_intake_take per result of the round -> claim_intake_end */
+#ifndef RELAY_CLAIM_INTAKE_H
+#define RELAY_CLAIM_INTAKE_H
+
+#include "relay/queue/pace.h"
+#include "relay/queue/queue.h"
+
+/* A good result, or with by_row one row, of statement `index` of the claim's round. False and *err: it cannot be right.
+ */
+bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, struct error *err) MUST_CHECK;
+
+/* No more comes: the strategy is told what was taken. */
+void claim_intake_end(struct claim_plan *plan, const struct batch *batch);
+
+/* What the claim has brought, for when the next one comes. */
+struct pace_claim claim_intake_pace(const struct claim *claim, const struct batch *batch);
+
+#endif

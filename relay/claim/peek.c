@@ -1,0 +1,22 @@
+#include "relay/claim/peek.h"
+
+#include "relay/queue/queue.h"
+
+#define CLAIM_US SECOND_US /* the slow sweep goes on, though it has been everywhere */
+
+bool peek_first(struct queue *queue, instant_us now)
+{
+    const struct queue_config *config = queue->config;
+    bool idle = now >= queue->pace.poll_at && !queue->pace.work_known && queue->pace.idle_us >= config->poll_max_us &&
+                queue->follow.count == 0 && queue->later.count == 0 &&
+                !queue->ordering->type->pending(queue->ordering, now) &&
+                !queue->ordering->type->sweep_due(queue->ordering, now);
+    if (!idle || now >= queue->pace.claim_by || !queue->asks.up) {
+        queue->pace.claim_by = now + CLAIM_US;
+        return false;
+    }
+    queue->asks.peek = true;
+    queue->pace.poll_at =
+        now + config->poll_max_us - (int64_t)(rng_next(&queue->rng) % (uint64_t)(config->poll_max_us / 4 + 1));
+    return true;
+}

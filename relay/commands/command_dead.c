@@ -1,0 +1,332 @@
+#include "relay/base/setting.h"
+#include "relay/base/suggest.h"
+#include "relay/commands/argument.h"
+#include "relay/commands/command.h"
+#include "relay/commands/dead.h"
+#include "relay/commands/other_queue.h"
+#include "relay/postgres/connect.h"
+#include "relay/postgres/privilege.h"
+#include "relay/postgres/query.h"
+#include "sql_text.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT 1000 /* of each kind, unless --limit says otherwise */
+
+struct dead_options {
+    const char *verb, *config_path;
+    struct dead_filter filter;
+    struct column_moves moves;
+    int64_t limit;
+    bool all, json;
+};
+
+enum { OPTION_COLUMN = 0x100 };
+
+static const struct setting limit_setting = {
+    .name = "limit", .kind = SETTING_COUNT, .offset = offsetof(struct dead_options, limit), .min = 1, .max = INT32_MAX};
+
+static const struct argp_option options[] = {
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"queue", 'q', "NAME", 0, "only this queue", 0},
+    {"key", 'k', "KEY", 0, "only this key", 0},
+    {"id", 'i', "ID", 0, "only the event with this id", 0},
+    {"error", 'e', "PATTERN", 0, "only what failed with this text; % stands for any part of it", 0},
+    {"all", 'a', NULL, 0, "retry, drop: everything that the others leave", 0},
+    {"column", OPTION_COLUMN, "OLD=[NEW]", 0,
+     "retry: what is in column OLD, which the table has no more, goes into NEW, or nowhere", 0},
+    {"limit", 'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
+    {"json", 'j', NULL, 0, "list, show: a JSON array, for programs", 0},
+    {0}};
+
+static bool is_named(const struct dead_options *given)
+{
+    return given->filter.id || given->filter.key || given->filter.error;
+}
+
+static void check_arguments(const struct dead_options *given, struct argp_state *state)
+{
+    if (!given->verb)
+        argp_error(state, "say what to do: list, show, retry or drop");
+    if (!given->config_path)
+        argp_error(state, "give the configuration with -c FILE");
+    bool acts = given->verb && (strcmp(given->verb, "retry") == 0 || strcmp(given->verb, "drop") == 0);
+    if (acts && !given->all && !is_named(given))
+        argp_error(state, "%s: give --key, --id, --error or --all", given->verb);
+    if (given->moves.from && given->verb && strcmp(given->verb, "retry") != 0)
+        argp_error(state, "--column is for retry");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct dead_options *given = state->input;
+    struct error err;
+    switch (key) {
+    case 'c':
+        given->config_path = arg;
+        return 0;
+    case 'q':
+        given->filter.queue = arg;
+        return 0;
+    case 'k':
+        given->filter.key = arg;
+        return 0;
+    case 'e':
+        given->filter.error = arg;
+        return 0;
+    case 'i':
+        if (!argument_is_id(arg, strlen(arg)))
+            argp_error(state, "--id \"%s\": write a whole number of 64 bits", arg);
+        given->filter.id = arg;
+        return 0;
+    case 'n':
+        if (!setting_parse(&limit_setting, arg, given, &err))
+            argp_error(state, "--limit: %s", err.text);
+        return 0;
+    case 'a':
+        given->all = true;
+        return 0;
+    case 'j':
+        given->json = true;
+        return 0;
+    case OPTION_COLUMN:
+        if (!column_moves_add(&given->moves, arg))
+            argp_error(state, "--column \"%s\": write OLD=NEW, or OLD= for values that are to be lost", arg);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (given->verb)
+            argp_error(state, "one of list, show, retry and drop at a time");
+        given->verb = arg;
+        return 0;
+    case ARGP_KEY_END:
+        check_arguments(given, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "list|show|retry|drop",
+    .doc = "Dead letters (events taken out of their queue after the last attempt) and closed keys (on_exhausted: park)."
+           "\vlist prints them, show prints dead letters whole, payload included.\n"
+           "retry puts dead letters back into their table under the ids they had, so they arrive in order among "
+           "themselves, but after later events that went on without them; and it opens closed keys, whose order is "
+           "whole.\n"
+           "drop forgets dead letters; of a closed key it deletes the event that failed, and the key goes on.\n"
+           "show, retry and drop end with 64 when there is nothing of the --id, --key or --error that was given.\n"
+           "retry needs INSERT on the queue's table, which outbox_relay does not have.",
+};
+
+/* The columns of sql/dead/dead_list.sql; dead_show.sql has more behind them. */
+enum {
+    DEAD_QUEUE,
+    DEAD_ID,
+    DEAD_KEY,
+    DEAD_TYPE,
+    DEAD_ATTEMPTS,
+    DEAD_AT,
+    DEAD_REASON,
+    DEAD_JSON,
+    DEAD_CREATED_AT,
+    DEAD_TABLE,
+    DEAD_ROW
+};
+
+static const char *or_dash(const PGresult *rows, int row, int column)
+{
+    const char *text = query_text(rows, row, column);
+    return text ? text : "-";
+}
+
+static void print_row(const PGresult *rows, int row, const char *state)
+{
+    printf("%-7s %-16s %12s %-20s %-16s %4s %s %s\n", state, query_text(rows, row, DEAD_QUEUE),
+           query_text(rows, row, DEAD_ID), or_dash(rows, row, DEAD_KEY), or_dash(rows, row, DEAD_TYPE),
+           query_text(rows, row, DEAD_ATTEMPTS), query_text(rows, row, DEAD_AT), query_text(rows, row, DEAD_REASON));
+}
+
+static void print_whole(const PGresult *rows, int row)
+{
+    printf("queue       %s\nid          %s\nkey         %s\ntype        %s\ntable       %s\ncreated at  %s\n"
+           "died at     %s\nattempts    %s\nreason      %s\nrow         %s\n\n",
+           query_text(rows, row, DEAD_QUEUE), query_text(rows, row, DEAD_ID), or_dash(rows, row, DEAD_KEY),
+           or_dash(rows, row, DEAD_TYPE), query_text(rows, row, DEAD_TABLE), or_dash(rows, row, DEAD_CREATED_AT),
+           query_text(rows, row, DEAD_AT), query_text(rows, row, DEAD_ATTEMPTS), query_text(rows, row, DEAD_REASON),
+           query_text(rows, row, DEAD_ROW));
+}
+
+/* PostgreSQL made the JSON, so that a row goes out as it was stored. */
+static void print_json(const PGresult *rows, size_t *printed)
+{
+    for (int row = 0; row < PQntuples(rows); row++)
+        printf("%s%s", (*printed)++ ? ",\n" : "", query_text(rows, row, DEAD_JSON));
+}
+
+static PGresult *find(PGconn *conn, const char *sql, const struct dead_options *given, struct error *err)
+{
+    const struct dead_filter *filter = &given->filter;
+    char limit[24];
+    snprintf(limit, sizeof limit, "%" PRId64, given->limit);
+    const char *params[] = {filter->queue, filter->key, filter->id, filter->error, limit};
+    PGresult *found = query(conn, "dead letters", sql, 5, params, err);
+    char work[16];
+    snprintf(work, sizeof work, "{dead %s}", given->verb);
+    if (!found)
+        privilege_explain(conn, 0, work, err);
+    return found;
+}
+
+static bool list(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    (void)config;
+    PGresult *dead = find(conn, sql_dead_list, given, err);
+    PGresult *closed = dead ? find(conn, sql_dead_list_closed, given, err) : NULL;
+    size_t printed = 0;
+    if (closed && given->json) {
+        putchar('[');
+        print_json(dead, &printed);
+        print_json(closed, &printed);
+        puts("]");
+    } else if (closed) {
+        printf("%-7s %-16s %12s %-20s %-16s %4s %-20s %s\n", "state", "queue", "id", "key", "type", "tries", "since",
+               "reason");
+        for (int row = 0; row < PQntuples(dead); row++)
+            print_row(dead, row, "dead");
+        for (int row = 0; row < PQntuples(closed); row++)
+            print_row(closed, row, "closed");
+    }
+    bool ok = closed != NULL;
+    PQclear(dead);
+    PQclear(closed);
+    return ok;
+}
+
+/* What was named and is not there: most often a slip, and then silence would pass for success. */
+static bool not_found(const struct dead_options *given, struct error *err)
+{
+    const struct dead_filter *filter = &given->filter;
+    return error_set(err, ERROR_USAGE, "dead %s: no dead letter%s%s%s%s%s%s%s%s in %s%s", given->verb,
+                     strcmp(given->verb, "show") == 0 ? "" : " and no closed key", filter->id ? " with id " : "",
+                     filter->id ? filter->id : "", filter->key ? " of key " : "", filter->key ? filter->key : "",
+                     filter->error ? " with an error like \"" : "", filter->error ? filter->error : "",
+                     filter->error ? "\"" : "", filter->queue ? "queue " : "any queue",
+                     filter->queue ? filter->queue : "");
+}
+
+static bool show(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    (void)config;
+    PGresult *dead = find(conn, sql_dead_show, given, err);
+    if (!dead)
+        return false;
+    if (PQntuples(dead) == 0 && is_named(given)) {
+        PQclear(dead);
+        return not_found(given, err);
+    }
+    size_t printed = 0;
+    if (given->json) {
+        putchar('[');
+        print_json(dead, &printed);
+        puts("]");
+    }
+    for (int row = 0; !given->json && row < PQntuples(dead); row++)
+        print_whole(dead, row);
+    PQclear(dead);
+    return true;
+}
+
+/* One that only workers use. */
+static bool act_on_other(PGconn *conn, enum dead_action action, const struct dead_filter *filter,
+                         struct dead_counts *counts, struct error *err)
+{
+    struct queue_config *queue = other_queue_read(conn, filter->queue, err);
+    bool ok = queue && dead_act(conn, queue, action, filter, counts, err);
+    other_queue_free(queue);
+    return ok;
+}
+
+/* What to do comes first: names may be long. */
+static bool left_busy(const char *verb, const struct dead_counts *counts, struct error *err)
+{
+    char more[40] = "";
+    if (counts->busy > DEAD_NAMES)
+        snprintf(more, sizeof more, "; and %" PRId64 " more", counts->busy - DEAD_NAMES);
+    return error_set(err, ERROR_CONFLICT,
+                     "dead %s: run it again for what is busy now (`pgcourier drain` the queue first, if it stays so): "
+                     "%s%s",
+                     verb, counts->busy_names, more);
+}
+
+static bool act(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    bool retry = strcmp(given->verb, "retry") == 0;
+    enum dead_action action = retry ? DEAD_RETRY : DEAD_DROP;
+    struct dead_counts counts = {0};
+    bool ok = true, configured = !given->filter.queue;
+    for (size_t i = 0; ok && i < config->queue_count; i++) {
+        const struct queue_config *queue = &config->queues[i];
+        if (given->filter.queue && strcmp(given->filter.queue, queue->name) != 0)
+            continue;
+        configured = true;
+        ok = dead_act(conn, queue, action, &given->filter, &counts, err);
+    }
+    if (ok && !configured)
+        ok = act_on_other(conn, action, &given->filter, &counts, err);
+    if (ok && counts.letters + counts.keys + counts.busy == 0 && is_named(given))
+        return not_found(given, err);
+    /* Each key is a transaction: some may be done before one fails. */
+    if ((ok && counts.busy == 0) || counts.letters + counts.keys > 0)
+        printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
+               counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");
+    if (ok && counts.busy > 0)
+        return left_busy(given->verb, &counts, err);
+    return ok;
+}
+
+static const struct {
+    const char *name;
+    bool (*run)(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err);
+} verbs[] = {
+    {"list", list},
+    {"show", show},
+    {"retry", act},
+    {"drop", act},
+};
+
+static bool run_verb(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+{
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(verbs[i].name, given->verb) == 0)
+            return verbs[i].run(conn, config, given, err);
+    const char *const names[] = {"list", "show", "retry", "drop", NULL};
+    char hint[48];
+    return error_set(err, ERROR_USAGE, "dead: no such thing to do as \"%s\"%s", given->verb,
+                     suggest_text(given->verb, names, hint, sizeof hint));
+}
+
+static int run(int argc, char **argv)
+{
+    struct dead_options given = {.limit = LIMIT};
+    struct error err = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    given.filter.moves = &given.moves;
+    struct config *config = config_load(given.config_path, &err);
+    PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;
+    bool known = conn && (!given.filter.queue || other_queue_check(conn, config, given.filter.queue, &err));
+    const struct argument arguments[] = {{"--error", ARGUMENT_PATTERN, given.filter.error}, {.name = NULL}};
+    bool ok = known && argument_check(conn, "dead", arguments, &err) && run_verb(conn, config, &given, &err);
+    PQfinish(conn);
+    config_free(config);
+    column_moves_done(&given.moves);
+    return ok ? EXIT_OK : command_fail(&err);
+}
+
+const struct command command_dead = {"dead", "list, show, retry or drop what was given up", run};

@@ -1,0 +1,133 @@
+#include "relay/base/setting.h"
+#include "relay/commands/command.h"
+#include "relay/commands/database.h"
+#include "relay/postgres/privilege.h"
+#include "relay/postgres/query.h"
+#include "sql_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct failures_options {
+    struct database database;
+    int64_t limit;
+    bool json;
+};
+
+static const struct setting limit_setting = {.name = "limit",
+                                             .kind = SETTING_COUNT,
+                                             .offset = offsetof(struct failures_options, limit),
+                                             .fallback = "100",
+                                             .min = 1,
+                                             .max = INT32_MAX};
+
+static const struct argp_option options[] = {{"queue", 'q', "NAME", 0, "only this queue", 0},
+                                             {"limit", 'n', "COUNT", 0, "at most so many errors (100)", 0},
+                                             {"json", 'j', NULL, 0, "a JSON array, for programs", 0},
+                                             {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct failures_options *given = state->input;
+    struct error err;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &given->database;
+        return 0;
+    case 'q':
+        given->database.queue = arg;
+        return 0;
+    case 'n':
+        if (!setting_parse(&limit_setting, arg, given, &err))
+            argp_error(state, "--limit: %s", err.text);
+        return 0;
+    case 'j':
+        given->json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc =
+        "What events failed with, most often first: how many are dead, how many keys wait for a retry or for somebody, "
+        "and the first and the last time. Where there is very much of it, a part is read and multiplied: such numbers "
+        "have a "
+        "~, and a rare error may be missing."
+        "\v`pgcourier dead retry --error PATTERN` takes up what an error has ended, when its cause is gone. What waits "
+        "for a retry comes by itself.",
+    .children = children,
+};
+
+/* The columns of sql/status/failures.sql. */
+enum {
+    FAILURES_DEAD,
+    FAILURES_WAITING,
+    FAILURES_ESTIMATED,
+    FAILURES_FIRST,
+    FAILURES_LAST,
+    FAILURES_QUEUE,
+    FAILURES_ERROR,
+    FAILURES_JSON
+};
+
+static void print_row(const PGresult *rows, int row)
+{
+    const char *about = query_bool(rows, row, FAILURES_ESTIMATED) ? "~" : "";
+    char dead[32], waiting[32];
+    snprintf(dead, sizeof dead, "%s%s", about, query_text(rows, row, FAILURES_DEAD));
+    snprintf(waiting, sizeof waiting, "%s%s", about, query_text(rows, row, FAILURES_WAITING));
+    printf("%10s %10s %-20s %-20s %-16s %s\n", dead, waiting, query_text(rows, row, FAILURES_FIRST),
+           query_text(rows, row, FAILURES_LAST), query_text(rows, row, FAILURES_QUEUE),
+           query_text(rows, row, FAILURES_ERROR));
+}
+
+static void print_all(const PGresult *rows, bool json)
+{
+    if (json)
+        putchar('[');
+    else
+        printf("%10s %10s %-20s %-20s %-16s %s\n", "dead", "waiting", "first", "last", "queue", "error");
+    for (int row = 0; row < PQntuples(rows); row++) {
+        if (json)
+            printf("%s%s", row ? ",\n" : "", query_text(rows, row, FAILURES_JSON));
+        else
+            print_row(rows, row);
+    }
+    if (json)
+        puts("]");
+}
+
+static bool show(PGconn *conn, const struct failures_options *given, struct error *err)
+{
+    char limit[24];
+    snprintf(limit, sizeof limit, "%" PRId64, given->limit);
+    const char *params[] = {given->database.queue, limit};
+    PGresult *rows = query(conn, "failures", sql_failures, 2, params, err);
+    if (!rows) {
+        privilege_explain(conn, 0, "{failures}", err);
+        return false;
+    }
+    print_all(rows, given->json);
+    PQclear(rows);
+    return true;
+}
+
+static int run(int argc, char **argv)
+{
+    struct failures_options given = {0};
+    struct error err = {0};
+    setting_defaults((const struct setting[]){limit_setting, {.name = NULL}}, &given);
+    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    PGconn *conn = database_connect(&given.database, "failures", &err);
+    bool ok = conn && show(conn, &given, &err);
+    PQfinish(conn);
+    return ok ? EXIT_OK : command_fail(&err);
+}
+
+const struct command command_failures = {"failures", "print what events failed with", run};

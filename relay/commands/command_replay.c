@@ -1,0 +1,372 @@
+#include "relay/base/arena.h"
+#include "relay/base/setting.h"
+#include "relay/commands/argument.h"
+#include "relay/commands/command.h"
+#include "relay/commands/replay.h"
+#include "relay/postgres/connect.h"
+#include "relay/relay.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AGAIN_MS 1000 /* when all that is left is with a worker */
+
+struct replay_options {
+    const char *config_path;
+    struct replay_request request;
+    const char *resume, *cancel; /* the number of a replay */
+    int64_t id, rate;
+    char *ids; /* an array's text, ours */
+    struct column_moves moves;
+    struct log log;
+};
+
+enum {
+    OPTION_FROM = 0x100,
+    OPTION_SINCE,
+    OPTION_UNTIL,
+    OPTION_TO,
+    OPTION_DESTINATION,
+    OPTION_COLUMN,
+    OPTION_RATE,
+    OPTION_DRY_RUN,
+    OPTION_RESUME,
+    OPTION_CANCEL,
+    OPTION_LOG_LEVEL
+};
+
+static const struct argp_option options[] = {
+    {"config", 'c', "FILE", 0, "the configuration", 0},
+    {"queue", 'q', "NAME", 0, "the queue whose events they were", 0},
+    {"from", OPTION_FROM, "archive|dead", 0, "what was delivered (archive, the default), or dead letters", 0},
+    {"id", 'i', "ID[,ID...]", 0, "the events with these ids", 1},
+    {"key", 'k', "KEY", 0, "those of this key", 1},
+    {"type", 't', "TYPE", 0, "those of this type", 1},
+    {"since", OPTION_SINCE, "TIME", 0, "delivered, or dead, at this time or later; as PostgreSQL reads times", 1},
+    {"until", OPTION_UNTIL, "TIME", 0, "before this time", 1},
+    {"to", OPTION_TO, "SINK", 0, "to another sink of the configuration", 2},
+    {"destination", OPTION_DESTINATION, "TEXT", 0, "to another destination of the sink; a template as in the queue", 2},
+    {"column", OPTION_COLUMN, "OLD=[NEW]", 0,
+     "what is in column OLD, which the table has no more, is sent as column NEW, or not at all", 2},
+    {"rate", OPTION_RATE, "N[/s]", 0, "at most so many events a second", 2},
+    {"dry-run", OPTION_DRY_RUN, NULL, 0, "only print how many events there are", 2},
+    {"resume", OPTION_RESUME, "N", 0, "go on with replay N; --rate may change", 3},
+    {"cancel", OPTION_CANCEL, "N", 0, "forget replay N and what is left of it", 3},
+    {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn (default), info or debug", 4},
+    {0}};
+
+static const struct setting rate_setting = {
+    .name = "rate", .kind = SETTING_COUNT, .offset = offsetof(struct replay_options, rate), .min = 1, .max = 1000000};
+static const struct setting id_setting = {
+    .name = "id", .kind = SETTING_COUNT, .offset = offsetof(struct replay_options, id), .min = 1, .max = INT64_MAX};
+
+static void parse_rate(struct replay_options *given, const char *arg, struct argp_state *state)
+{
+    struct error err;
+    char *number = memory_text(arg), *unit = strchr(number, '/');
+    if (unit && strcmp(unit, "/s") == 0)
+        *unit = '\0';
+    if (!setting_parse(&rate_setting, number, given, &err))
+        argp_error(state, "--rate %s: write how many events a second, 1/s to %" PRId64 "/s", arg, rate_setting.max);
+    free(number);
+}
+
+/* Makes an array's text of them, or adds to it. */
+static void add_ids(struct replay_options *given, const char *arg, struct argp_state *state)
+{
+    for (const char *p = arg, *end;; p = end + 1) {
+        end = p + strcspn(p, ",");
+        if (!argument_is_id(p, (size_t)(end - p)))
+            argp_error(state, "--id %s: write whole numbers of 64 bits with commas between them", arg);
+        if (*end == '\0')
+            break;
+    }
+    size_t size = given->ids ? strlen(given->ids) : 1; /* with its closing brace */
+    char *ids = memory_new(size + strlen(arg) + 3);
+    snprintf(ids, size + strlen(arg) + 3, "%.*s%s%s}", (int)size - 1, given->ids ? given->ids : "",
+             given->ids ? "," : "{", arg);
+    free(given->ids);
+    given->request.ids = given->ids = ids;
+}
+
+static void parse_number(struct replay_options *given, const char **place, const char *name, const char *arg,
+                         struct argp_state *state)
+{
+    struct error err;
+    if (!setting_parse(&id_setting, arg, given, &err))
+        argp_error(state, "--%s %s: %s; give the number of a replay", name, arg, err.text);
+    *place = arg;
+}
+
+static bool chooses(const struct replay_request *request)
+{
+    return request->ids || request->key || request->type || request->since || request->until;
+}
+
+static void check_arguments(struct replay_options *given, struct argp_state *state)
+{
+    const struct replay_request *request = &given->request;
+    const char *went_on = given->resume ? "resume" : given->cancel ? "cancel" : NULL;
+    bool made = chooses(request) || request->queue || request->sink || request->destination || request->dry_run ||
+                given->moves.from;
+    if (!given->config_path)
+        argp_error(state, "give the configuration with -c FILE");
+    if (went_on && (made || (given->resume && given->cancel) || (given->cancel && given->rate > 0)))
+        argp_error(state, "--%s stands alone%s", went_on, given->cancel ? "" : ", or with --rate");
+    if (!went_on && !request->queue)
+        argp_error(state, "say of which queue with --queue");
+    if (!went_on && !chooses(request))
+        argp_error(state, "say which events with --id, --key, --type, --since or --until");
+    if (strcmp(request->source, "archive") != 0 && strcmp(request->source, "dead") != 0)
+        argp_error(state, "--from is archive or dead, not \"%s\"", request->source);
+}
+
+static const char **place_of(struct replay_request *request, int key)
+{
+    const struct {
+        int key;
+        const char **place;
+    } places[] = {{'q', &request->queue},
+                  {OPTION_FROM, &request->source},
+                  {'k', &request->key},
+                  {'t', &request->type},
+                  {OPTION_SINCE, &request->since},
+                  {OPTION_UNTIL, &request->until},
+                  {OPTION_TO, &request->sink},
+                  {OPTION_DESTINATION, &request->destination}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (places[i].key == key)
+            return places[i].place;
+    return NULL;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct replay_options *given = state->input;
+    const char **place = place_of(&given->request, key);
+    if (place) {
+        *place = arg;
+        return 0;
+    }
+    switch (key) {
+    case 'c':
+        given->config_path = arg;
+        return 0;
+    case 'i':
+        add_ids(given, arg, state);
+        return 0;
+    case OPTION_RATE:
+        parse_rate(given, arg, state);
+        return 0;
+    case OPTION_COLUMN:
+        if (!column_moves_add(&given->moves, arg))
+            argp_error(state, "--column \"%s\": write OLD=NEW, or OLD= for values that are to be left out", arg);
+        return 0;
+    case OPTION_DRY_RUN:
+        given->request.dry_run = true;
+        return 0;
+    case OPTION_RESUME:
+        parse_number(given, &given->resume, "resume", arg, state);
+        return 0;
+    case OPTION_CANCEL:
+        parse_number(given, &given->cancel, "cancel", arg, state);
+        return 0;
+    case OPTION_LOG_LEVEL:
+        if (!log_level_parse(arg, &given->log.level))
+            argp_error(state, "--log-level is error, warn, info or debug, not \"%s\"", arg);
+        return 0;
+    case ARGP_KEY_END:
+        check_arguments(given, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .doc = "Sends archived or dead events of a queue again: under the ids that they had, oldest first within each key, "
+           "never while another event of the key is on its way, and with the header pgcourier-replayed."
+           "\vWhat is chosen is fixed at the beginning, and has a number. After SIGTERM, SIGINT, a crash, or failures, "
+           "--resume goes on where it stopped, and sends again at most what was on its way.\n"
+           "Dead letters that go to the queue's own sink are dead letters no more when they are delivered. What is "
+           "archived stays.\n"
+           "Ends with 64 when there is no such event, and with 75 when something is left to send.",
+};
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* Prints what came of the choice. *ret_id is 0: there is nothing to send. */
+static bool make(const struct asker *asker, const struct config *config, struct replay_options *given,
+                 struct error *err)
+{
+    const struct replay_request *request = &given->request;
+    const char *kind = strcmp(request->source, "dead") == 0 ? "dead" : "archived";
+    int64_t events = 0;
+    if (!replay_make(asker, config, request, &given->id, &events, err))
+        return false;
+    if (request->dry_run)
+        printf("%s: %" PRId64 " %s event%s would be sent again\n", request->queue, events, kind, plural(events));
+    else if (events == 0)
+        return error_set(err, ERROR_USAGE, "replay: queue %s has no such %s event", request->queue, kind);
+    else
+        printf("replay %" PRId64 ": %" PRId64 " %s event%s of %s\n", given->id, events, kind, plural(events),
+               request->queue);
+    fflush(stdout);
+    return true;
+}
+
+/* A relay until nothing is left that it could deliver, or it is told to stop. */
+static bool deliver(const struct replay *replay, int signal_fd, const struct log *log, bool *ret_told,
+                    struct error *err)
+{
+    const struct relay_options relay_options = {
+        .config = replay_config(replay),
+        .log = log,
+        .signal_fd = signal_fd,
+        .until_empty = true,
+        .seed = command_seed(),
+    };
+    struct relay *relay = relay_open(&relay_options, err);
+    if (!relay)
+        return false;
+    while (relay_run(relay) == RELAY_RELOAD)
+        relay_reopen_sinks(relay);
+    *ret_told = relay_was_told(relay);
+    relay_close(relay);
+    return true;
+}
+
+/* Why it does not go on, unless it does; then there is nothing to do for a moment. */
+static bool may_go_on(const struct replay *replay, const struct replay_left *left, bool told, struct error *err)
+{
+    int64_t n = left->unsent, events = replay_events(replay);
+    if (told)
+        return error_set(err, ERROR_CONFLICT, "stopped, and %" PRId64 " of %" PRId64 " events are left", n, events);
+    if (left->paused)
+        return error_set(err, ERROR_CONFLICT, "the queue is paused, and %" PRId64 " of %" PRId64 " events are left", n,
+                         events);
+    if (left->movable == 0 && left->closed == 0)
+        return error_set(err, ERROR_CONFLICT, "%" PRId64 " of %" PRId64 " events are left, behind paused keys", n,
+                         events);
+    if (left->movable == 0)
+        return error_set(err, ERROR_CONFLICT,
+                         "%" PRId64 " of %" PRId64 " events are left, behind %" PRId64 " key%s closed by failures: %s",
+                         n, events, left->closed, plural(left->closed), left->error);
+    return true;
+}
+
+/* Until all of it is sent. */
+static bool send_all(struct replay *replay, int signal_fd, const struct log *log, int64_t *ret_withdrawn,
+                     struct error *err)
+{
+    for (;;) {
+        bool told = false;
+        struct replay_left left;
+        if (!deliver(replay, signal_fd, log, &told, err) || !replay_look(replay, told, &left, err))
+            return false;
+        *ret_withdrawn = left.withdrawn;
+        if (left.unsent == 0)
+            return true;
+        if (!may_go_on(replay, &left, told, err))
+            return false;
+        poll(&(struct pollfd){.fd = signal_fd, .events = POLLIN}, 1, AGAIN_MS); /* the next relay reads it */
+    }
+}
+
+/* What has the number that was printed just now, or was taken up. */
+static bool say_how_to_go_on(const struct replay_options *given, struct error *err)
+{
+    return error_set(err, err->kind, "replay %" PRId64 ": %.240s; to go on: pgcourier replay -c %s --resume %" PRId64,
+                     given->id, err->text, given->config_path, given->id);
+}
+
+static bool go_on(const struct asker *asker, int signal_fd, const struct config *config,
+                  const struct replay_options *given, struct error *err)
+{
+    struct replay *replay = replay_open(asker, config, given->id, given->rate, err);
+    if (!replay)
+        return given->resume ? false : say_how_to_go_on(given, err);
+    int64_t withdrawn = 0, events = replay_events(replay);
+    bool ok = send_all(replay, signal_fd, &given->log, &withdrawn, err) && replay_finish(replay, err);
+    replay_close(replay);
+    if (ok)
+        printf("replay %" PRId64 ": all %" PRId64 " event%s sent\n", given->id, events - withdrawn,
+               plural(events - withdrawn));
+    if (ok && withdrawn > 0)
+        printf("replay %" PRId64 ": %" PRId64 " not sent, dead letter%s no more\n", given->id, withdrawn,
+               plural(withdrawn));
+    return ok || say_how_to_go_on(given, err);
+}
+
+static bool cancel(const struct asker *asker, const struct replay_options *given, struct error *err)
+{
+    int64_t unsent;
+    if (!replay_cancel(asker, given->id, &unsent, err))
+        return false;
+    printf("replay %" PRId64 " is no more; %" PRId64 " of its events %s not sent\n", given->id, unsent,
+           unsent == 1 ? "was" : "were");
+    return true;
+}
+
+static bool act(const struct asker *asker, int signal_fd, const struct config *config, struct replay_options *given,
+                struct error *err)
+{
+    if (given->cancel)
+        return cancel(asker, given, err);
+    if (!given->resume && !make(asker, config, given, err))
+        return false;
+    return given->request.dry_run || go_on(asker, signal_fd, config, given, err);
+}
+
+/* A signal that comes before ends the process, as nothing is under way. */
+static bool act_until_told(PGconn *conn, const struct config *config, struct replay_options *given, struct error *err)
+{
+    int signal_fd = command_open_signals(err);
+    int stop_fd = signal_fd >= 0 ? command_open_stop_signals(err) : -1; /* a SIGHUP stops nothing */
+    const struct asker asker = {.conn = conn, .what = "replay", .stop_fd = stop_fd};
+    bool ok = stop_fd >= 0 && act(&asker, signal_fd, config, given, err);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    if (signal_fd >= 0)
+        close(signal_fd);
+    return ok;
+}
+
+static bool check_times(PGconn *conn, const struct replay_request *request, struct error *err)
+{
+    const struct argument arguments[] = {
+        {"--since", ARGUMENT_TIME, request->since}, {"--until", ARGUMENT_TIME, request->until}, {.name = NULL}};
+    return argument_check(conn, "replay", arguments, err);
+}
+
+static int run(int argc, char **argv)
+{
+    struct replay_options given = {.request = {.source = "archive"},
+                                   .log = {.level = LOG_WARN, .format = LOG_LOGFMT, .fd = STDERR_FILENO}};
+    struct error err = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    given.request.rate = given.rate;
+    given.request.moves = &given.moves;
+    struct config *config = config_load(given.config_path, &err);
+    const char *queue = given.request.queue;
+    bool known = config && (!queue || config_queue(config, queue, &err));
+    PGconn *conn = known ? command_connect(config->database, "replay", &err) : NULL;
+    bool ok = conn && check_times(conn, &given.request, &err) && act_until_told(conn, config, &given, &err);
+    PQfinish(conn);
+    config_free(config);
+    free(given.ids);
+    column_moves_done(&given.moves);
+    return ok ? EXIT_OK : command_fail(&err);
+}
+
+const struct command command_replay = {"replay", "send archived or dead events again", run};

@@ -1,0 +1,121 @@
+#include "relay/config/config.h"
+#include "relay/config/config_preset.h"
+#include "relay/config/config_tables.h"
+#include "sinks/sink.h"
+
+/* A bar would end the cell. */
+static void print_cell(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
+}
+
+static void print_row(FILE *out, const char *prefix, const struct setting *row)
+{
+    char what[200];
+    setting_describe(row, what, sizeof what);
+    fprintf(out, "| `%s%s` | %s | ", prefix, row->name, what);
+    if (row->required)
+        fputs("required", out);
+    else if (row->fallback && *row->fallback)
+        fprintf(out, "`%s`", row->fallback);
+    fputs(" | ", out);
+    print_cell(out, row->help);
+    fputs(" |\n", out);
+}
+
+static void print_rows(FILE *out, const char *prefix, const struct setting *table)
+{
+    for (const struct setting *row = table; row->name; row++)
+        print_row(out, prefix, row);
+}
+
+static void print_head(FILE *out)
+{
+    fputs("\n| key | value | default | |\n|---|---|---|---|\n", out);
+}
+
+static void print_sinks(FILE *out)
+{
+    fputs("\n## Sinks\n\n`sinks` maps a name of your choice to a sink. Every sink has:\n", out);
+    print_head(out);
+    print_rows(out, "", sink_type_settings);
+    print_rows(out, "", sink_settings);
+    for (size_t i = 0; sink_types[i]; i++) {
+        const struct sink_type *type = sink_types[i];
+        fprintf(out, "\n### type: %s\n\n%s.%s\n", type->name, type->help,
+                type->needs_destination ? " The queue's `destination` is required." : "");
+        if (!type->settings[0].name)
+            continue;
+        print_head(out);
+        print_rows(out, "", type->settings);
+    }
+}
+
+static void print_queues(FILE *out)
+{
+    fputs("\n## Queues\n\n`queues` maps a name of your choice to a queue: one table, or a part of it, and where its "
+          "events go.\n",
+          out);
+    print_head(out);
+    print_rows(out, "", queue_settings);
+    for (const struct config_group *group = queue_groups; group->name; group++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "%s.", group->name);
+        fprintf(out, "\n`%s: { ... }`: %s.\n", group->name, group->help);
+        print_head(out);
+        print_rows(out, prefix, group->settings);
+    }
+    fprintf(out, "\nA queue without `table` reads `%s`, which `pgcourier migrate` makes, with these columns:\n\n",
+            outbox_table);
+    for (const struct setting *row = outbox_columns; row->name; row++)
+        fprintf(out, "%s`%s: %s`", row == outbox_columns ? "" : ", ", row->name, row->fallback);
+    fputs(".\n", out);
+    config_preset_print_reference(out);
+}
+
+static const char introduction[] =
+    "# Configuration\n"
+    "\n"
+    "<!-- Made by `pgcourier check-config --reference`. Do not edit. -->\n"
+    "\n"
+    "One YAML file, given with `-c FILE`. `pgcourier check-config -c FILE` says whether it is good, and if not, where "
+    "and\n"
+    "why. A key that is not listed here is an error.\n"
+    "\n"
+    "```yaml\n"
+    "database: \"postgresql:///shop\"\n"
+    "sinks:\n"
+    "  log: { type: file, path: \"events.jsonl\" }\n"
+    "queues:\n"
+    "  orders:\n"
+    "    table: public.events\n"
+    "    columns: { id: id, key: order_id, type: status, created_at: created_at }\n"
+    "    sink: log\n"
+    "    destination: \"orders.{type}\"\n"
+    "    after: archive\n"
+    "    retry: { base: 1s, max: 5m, attempts: 12, on_exhausted: dead_letter }\n"
+    "```\n"
+    "\n"
+    "## Values\n"
+    "\n"
+    "- A sink's or queue's name begins with a letter and has up to 63 letters, digits, `_` and `-`.\n"
+    "- A duration is a whole number and a unit: `250us`, `10ms`, `1s`, `5m`, `2h`, `1d`.\n"
+    "- A size is a whole number and a unit, in powers of 1024: `64kB`, `1MB`, `1GB`. Without a unit it is bytes.\n"
+    "- `${VAR}` stands for an environment variable, `${VAR:-default}` for one that may be unset or empty, `$$` for a\n"
+    "  dollar sign. They are put in after the file has been parsed, so that a value never becomes structure.\n"
+    "- A secret `NAME` may be given as `NAME_file: PATH` instead, e.g. `database_file: /run/secrets/database`. One "
+    "line\n"
+    "  end at the end of the file is dropped. Secrets are never printed.\n"
+    "- YAML anchors, aliases and merge keys (`<<: *base`) work, so that queues can share settings.\n"
+    "\n"
+    "## Top level\n";
+
+void config_print_reference(FILE *out)
+{
+    fputs(introduction, out);
+    print_head(out);
+    print_rows(out, "", config_settings);
+    print_sinks(out);
+    print_queues(out);
+}

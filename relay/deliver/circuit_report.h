@@ -1,0 +1,15 @@
+/* relay/deliver/circuit_report.h -- what the log says of destinations that are down. */
+#ifndef RELAY_CIRCUIT_REPORT_H
+#define RELAY_CIRCUIT_REPORT_H
+
+#include "relay/deliver/outlet.h"
+
+/* What keeps a destination down: first, and when it is something else than the log has. Each cause once, and one in 30
+ * s at most: circuit->told remembers. */
+void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
+                           const struct error *cause, instant_us now);
+void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
+                            const struct error *cause, instant_us now);
+void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
+
+#endif

@@ -1,0 +1,76 @@
+/* relay/hold/lease.h -- keys that are held by leases, not by the locks of a claim: `ordering: lease`.
+ *
+ *   a claim has arrived: lease_add -> lease_check -> COMMIT -> lease_begin, or lease_abandon
+ *   and for every turn: lease_hold; on the side connection: lease_is_due -> lease_renewal -> lease_take ->
+ * lease_renewed
+ *
+ * What a claim has brought is leased at once, in its own transaction, and delivered when that is committed: no
+ * connection waits for a delivery. From then on the side connection has it (queue->leased): it renews the terms at a
+ * third of them and settles lanes as they finish, each statement by the tokens. A lane whose token is gone is lost:
+ * nothing more of it is sent, and nothing is written about it.
+ *
+ * Terms are the database's. Our own clock counts from when a term was asked for and decides only about ourselves: when
+ * to renew, from two thirds of the term on, to send nothing more, and right before its end, to call back what is under
+ * way. With the side connection's backend end the leases, too, so that somebody else takes over at once when we are
+ * gone. */
+#ifndef RELAY_LEASE_H
+#define RELAY_LEASE_H
+
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/base/error.h"
+#include "relay/base/statement.h"
+#include "relay/queue/queue_parts.h"
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct batch;
+struct db;
+struct queue;
+struct round;
+
+/* How many more lanes its sink has a place for; 0 as well while those that are held take up three quarters of what a
+ * connection may have in memory. */
+int64_t lease_room(const struct queue *queue);
+
+/* Adds to the round being built, as its first statement: all that the claim has brought is leased. */
+bool lease_add(struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+               struct error *err) MUST_CHECK;
+bool lease_check(const struct round *round, const PGresult *res, struct error *err) MUST_CHECK; /* its result */
+
+/* That round has committed: what the claim has brought goes on its way. Unless the backend that was to own the leases
+ * is lost since: then they may have ended with it, and are given back. */
+void lease_begin(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now);
+
+/* It has not, or nobody knows: nothing is sent of it, and what may be leased is given back. */
+void lease_abandon(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now);
+
+/* Stops what is not under way of leases whose terms may be over before it would be done, and calls back what is under
+ * way where they are about to be over: somebody else may begin with it. */
+void lease_hold(struct queue *queue, instant_us now);
+instant_us lease_over_at(const struct queue *queue); /* when something has to be called back next */
+
+/* By our clock: nobody else can have what is leased in this batch. */
+bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant_us now);
+
+/* ---- on the side connection ---- */
+
+bool lease_is_due(const struct queue *queue, instant_us now);
+instant_us lease_due_at(const struct queue *queue);
+
+/* The statement that renews every lease; its result; and the round's end, `failed` or not. */
+struct statement lease_renewal(struct queue *queue, struct arena *arena, instant_us now);
+void lease_take(struct queue *queue, const PGresult *res, instant_us now);
+void lease_renewed(struct queue *queue, bool failed, instant_us now);
+
+/* A settlement has met a lease that is not ours any more: which, the next renewal tells. Until then nothing leased is
+ * settled. */
+void lease_doubt(struct queue *queue, instant_us now);
+
+/* The side connection is lost, and is up again. */
+void lease_backend_lost(struct queue *queue, instant_us now);
+void lease_backend_up(struct queue *queue, instant_us now);
+
+#endif

@@ -1,0 +1,121 @@
+#include "relay/hold/session_lock.h"
+
+#include "ordering/result.h"
+#include "relay/base/fault_point.h"
+#include "relay/queue/queue.h"
+
+#include <inttypes.h>
+
+bool keep_is_possible(const struct queue *queue, const struct db *db)
+{
+    return queue->leases.used || (!db_is_shared(db) && !queue->ordering->locks_rows);
+}
+
+bool keep_is_needed(const struct batch *batch)
+{
+    return batch->open + batch->blocked + batch->finished > 0;
+}
+
+/* Some of its lanes are kept, or are to be. */
+static bool is_listed(const struct batch *batch)
+{
+    return batch->kept || keep_is_needed(batch);
+}
+
+static struct key_list list_new(const struct batch *batches, struct arena *arena)
+{
+    size_t lanes = 0;
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        lanes += is_listed(batch) ? batch->lane_count : 0;
+    return (struct key_list){.keys = arena_array(arena, lanes, sizeof(struct span)),
+                             .solos = arena_array(arena, lanes, sizeof(int64_t))};
+}
+
+static void list_lane(struct key_list *list, const struct lane *lane)
+{
+    if (lane->key.data)
+        list->keys[list->key_count++] = lane->key;
+    else
+        list->solos[list->solo_count++] = lane_solo_id(lane);
+}
+
+/* Lanes of `batch` that are not settled, but may be on their way, or for good only when the transaction commits: should
+ * that fail, their locks are still there. */
+static void list_unkept(struct key_list *list, const struct batch *batch)
+{
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->state != LANE_SETTLED || lane->start) {
+            list_lane(list, lane);
+            lane->kept = true;
+        }
+}
+
+static void list_settled(struct key_list *list, const struct batch *batch)
+{
+    for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
+        if (lane->kept && lane->state >= LANE_SETTLING)
+            list_lane(list, lane);
+}
+
+bool keep_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db, struct error *err)
+{
+    struct ordering *ordering = queue->ordering;
+    if (!keep_is_possible(queue, db))
+        return true;
+    struct key_list list = list_new(batches, round->arena);
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        if (!batch->kept && keep_is_needed(batch))
+            list_unkept(&list, batch);
+    round->keep_count = list.key_count + list.solo_count;
+    if (round->keep_count == 0)
+        return true;
+    FAULT_POINT("claim.keep");
+    round->settle_end = 1;
+    struct statement st = ordering->type->hold(ordering, &list, true, round->arena);
+    return db_send(db, &st, err);
+}
+
+bool keep_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                   struct error *err)
+{
+    struct ordering *ordering = queue->ordering;
+    struct key_list list = list_new(batches, round->arena);
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        if (is_listed(batch))
+            list_settled(&list, batch);
+    round->free_count = list.key_count + list.solo_count;
+    if (round->free_count == 0)
+        return true;
+    FAULT_POINT("claim.free");
+    struct statement st = ordering->type->hold(ordering, &list, false, round->arena);
+    return db_send(db, &st, err);
+}
+
+static bool is_whole(const PGresult *res, size_t due, const char *done, struct error *err)
+{
+    int64_t count = 0;
+    if (PQntuples(res) == 1 && result_bigint(res, 0, 0, &count) && count == (int64_t)due)
+        return true;
+    return error_set(err, ERROR_INTERNAL, "the session has %s %" PRId64 " of %zu locks of its keys", done, count, due);
+}
+
+bool keep_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err)
+{
+    if (!is_whole(res, round->keep_count, "kept", err))
+        return false;
+    for (struct batch *batch = batches; batch; batch = batch->next)
+        batch->kept = is_listed(batch);
+    return true;
+}
+
+bool keep_freed(const struct round *round, const PGresult *res, struct error *err)
+{
+    return is_whole(res, round->free_count, "freed", err);
+}
+
+void keep_settled(struct batch *batches)
+{
+    for (struct batch *batch = batches; batch; batch = batch->next)
+        for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+            lane->kept = lane->kept && lane->state != LANE_SETTLED;
+}

@@ -1,0 +1,166 @@
+/* relay/queue/batch.h -- the events of one claim, in lanes.
+ *
+ * A lane holds the claimed events of one key, oldest first; an event without a key has a lane of its own. Everything
+ * in a batch lives in its arena and goes with it. */
+#ifndef RELAY_BATCH_H
+#define RELAY_BATCH_H
+
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/base/event.h"
+#include "sinks/delivery.h"
+
+#include <stdbool.h>
+
+/* By which a key's lane is found. A claim has up to 1,024 keys unless told otherwise. */
+#define LANE_CHAINS 256
+
+/* Where locks or leases are kept beyond the claim's transaction, so many times max_batch_bytes may be in memory. */
+#define HELD_BYTES_FACTOR 4
+
+struct lane;
+struct queue;
+
+/* One claimed event and its delivery. */
+struct item {
+    struct event event;
+    struct delivery delivery;
+    instant_us submitted_at;
+    struct item *next; /* of the lane */
+    struct lane *lane;
+};
+
+enum lane_state {
+    LANE_OPEN,     /* events to send or in flight */
+    LANE_STOPPED,  /* nothing more is sent; events may be in flight */
+    LANE_BLOCKED,  /* nothing in flight; it is settled later, because somebody else holds its row: see blocked.h */
+    LANE_FINISHED, /* nothing in flight; what happened waits to be settled */
+    LANE_SETTLING, /* its settlement is on the way */
+    LANE_SETTLED   /* done with */
+};
+
+enum lane_outcome {
+    LANE_DELIVERED, /* every event was acked */
+    LANE_RELEASED,  /* given back: nobody's fault, or the destination's */
+    LANE_RETRY,     /* `failed` is tried again after delay_us */
+    LANE_CLOSED,    /* `failed` was the last attempt: the key is parked until somebody resumes it */
+    LANE_DEAD       /* `failed` was the last attempt: it becomes a dead letter */
+};
+
+struct lane {
+    struct span key;           /* absent: an event without a key */
+    uint64_t hash;             /* of the key, or of the event's id, for the relay's own tables */
+    struct item *first, *last; /* oldest event that is not settled, newest claimed; see batch_add_gone() */
+    struct item *unsent;       /* next to submit; NULL: all were, or nothing more is sent */
+    struct item *unacked;      /* first without a verdict of acked; NULL: all were acked */
+    size_t count, in_flight;
+    size_t acked;         /* leading events with a verdict of acked, not settled */
+    size_t settling;      /* of those, on their way out of the table */
+    bool more;            /* the key has, or may have, events that were not claimed */
+    bool delayed;         /* after its events, or first of all, comes one that is not due: `gone_id` */
+    bool waited;          /* the key has an entry in outbox.parked */
+    bool progressed;      /* events of it were settled ahead of its end */
+    bool kept;            /* the session has been told to lock the key, too: see keep.h */
+    bool lost;            /* its lease is somebody else's: nothing more is sent or written of it */
+    bool unrenewed;       /* the renewal under way has found its entry locked by somebody */
+    bool called_back;     /* what was under way when its term was about to be over */
+    instant_us leased_at; /* when its term was asked for */
+    bool whole;           /* nothing of it is settled ahead of its end */
+    char token[37];       /* of its lease; empty: it has none */
+    enum lane_state state;
+    enum lane_outcome outcome;
+    int64_t gone_id;    /* of a lane without events: the event it waited for */
+    struct item *start; /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
+    struct item *failed;
+    struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
+    int64_t delay_us;     /* RETRY, or `delayed`; negative: for ever */
+    const struct error *unreadable; /* why `delayed` says no more than that a row cannot be read; NULL: it can */
+    unsigned failures;              /* of that, so far; */
+    bool counted;                   /* the last one is new */
+    int64_t after_id;               /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
+    int64_t release_us;             /* RELEASED: not to be claimed again for this long */
+    instant_us finished_at, settled_at;
+    instant_us blocked_until; /* LANE_BLOCKED */
+    unsigned blocked_times;   /* that it was tried in vain */
+    struct batch *batch;
+    struct lane *next;                    /* of the batch */
+    struct lane *chain_next;              /* of the batch's chain */
+    struct lane *ready_next, *ready_prev; /* of the deliverer's list */
+    bool queued;                          /* in that list; only while LANE_OPEN and something is unsent */
+};
+
+struct batch {
+    struct arena *arena;
+    struct lane *lanes, *lanes_end;
+    struct lane *chains[LANE_CHAINS]; /* by lane->hash */
+    size_t lane_count, event_count;
+    size_t unsettled; /* lanes not yet LANE_SETTLED */
+    size_t bytes;     /* held: payloads, headers and bookkeeping */
+    size_t bytes_max;
+    size_t response_max;        /* bytes of an answer that each event may get besides */
+    bool solo;                  /* every event has a lane of its own, whatever its key */
+    size_t lane_max;            /* events of one key; 0: as many as come */
+    bool spilled;               /* rows were left out because bytes_max was reached, */
+    size_t spilled_bytes;       /* so much of them */
+    bool found_paused;          /* the claim was told that the queue is paused */
+    bool lost;                  /* its locks are gone: nothing more of it is sent */
+    bool kept;                  /* what is not settled of it is kept: see keep.h */
+    bool leased;                /* its lanes are held by leases: see lease.h */
+    size_t finished;            /* lanes in LANE_FINISHED */
+    size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
+    size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
+    size_t blocked;             /* lanes in LANE_BLOCKED */
+    size_t settle_max;          /* the database refused to settle more than this at once; 0: it did not */
+    size_t refusals;            /* in a row, of one thing each */
+    instant_us refused_at;      /* for the first time */
+    instant_us sent_at;         /* when the claim of it was */
+    instant_us settled_at;      /* of the lane that was settled last */
+    instant_us leased_at;       /* the earliest of its lanes', */
+    instant_us renewed_at;      /* and when they were asked for anew: granted or not */
+    size_t unrenewed;           /* lanes whose terms did not begin anew with those of the others */
+    void *owner;                /* the claim */
+    struct queue *queue;        /* whose it is */
+    struct batch *next;         /* of the claim */
+    struct batch *arrived_next; /* of the queue: claimed and not routed */
+};
+
+struct batch *batch_new(size_t bytes_max, struct queue *queue, void *owner);
+void batch_free(struct batch *batch); /* nothing of it may be in flight */
+
+/* Adds a copy of `event`, which must come after every earlier event of its key. False and *err (ERROR_INTERNAL) when
+ * it does not: the claim must not be delivered. When its lane has lane_max events, the event is left out and the lane
+ * gets `more`. When the batch is full the event is left out, its lane, if there is one, gets `more`, and batch->spilled
+ * is set; the first event always fits. */
+bool batch_add(struct batch *batch, const struct event *event, size_t extra_columns, struct error *err) MUST_CHECK;
+
+/* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without
+ * events, so that its wait is settled too. */
+void batch_add_gone(struct batch *batch, struct span key, int64_t id);
+
+/* An event that is not due: what comes after it of its key is left out. Where it is the first of its key, it makes a
+ * finished lane without events, so that its wait is written down. Returns its lane, NULL when it is left out itself. */
+struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id, int64_t delay_us);
+
+/* The lanes that have this hash, and others: the first of them, and NULL behind the last `chain_next`. */
+struct lane *batch_chain(const struct batch *batch, uint64_t hash);
+
+/* The lane of a key, whose span_hash() is `hash`; NULL when there is none in a state up to `last`. */
+struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last);
+
+/* Of the event without a key that is the lane's, or that it waited for. */
+int64_t lane_solo_id(const struct lane *lane);
+
+/* `lane` was read by a claim sent at `sent_at`: does `earlier` have events of the same key that were not, or not yet,
+ * settled at that time? */
+bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at);
+
+/* In LANE_BLOCKED it waits for nothing any more but to be settled. */
+void lane_unblock(struct lane *lane);
+
+/* Lanes that are not settled, of these batches together. */
+size_t batch_unsettled(const struct batch *batches);
+
+/* All of it is settled, and the session has no lock left of it that is to be freed: see keep.h. */
+bool batch_is_over(const struct batch *batch);
+
+#endif

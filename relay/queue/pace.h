@@ -1,0 +1,39 @@
+/* relay/queue/pace.h -- when a queue is claimed from again.
+ *
+ * A queue is polled: soon after a claim that found something, ever later while there is nothing. Behind a claim that
+ * took all that there was, none comes for any reason until there can be something worth its cost. With a rate, what a
+ * claim brings has its time before the next one. */
+#ifndef RELAY_PACE_H
+#define RELAY_PACE_H
+
+#include "relay/base/clock.h"
+#include "relay/queue/queue_parts.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct queue;
+
+/* What a claim has brought. */
+struct pace_claim {
+    instant_us sent_at;
+    int64_t events;
+    int64_t most;  /* events that the next claim may bring */
+    bool found;    /* it has locked keys of events */
+    bool took_all; /* no event is known that it has left */
+    bool full;     /* it has asked for keys by name alone */
+};
+
+/* A claim is on its way; the next one may bring `most` events. */
+void pace_sent(struct queue *queue, bool full, int64_t most, instant_us now);
+
+/* Sets poll_at and earliest_at. */
+void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now);
+
+/* The answer of the side connection to who asks before it claims: see peek.h. */
+void pace_peeked(struct queue *queue, bool news, instant_us now);
+
+/* There is something to claim: it looks at once. */
+void pace_wake(struct queue *queue, instant_us now);
+
+#endif

@@ -1,0 +1,95 @@
+#include "relay/settle/blocked.h"
+
+#include "relay/queue/queue.h"
+#include "relay/queue/report.h"
+#include "relay/settle/round.h"
+#include "relay/settle/settle.h"
+
+/* One lock held by somebody is found by halving what is settled at once, each time after a wait: so as soon as somebody
+ * holds one, waits are short, for a while. Who is not done with a row by then is asked again later. */
+#define IMPATIENCE "20ms"
+#define IMPATIENT_US (30 * SECOND_US)
+
+/* Of one thing each, in a row. A transaction full of deletes must not stay open while hundreds of rows are asked for.
+ */
+#define REFUSALS_MAX 32
+
+static const struct backoff blocked_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+static void set_aside(struct queue *queue, struct lane *lane, instant_us now)
+{
+    lane->state = LANE_BLOCKED;
+    lane->batch->finished--;
+    lane->batch->blocked++;
+    lane->blocked_until = now + backoff_delay_us(&blocked_backoff, lane->blocked_times + 1, &queue->rng);
+    instant_us *first = &queue->blocked.wake_at;
+    *first = *first > 0 ? instant_min(*first, lane->blocked_until) : lane->blocked_until;
+}
+
+static void take_one(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
+{
+    struct batch *batch = lane->batch;
+    if (lane->state != LANE_FINISHED) {
+        lane->whole = true; /* it is under way, and so has its key */
+        return;
+    }
+    if (lane->blocked_times == 0)
+        report_blocked(lane, cause);
+    set_aside(queue, lane, now);
+    lane->blocked_times++;
+    if (++batch->refusals < REFUSALS_MAX)
+        return;
+    batch->refusals = 0;
+    for (struct lane *other = batch->lanes; other; other = other->next)
+        if (other->state == LANE_FINISHED)
+            set_aside(queue, other, now);
+}
+
+void blocked_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now)
+{
+    size_t things = job->things;
+    struct lane *lane = job->thing;
+    queue->blocked.impatient_until = now + IMPATIENT_US;
+    for (size_t i = 0; i < job->lane_count; i++)
+        job->lanes[i]->batch->settle_max = things > 1 ? things / 2 : 1;
+    settle_abort(job);
+    if (things == 1)
+        take_one(queue, lane, cause, now);
+}
+
+static instant_us wake_batches(struct batch *batches, instant_us now)
+{
+    instant_us next = INSTANT_NEVER;
+    for (struct batch *batch = batches; batch; batch = batch->next)
+        for (struct lane *lane = batch->blocked > 0 ? batch->lanes : NULL; lane; lane = lane->next)
+            if (lane->state != LANE_BLOCKED)
+                continue;
+            else if (lane->blocked_until <= now)
+                lane_unblock(lane);
+            else
+                next = instant_min(next, lane->blocked_until);
+    return next;
+}
+
+void blocked_wake(struct queue *queue, instant_us now)
+{
+    struct blocked *blocked = &queue->blocked;
+    if (blocked->wake_at == 0 || now < blocked->wake_at)
+        return;
+    instant_us next = instant_min(wake_batches(queue->orphans, now), wake_batches(queue->leased, now));
+    for (size_t i = 0; i < queue->claim_count; i++)
+        next = instant_min(next, wake_batches(*queue->held[i], now));
+    blocked->wake_at = next == INSTANT_NEVER ? 0 : next;
+}
+
+const char *blocked_patience(const struct queue *queue, const struct db *db, instant_us now)
+{
+    if (now < queue->blocked.impatient_until)
+        return IMPATIENCE;
+    return db_is_shared(db) ? queue->patience : NULL;
+}
+
+bool blocked_is_full(const struct queue *queue, size_t lanes)
+{
+    return lanes >= (size_t)queue->config->keys_per_claim;
+}

@@ -1,0 +1,406 @@
+#include "relay/settle/settle.h"
+
+#include "relay/base/fault_point.h"
+#include "relay/deliver/verdict_rule.h"
+#include "relay/queue/order_watch.h"
+#include "relay/queue/queue.h"
+#include "relay/queue/report.h"
+#include "relay/settle/round.h"
+
+#include <stdlib.h>
+
+/* Sizes of the lists of one settlement. */
+struct tally {
+    size_t lanes, done, failures;
+};
+
+/* A lane takes part when it is finished, or when part of it may be settled ahead of its end. */
+static bool takes_part(const struct lane *lane, bool prefixes)
+{
+    if (lane->settling > 0)
+        return false; /* its prefix is on the way out of the table */
+    return lane->state == LANE_FINISHED || (prefixes && lane->state <= LANE_STOPPED && lane->acked > 0 && !lane->whole);
+}
+
+static struct tally count(const struct batch *batches, bool prefixes)
+{
+    struct tally tally = {0};
+    for (const struct batch *batch = batches; batch; batch = batch->next)
+        for (const struct lane *lane = batch->finished || prefixes ? batch->lanes : NULL; lane; lane = lane->next)
+            if (takes_part(lane, prefixes)) {
+                tally.lanes++;
+                tally.done += lane->acked;
+                tally.failures++;
+            }
+    return tally;
+}
+
+struct lists {
+    int64_t *done, *solos;
+    uint64_t *tids; /* of what is done */
+    struct settle_failure *parked, *buried;
+    struct span *responses; /* to what is done, where those go on; else NULL */
+    struct span *keys;
+    struct span *tokens, *moved, *released; /* of leases */
+    int64_t *moved_ids;
+    size_t room; /* for things that are settled */
+};
+
+static void add_failure(struct settlement *s, struct lists *lists, const struct lane *lane)
+{
+    const struct event *event = &lane->failed->event;
+    struct settle_failure failure = {
+        .id = event->id,
+        .key = lane->key,
+        .attempts = event->attempt,
+        .delay_us = lane->outcome == LANE_CLOSED ? -1 : lane->delay_us,
+        .after_id = EVENT_NO_ID,
+        .why = span_of(lane->failed->delivery.cause->text),
+    };
+    if (lane->outcome == LANE_DEAD)
+        lists->buried[s->buried_count++] = failure;
+    else
+        lists->parked[s->parked_count++] = failure;
+}
+
+/* All that was due of the key is done, and what comes next is not due. */
+static bool is_delayed(const struct lane *lane)
+{
+    return lane->delayed && lane->outcome == LANE_DELIVERED;
+}
+
+/* The key waited and its head is gone now: its entry has to move on. A failure, or an event that is not due, writes the
+ * entry anew instead. */
+static bool is_resumed(const struct lane *lane)
+{
+    bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
+    bool has_entry = lane->waited || lane->batch->leased;
+    return has_entry && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED && !is_delayed(lane);
+}
+
+static void add_resumed(struct settlement *s, struct lists *lists, const struct lane *lane)
+{
+    if (!is_resumed(lane))
+        return;
+    if (lane->key.data)
+        lists->keys[s->resumed_key_count++] = lane->key;
+    else
+        lists->solos[s->resumed_solo_count++] = lane_solo_id(lane);
+}
+
+/* What became of the lane, besides its acked events, has to be written down. */
+static bool end_is_written(const struct lane *lane)
+{
+    return !lane->batch->lost && !lane->lost &&
+           (lane->outcome > LANE_RELEASED || lane->batch->leased || is_resumed(lane) || is_delayed(lane));
+}
+
+/* Where there are leases. `next` is the first event of the lane that stays in the table for now. */
+static void add_lease(struct settlement *s, struct lists *lists, const struct lane *lane, const struct item *next)
+{
+    if (!lists->tokens || lane->lost)
+        return;
+    struct span token = span_of(lane->token);
+    lists->tokens[s->token_count++] = token;
+    if (lane->state != LANE_SETTLING && lane->settling > 0 && next) {
+        lists->moved[s->moved_count] = token;
+        lists->moved_ids[s->moved_count++] = next->event.id;
+    } else if (lane->state == LANE_SETTLING && lane->outcome == LANE_RELEASED && !is_resumed(lane)) {
+        lists->released[s->released_count++] = token;
+    }
+}
+
+static void count_things(struct settle_job *job, struct lane *lane, size_t things)
+{
+    if (things > 0 && job->things == 0)
+        job->thing = lane;
+    job->things += things;
+}
+
+/* Returns the first event that is not among them. */
+static const struct item *add_acked(struct settle_job *job, struct lists *lists, struct lane *lane)
+{
+    struct settlement *s = &job->settlement;
+    const struct item *item = lane->first;
+    lane->settling = lane->acked < lists->room ? lane->acked : lists->room;
+    for (size_t i = 0; i < lane->settling; i++, item = item->next) {
+        if (lists->responses)
+            lists->responses[s->done_count] = response_span(item->delivery.response);
+        lists->tids[s->done_count] = item->event.tid;
+        lists->done[s->done_count++] = item->event.id;
+    }
+    lists->room -= lane->settling;
+    count_things(job, lane, lane->settling);
+    return item;
+}
+
+/* The delay was counted from the claim on, and what came before the event took its time. */
+static int64_t delay_left_us(const struct lane *lane)
+{
+    int64_t past_us = lane->first ? lane->finished_at - lane->batch->sent_at : 0;
+    if (lane->delay_us < 0)
+        return lane->delay_us;
+    return lane->delay_us > past_us ? lane->delay_us - past_us : 0;
+}
+
+static struct span reason_of(const struct lane *lane)
+{
+    return lane->unreadable && lane->failures > 0 ? span_of(lane->unreadable->text) : SPAN_LITERAL("");
+}
+
+static void add_end(struct settle_job *job, struct lists *lists, struct lane *lane)
+{
+    struct settlement *s = &job->settlement;
+    if (lane->state != LANE_FINISHED || lane->settling < lane->acked)
+        return;
+    if (lane->refused && !lane->batch->lost)
+        verdict_rule_stuck(lane, lane_queue(lane)->config, &lane_queue(lane)->rng);
+    size_t end = end_is_written(lane);
+    if (end > lists->room)
+        return; /* another time */
+    lists->room -= end;
+    count_things(job, lane, end);
+    lane->state = LANE_SETTLING;
+    lane->batch->finished--;
+    if (lane->batch->lost)
+        return; /* without the lock only this is certain: what was acked is done */
+    if (lane->outcome > LANE_RELEASED)
+        add_failure(s, lists, lane);
+    if (is_delayed(lane))
+        lists->parked[s->parked_count++] = (struct settle_failure){.id = lane->gone_id,
+                                                                   .key = lane->key,
+                                                                   .attempts = lane->failures,
+                                                                   .delay_us = delay_left_us(lane),
+                                                                   .after_id = lane->after_id,
+                                                                   .why = reason_of(lane)};
+    add_resumed(s, lists, lane);
+}
+
+static void add_lane(struct settle_job *job, struct lists *lists, struct lane *lane)
+{
+    const struct item *next = add_acked(job, lists, lane);
+    lane->batch->in_settlement++;
+    job->lanes[job->lane_count++] = lane;
+    add_end(job, lists, lane);
+    add_lease(&job->settlement, lists, lane, next);
+}
+
+static void add_lanes(struct settle_job *job, struct lists *lists, struct batch *batch, bool prefixes)
+{
+    for (struct lane *lane = batch->lanes; lane && lists->room > 0; lane = lane->next)
+        if (takes_part(lane, prefixes))
+            add_lane(job, lists, lane);
+}
+
+static void add_lease_lists(struct lists *lists, size_t lanes, struct arena *arena)
+{
+    lists->tokens = arena_array(arena, lanes, sizeof *lists->tokens);
+    lists->moved = arena_array(arena, lanes, sizeof *lists->moved);
+    lists->moved_ids = arena_array(arena, lanes, sizeof *lists->moved_ids);
+    lists->released = arena_array(arena, lanes, sizeof *lists->released);
+}
+
+struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes)
+{
+    struct tally tally = count(batches, prefixes);
+    if (tally.lanes == 0)
+        return NULL;
+    FAULT_POINT("settle.collect");
+    struct arena *arena = arena_new();
+    struct settle_job *job = arena_alloc(arena, sizeof *job);
+    job->arena = arena;
+    job->doubt_at = queue->refusal.doubt_at;
+    job->lanes = arena_array(arena, tally.lanes, sizeof(struct lane *));
+    struct lists lists = {
+        .done = arena_array(arena, tally.done + tally.failures, sizeof *lists.done),
+        .tids = arena_array(arena, tally.done, sizeof *lists.tids),
+        .solos = arena_array(arena, tally.lanes, sizeof *lists.solos),
+        .parked = arena_array(arena, tally.failures, sizeof *lists.parked),
+        .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
+        .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
+    };
+    if (queue->config->response_max > 0)
+        lists.responses = arena_array(arena, tally.done, sizeof *lists.responses);
+    if (queue->leases.used)
+        add_lease_lists(&lists, tally.lanes, arena);
+    size_t most = queue->refusal.most > 0 ? queue->refusal.most : SIZE_MAX;
+    for (struct batch *batch = batches; batch && job->things < most; batch = batch->next) {
+        bool alone = batch->settle_max > 0;
+        if (alone && job->lane_count > 0)
+            break;
+        size_t left = most - job->things;
+        lists.room = alone && batch->settle_max < left ? batch->settle_max : left;
+        add_lanes(job, &lists, batch, prefixes);
+        if (alone && job->lane_count > 0)
+            break;
+    }
+    struct settlement *s = &job->settlement;
+    s->unreadable = queue->unreadable.ids; /* sent before that changes */
+    s->unreadable_count = queue->unreadable.count;
+    for (size_t i = 0; i < s->buried_count; i++)
+        lists.done[s->done_count + i] = lists.buried[i].id;
+    s->done = lists.done;
+    /* A place that is another row's by now has all be refused: a part of it goes by ids, and so does one thing alone,
+     * which would be blamed for it. */
+    s->tids = job->things > 1 && job->lanes[0]->batch->settle_max == 0 ? lists.tids : NULL;
+    s->responses = lists.responses;
+    s->parked = lists.parked;
+    s->buried = lists.buried;
+    s->resumed_keys = lists.keys;
+    s->resumed_solos = lists.solos;
+    s->tokens = lists.tokens;
+    s->moved_tokens = lists.moved;
+    s->moved_ids = lists.moved_ids;
+    s->released_tokens = lists.released;
+    return job;
+}
+
+bool settle_is_empty(const struct settle_job *job)
+{
+    const struct settlement *s = &job->settlement;
+    return s->done_count + s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count +
+               s->released_count ==
+           0;
+}
+
+static void follow(struct queue *queue, const struct lane *lane, instant_us now)
+{
+    const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
+    if (!lane->key.data || keyset_put(&queue->follow, lane->key, lane->hash, now, holder))
+        return;
+    const struct item *from = lane->first ? lane->first : lane->last;
+    queue->ordering->type->released(queue->ordering, from ? from->event.id : SCAN_ID_MIN, SCAN_ID_MAX, now);
+}
+
+/* Its destination wants to be left alone: what is claimed meanwhile shall not be this key again. When too many are kept
+ * away, the scan alone does so; then looking at what is new waits as well, as long as it may without work. */
+static void keep_away(struct queue *queue, const struct lane *lane, instant_us now)
+{
+    int64_t id = lane->first->event.id;
+    struct span solo = {(const char *)&id, sizeof id};
+    bool kept = lane->key.data ? keyset_put(&queue->avoid, lane->key, lane->hash, now + lane->release_us, NULL)
+                               : keyset_put(&queue->avoid_solos, solo, span_hash(solo), now + lane->release_us, NULL);
+    int64_t most_us = queue->config->poll_max_us;
+    if (!kept)
+        queue->pace.poll_at = now + (lane->release_us < most_us ? lane->release_us : most_us);
+}
+
+static void release(struct queue *queue, const struct lane *lane, instant_us now)
+{
+    if (!lane->first && lane->more)
+        follow(queue, lane, now);
+    if (!lane->first && !lane->delayed)
+        return;
+    int64_t from = lane->first ? lane->first->event.id : lane->gone_id;
+    int64_t to = lane->delayed ? lane->gone_id : lane->last->event.id;
+    queue->ordering->type->released(queue->ordering, from, to, now + lane->release_us);
+    if (lane->first && lane->release_us > 0)
+        keep_away(queue, lane, now);
+}
+
+/* Where the key had waited, its entry is gone when no event of it was left. One that came just then has been passed
+ * over, for the entry, by claims that looked for what is new: it is asked for once more. */
+static bool may_have_more(const struct lane *lane)
+{
+    return lane->more || (lane->waited && !lane->delayed);
+}
+
+/* A lane whose end is settled: what comes next for its key? */
+static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
+{
+    lane->state = LANE_SETTLED;
+    lane->settled_at = lane->batch->settled_at = now;
+    lane->batch->unsettled--;
+    struct metrics *metrics = &queue->metrics;
+    enum lane_outcome outcome = lane->batch->lost ? LANE_RELEASED : lane->outcome;
+    switch (outcome) {
+    case LANE_RELEASED:
+        metrics->released++;
+        release(queue, lane, now);
+        return;
+    case LANE_RETRY:
+        metrics->retried++;
+        break;
+    case LANE_CLOSED:
+        metrics->parked++;
+        break;
+    case LANE_DEAD:
+        metrics->buried++;
+        if (lane->failed->next || lane->more || lane->delayed)
+            follow(queue, lane, now);
+        break;
+    case LANE_DELIVERED:
+        if (lane->counted && lane->delay_us < 0)
+            metrics->parked++;
+        else if (lane->counted)
+            metrics->retried++;
+        else
+            metrics->delayed += lane->delayed && !lane->unreadable;
+        if (lane->counted)
+            report_unreadable(lane);
+        if (may_have_more(lane))
+            follow(queue, lane, now);
+        break;
+    }
+    if (outcome > LANE_RELEASED)
+        report_failure(lane);
+}
+
+/* Its first statement says so, by a text that is no number: see settle_leases.sql. */
+bool settle_met_lost_lease(const struct round *round)
+{
+    return round->job && round->job->settlement.token_count > 0 && round->failed_at == round->settle_at &&
+           round->rule->kind == ERROR_REFUSED;
+}
+
+void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
+{
+    FAULT_POINT("settle.commit");
+    for (size_t i = 0; i < job->lane_count; i++) {
+        struct lane *lane = job->lanes[i];
+        for (size_t n = 0; n < lane->settling; n++, lane->first = lane->first->next)
+            if (lane->key.data)
+                order_watch_settled(queue->watch, lane->hash, lane->first->event.id);
+        lane->progressed = lane->progressed || lane->settling > 0;
+        lane->acked -= lane->settling;
+        lane->settling = 0;
+        lane->batch->in_settlement--;
+        if (lane->state == LANE_SETTLING)
+            lane_settled(queue, lane, now);
+    }
+    queue->handed_on = queue->handed_on || job->settlement.done_count > 0;
+    queue->metrics.settled += job->settlement.done_count;
+    if (job->missing > 0) {
+        queue->metrics.missing += job->missing;
+        report_missing(queue, job->missing);
+    }
+    arena_free(job->arena);
+}
+
+void settle_abort(struct settle_job *job)
+{
+    FAULT_POINT("settle.abort");
+    for (size_t i = 0; i < job->lane_count; i++) {
+        struct lane *lane = job->lanes[i];
+        lane->settling = 0;
+        lane->batch->in_settlement--;
+        if (lane->state == LANE_SETTLING) {
+            lane->state = LANE_FINISHED;
+            lane->batch->finished++;
+        }
+    }
+    arena_free(job->arena);
+}
+
+void settle_free_batches(struct batch **list)
+{
+    while (*list) {
+        struct batch *batch = *list;
+        if (!batch_is_over(batch)) {
+            list = &batch->next;
+            continue;
+        }
+        *list = batch->next;
+        batch_free(batch);
+    }
+}

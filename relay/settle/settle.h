@@ -1,0 +1,51 @@
+/* relay/settle/settle.h -- write down what became of claimed events.
+ *
+ *   settle_collect -> its statements in one transaction -> settle_commit (by refusal_commit) | settle_abort
+ *
+ * Where they run is the caller's choice: in the claim's own transaction when all its lanes are finished, in a short
+ * one on the queue's side connection when a straggler would keep the others waiting. */
+#ifndef RELAY_SETTLE_H
+#define RELAY_SETTLE_H
+
+#include "ordering/ordering.h"
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/queue/batch.h"
+
+struct queue;
+struct round;
+
+/* What is settled together in one transaction. */
+struct settle_job {
+    struct arena *arena;
+    struct settlement settlement;
+    struct lane **lanes;
+    size_t lane_count;
+    size_t things;       /* that are written: acked events, and ends of lanes */
+    struct lane *thing;  /* whose the first of them is */
+    size_t missing;      /* events that were gone from the table */
+    instant_us doubt_at; /* refusal.doubt_at when it was collected */
+    instant_us sent_at;
+};
+
+/* Takes the finished lanes of `batches` (linked by next), and with `prefixes` the acked events of unfinished ones.
+ * Lanes of a lost batch settle what was acked and nothing else. A batch with settle_max is collected by itself, and no
+ * more of it than that. NULL when there is nothing. */
+struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes);
+
+/* Nothing has to be written: the lanes can be let go. */
+bool settle_is_empty(const struct settle_job *job);
+
+/* The round's settlement has failed because a lease of it is not ours any more. */
+bool settle_met_lost_lease(const struct round *round);
+
+/* The transaction has committed: lanes are done with, keys with more events are followed. Frees the job. */
+void settle_commit(struct queue *queue, struct settle_job *job, instant_us now);
+
+/* It has not: the lanes wait to be collected again. Frees the job. */
+void settle_abort(struct settle_job *job);
+
+/* Frees the batches of the list that are wholly settled and have nothing in flight. */
+void settle_free_batches(struct batch **list);
+
+#endif

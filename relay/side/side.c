@@ -1,0 +1,368 @@
+#include "relay/side/side.h"
+
+#include "relay/base/fault_point.h"
+#include "relay/base/lesser.h"
+#include "relay/hold/lease.h"
+#include "relay/hold/orphan.h"
+#include "relay/queue/pace.h"
+#include "relay/queue/queue.h"
+#include "relay/queue/report.h"
+#include "relay/settle/blocked.h"
+#include "relay/settle/refusal.h"
+#include "relay/settle/settle.h"
+#include "relay/side/side_start.h"
+#include "relay/side/side_state.h"
+#include "relay/side/unreadable.h"
+#include "relay/side/upkeep.h"
+#include "sql_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PROBE_MIN_US (20 * MS_US)
+#define PROBE_PACED_US (100 * MS_US) /* however long the next claim waits */
+#define PROBE_MAX_US (1 * SECOND_US)
+
+/* Of a lease's term: a statement and a renewal that wait for locks, and a second try, are done before the term ends. */
+#define PATIENCE_PART 6
+
+static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
+
+/* How long a statement may wait for a lock. Renewals wait for it. */
+static int64_t patience_us(const struct queue *queue)
+{
+    int64_t most_us = db_lock_timeout_us(queue->process->statement_timeout_us);
+    return config_leases(queue->config) ? lesser(most_us, queue->config->lease_us / PATIENCE_PART) : most_us;
+}
+
+void side_open(struct queue *queue)
+{
+    struct db_options options = {
+        .conninfo = queue->process->database,
+        .application_name = "pgcourier",
+        .prepared = queue->process->prepared,
+        .statement_timeout_us = queue->process->statement_timeout_us,
+        .lock_timeout_us = patience_us(queue),
+        .read_write = true,
+        .seed = rng_next(&queue->rng),
+    };
+    queue->side = memory_new(sizeof *queue->side);
+    *queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
+    snprintf(queue->side->patience, sizeof queue->side->patience, "%" PRId64 "ms", options.lock_timeout_us / MS_US);
+    queue->patience = queue->side->patience;
+    queue->side_db = queue->side->db;
+    upkeep_open(queue);
+}
+
+void side_close(struct queue *queue)
+{
+    struct side *side = queue->side;
+    if (!side)
+        return;
+    if (side->round.job)
+        settle_abort(side->round.job);
+    if (side->round.arena)
+        round_done(&side->round);
+    db_free(side->db);
+    free(side);
+    upkeep_close(queue);
+}
+
+static void take_confirm(struct queue *queue, instant_us now)
+{
+    struct side *side = queue->side;
+    if (!queue->asks.confirm)
+        return;
+    queue->asks.confirm = false;
+    side->unasked = side->state == SIDE_PROBING;
+    side->probe_at = instant_min(side->probe_at, now);
+}
+
+/* What is empty is settled by saying so. */
+static struct settle_job *worth_sending(struct queue *queue, struct settle_job *job, instant_us now)
+{
+    if (!job || !settle_is_empty(job))
+        return job;
+    settle_commit(queue, job, now);
+    return NULL;
+}
+
+/* Finished lanes of claims that were lost, and of those that cannot settle them before their end; and what is leased,
+ * but while it is in doubt which leases are still ours. */
+static struct settle_job *urgent_job(struct queue *queue, instant_us now)
+{
+    struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->orphans, false), now);
+    for (size_t i = 0; !job && i < queue->claim_count; i++)
+        if (queue->offered[i])
+            job = worth_sending(queue, settle_collect(queue, *queue->held[i], true), now);
+    if (!job && !queue->leases.doubted)
+        job = worth_sending(queue, settle_collect(queue, queue->leased, true), now);
+    return job;
+}
+
+/* What claims and the sink's acks wait for. False: none of it is due. */
+static bool start_pressing(struct queue *queue, instant_us now)
+{
+    struct side *side = queue->side;
+    if (now < side->retry_at)
+        return false;
+    /* Claims may wait for the probe, and what the table refuses for claims: see relay/settle/refusal.h. */
+    bool probe = now >= side->probe_at && queue->looked; /* claims wait for the first look, too */
+    struct settle_job *job = probe && side->settle_failed ? NULL : urgent_job(queue, now);
+    orphan_free(queue);
+    settle_free_batches(&queue->leased);
+    if (job)
+        side_start_settlement(queue, job, now);
+    else if (probe)
+        side_start_probe(queue, now);
+    return side->state != SIDE_IDLE;
+}
+
+/* Leases come first, as they run out. Upkeep tasks that wait for nothing else may take long, all of them: what is due
+ * goes between two. */
+static void start(struct queue *queue, instant_us now)
+{
+    struct side *side = queue->side;
+    if (side->state != SIDE_IDLE || !db_is_idle(side->db))
+        return;
+    if (lease_is_due(queue, now)) {
+        side_start_renewal(queue, now);
+        return;
+    }
+    if (side_start_search(queue, now))
+        return;
+    bool upkept = side->upkept;
+    side->upkept = false;
+    if (upkept && start_pressing(queue, now))
+        return;
+    side->upkept = upkeep_next(queue, true, now);
+    if (side->upkept) {
+        side_start_upkeep(queue, now);
+        return;
+    }
+    if ((!upkept && start_pressing(queue, now)) || now < side->retry_at)
+        return;
+    if (queue->asks.peek)
+        side_start_peek(queue);
+    else if (upkeep_next(queue, false, now))
+        side_start_upkeep(queue, now);
+    else if (queue->asks.check_empty)
+        side_start_check(queue);
+}
+
+static void take_result(struct queue *queue, const struct db_result *result, instant_us now)
+{
+    struct side *side = queue->side;
+    if (!round_take(&side->round, result->index, result->res) || side->round.failed || result->index < side->first)
+        return;
+    struct settle_job *job = side->round.job;
+    size_t first = side->round.settle_at;
+    if (side->state == SIDE_SETTLING && result->index >= first)
+        queue->ordering->type->settled(queue->ordering, &job->settlement, result->index - first, result->res,
+                                       &job->missing);
+    else if (side->state == SIDE_PROBING)
+        queue->ordering->type->probed(queue->ordering, result->index - side->first, result->res);
+    else if (side->state == SIDE_CHECKING)
+        queue->asks.empty = PQntuples(result->res) == 0 && !queue->asks.outdated;
+    else if (side->state == SIDE_PEEKING)
+        pace_peeked(queue, PQntuples(result->res) > 0, now);
+    else if (side->state == SIDE_RENEWING)
+        lease_take(queue, result->res, now);
+    else if (side->state == SIDE_SEARCHING)
+        unreadable_take(queue, result->res);
+    else if (side->state == SIDE_UPKEEP)
+        upkeep_take(queue, result->res, now);
+}
+
+static void mend_connection(struct queue *queue)
+{
+    struct side *side = queue->side;
+    enum db_remedy remedy = side->round.rule->remedy;
+    if (remedy == DB_RECONNECT || remedy == DB_UNPREPARED)
+        db_drop(side->db, remedy == DB_UNPREPARED, side->round.error.text);
+}
+
+/* As docs/operations.md has them. */
+static const char *const tasks[] = {
+    [SIDE_PROBING] = "probe", [SIDE_CHECKING] = "empty", [SIDE_PEEKING] = "peek", [SIDE_RENEWING] = "renewal"};
+
+static void round_failed(struct queue *queue, instant_us now)
+{
+    struct side *side = queue->side;
+    side->settle_failed |= side->round.job != NULL;
+    if (side->state == SIDE_UPKEEP) {
+        upkeep_end(queue, &side->round.error, now);
+        mend_connection(queue);
+        return;
+    }
+    if (side->state == SIDE_SEARCHING) {
+        unreadable_end(queue, &side->round.error, now);
+        return;
+    }
+    if (side->state == SIDE_PEEKING && side->round.rule->refusal == REFUSAL_OF_ROW) {
+        pace_peeked(queue, true, now); /* there is a row at least, and whether it can be read a claim finds out */
+        mend_connection(queue);
+        return;
+    }
+    if (side->state == SIDE_RENEWING)
+        lease_renewed(queue, true, now);
+    if (settle_met_lost_lease(&side->round)) {
+        settle_abort(side->round.job);
+        lease_doubt(queue, now);
+        return;
+    }
+    if (round_was_refused(&side->round) && !unreadable_settle_failed(queue, &side->round, now)) {
+        bool again = refusal_answer(queue, &side->round, now);
+        if (!again || side->round.rule->refusal == REFUSAL_BY_TIME)
+            report_settle_failed(queue, &side->round.error);
+        if (again)
+            return;
+    } else if (side->round.job) {
+        settle_abort(side->round.job);
+        report_settle_failed(queue, &side->round.error);
+    } else {
+        report_side_failed(queue, tasks[side->state], &side->round.error);
+    }
+    side->failures++;
+    side->retry_at = now + backoff_delay_us(&side_backoff, side->failures, &queue->rng);
+    mend_connection(queue);
+}
+
+static int64_t probe_soon_us(const struct queue *queue, instant_us now)
+{
+    int64_t claim_us = queue->pace.earliest_at > now ? queue->pace.earliest_at - now : 0;
+    return claim_us < PROBE_MIN_US ? PROBE_MIN_US : claim_us < PROBE_PACED_US ? claim_us : PROBE_PACED_US;
+}
+
+static void round_succeeded(struct queue *queue, instant_us now)
+{
+    struct side *side = queue->side;
+    side->failures = 0;
+    FAULT_POINT("side.done");
+    if (side->round.job) {
+        if (queue->leases.used)
+            queue->pace.poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
+        refusal_commit(queue, side->round.job, now);
+        orphan_free(queue);
+        settle_free_batches(&queue->leased);
+    }
+    if (side->state == SIDE_RENEWING)
+        lease_renewed(queue, false, now);
+    if (side->state == SIDE_SEARCHING)
+        unreadable_end(queue, NULL, now);
+    if (side->state == SIDE_UPKEEP)
+        upkeep_end(queue, NULL, now);
+    if (side->state == SIDE_PROBING && side->unasked) {
+        side->probe_at = now;
+    } else if (side->state == SIDE_PROBING) {
+        if (!queue->asks.probed) {
+            queue->pace.poll_at = queue->asks.probed_at = now;
+            queue->asks.check_empty = false; /* asked for before claims could look */
+        }
+        queue->asks.probed = true;
+        /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
+         * while nothing moves, seldom. */
+        bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->pace.work_known;
+        side->probe_interval_us = moving ? probe_soon_us(queue, now) : side->probe_interval_us * 2;
+        if (side->probe_interval_us > PROBE_MAX_US)
+            side->probe_interval_us = PROBE_MAX_US;
+        side->probe_at = now + side->probe_interval_us;
+    }
+}
+
+static void connection_lost(struct queue *queue, const struct error *err, instant_us now)
+{
+    FAULT_POINT("side.lost");
+    struct side *side = queue->side;
+    if (side->state != SIDE_OFF)
+        report_disconnected(queue, "side", err);
+    else
+        report_unreachable(queue, "side", err, &queue->trouble);
+    if (side->round.job)
+        settle_abort(side->round.job);
+    if (side->round.arena)
+        round_done(&side->round);
+    side->state = SIDE_OFF;
+    unreadable_abort(queue);
+    queue->asks.up = false;
+    lease_backend_lost(queue, now);
+}
+
+static void connection_up(struct queue *queue, instant_us now)
+{
+    report_connected(queue, "side");
+    queue->trouble = 0;
+    queue->side->state = SIDE_IDLE;
+    queue->ordering->type->forget(queue->ordering);
+    queue->asks.up = true;
+    asks_confirm(&queue->asks);
+    take_confirm(queue, now);
+    upkeep_connected(queue, now);
+    lease_backend_up(queue, now);
+}
+
+static void take_events(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    struct side *side = queue->side;
+    struct db_result result;
+    struct error err;
+    for (;;) {
+        switch (db_progress(side->db, ps, now, &result, &err)) {
+        case DB_NOTHING:
+            return;
+        case DB_UP:
+            connection_up(queue, now);
+            break;
+        case DB_RESULT:
+            take_result(queue, &result, now);
+            PQclear(result.res);
+            break;
+        case DB_ROUND_END:
+            if (side->round.failed)
+                round_failed(queue, now);
+            else
+                round_succeeded(queue, now);
+            round_done(&side->round);
+            side->state = SIDE_IDLE;
+            break;
+        case DB_DOWN:
+            connection_lost(queue, &err, now);
+            return;
+        }
+    }
+}
+
+void side_hear(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    take_confirm(queue, now);
+    if (queue->leases.used)
+        take_events(queue, ps, now);
+}
+
+void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    take_confirm(queue, now);
+    take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
+    start(queue, now);
+    queue->side_busy = queue->side->round.job != NULL;
+}
+
+/* What is due already waits for something else than time. */
+static instant_us later(instant_us at, instant_us now)
+{
+    return at > now ? at : INSTANT_NEVER;
+}
+
+void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
+{
+    struct side *side = queue->side;
+    db_prepare(side->db, ps);
+    pollset_deadline(ps, later(lease_over_at(queue), now));
+    if (side->state != SIDE_IDLE)
+        return;
+    pollset_deadline(ps, later(upkeep_due_at(queue), now));
+    pollset_deadline(ps, unreadable_due_at(queue));
+    pollset_deadline(ps, later(lease_due_at(queue), now));
+    pollset_deadline(ps, side->retry_at > now ? side->retry_at : later(side->probe_at, now));
+}

@@ -1,0 +1,37 @@
+/* relay/side/side_state.h -- the side connection's own state: for side.c, side_start.c and their tests. */
+#ifndef RELAY_SIDE_STATE_H
+#define RELAY_SIDE_STATE_H
+
+#include "relay/base/clock.h"
+#include "relay/postgres/db.h"
+#include "relay/settle/round.h"
+
+enum side_state {
+    SIDE_OFF,
+    SIDE_IDLE,
+    SIDE_SETTLING,
+    SIDE_PROBING,
+    SIDE_CHECKING,
+    SIDE_PEEKING,
+    SIDE_UPKEEP,
+    SIDE_RENEWING,
+    SIDE_SEARCHING
+};
+
+/* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
+struct side {
+    struct db *db;
+    enum side_state state;
+    struct round round;
+    char patience[24]; /* how long its statements wait for a lock, as a lock_timeout */
+    size_t first;      /* the index of the round's first statement; before it, behind a pooler, that is set */
+    instant_us probe_at, retry_at;
+    int64_t probe_interval_us;
+    unsigned failures;
+    bool unasked;       /* the probe under way was sent before */
+    bool settle_failed; /* and no probe was sent since: the next one goes first */
+    bool searched;      /* the last round was part of a search: see relay/side/unreadable.h */
+    bool upkept;        /* the last round was an upkeep task that goes ahead of what else is due */
+};
+
+#endif

@@ -1,0 +1,46 @@
+/* relay/side/upkeep.h -- what a queue's side connection does now and then beside settling: it looks whether somebody
+ * has paused the queue or a key, makes the archive's days, and removes what is older than it is to be kept.
+ *
+ *   upkeep_open -> (upkeep_next -> upkeep_begin -> send -> upkeep_take -> upkeep_end)*
+ *   and for every turn: upkeep_hold
+ *
+ * One task at a time, of one statement each. A task that fails is tried again later and delays nothing else. One that
+ * takes long rests for as long, at least, and takes turns with what the connection is there for. */
+#ifndef RELAY_UPKEEP_H
+#define RELAY_UPKEEP_H
+
+#include "ordering/ordering.h"
+#include "relay/base/arena.h"
+#include "relay/base/clock.h"
+#include "relay/base/error.h"
+#include "relay/postgres/db.h"
+
+struct queue;
+
+void upkeep_open(struct queue *queue);
+void upkeep_close(struct queue *queue);
+
+/* Chooses the task that is due; false: none is. `before_all`: of those that do not wait for settlements, or the others.
+ */
+bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
+
+/* The connection is new: what is served is shown in it, before anything else. */
+void upkeep_connected(struct queue *queue, instant_us now);
+
+/* It looks at rows of the queue's table. */
+bool upkeep_reads_rows(const struct queue *queue);
+
+/* Its statement, with parameters in `arena`. */
+struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now);
+void upkeep_take(struct queue *queue, const PGresult *res, instant_us now);
+
+/* `failure` NULL: it went well. From now on it is not due for its interval, or for as long as it took. */
+void upkeep_end(struct queue *queue, const struct error *failure, instant_us now);
+
+instant_us upkeep_due_at(const struct queue *queue);
+
+/* While the queue is paused: gives back what is not on its way. Call it for every turn, as claims that were under way
+ * may still arrive. */
+void upkeep_hold(struct queue *queue, instant_us now);
+
+#endif

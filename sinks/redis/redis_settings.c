@@ -1,0 +1,66 @@
+#include "sinks/redis/redis_settings.h"
+
+#include "relay/base/clock.h"
+#include "sinks/redis/redis_address.h"
+#include "sinks/redis/redis_command.h"
+
+static const char *const schemes[] = {"redis", "rediss", "unix", NULL};
+static const char *const commands[] = {
+    [REDIS_STREAM] = "stream", [REDIS_LIST] = "list", [REDIS_PUBLISH] = "publish", NULL};
+
+const struct setting redis_setting_rows[] = {
+    {.name = "url",
+     .kind = SETTING_URL,
+     .offset = offsetof(struct redis_settings, url),
+     .required = true,
+     .choices = schemes,
+     .help = "redis://[user:password@]host[:port][/database], rediss:// for TLS, or unix:///path[?db=N]"},
+    {.name = "command",
+     .kind = SETTING_CHOICE,
+     .offset = offsetof(struct redis_settings, command),
+     .fallback = "stream",
+     .choices = commands,
+     .help = "stream (XADD), list (RPUSH) or publish (PUBLISH)"},
+    {.name = "maxlen",
+     .kind = SETTING_COUNT,
+     .offset = offsetof(struct redis_settings, maxlen),
+     .fallback = "0",
+     .help = "trim each stream to about so many entries, read or not: this loses events; 0 never trims"},
+    {.name = "username",
+     .kind = SETTING_TEXT,
+     .offset = offsetof(struct redis_settings, username),
+     .help = "ACL user; goes before the one in url"},
+    {.name = "password",
+     .kind = SETTING_SECRET,
+     .offset = offsetof(struct redis_settings, password),
+     .help = "goes before the one in url"},
+    {.name = "timeout",
+     .kind = SETTING_DURATION,
+     .offset = offsetof(struct redis_settings, timeout_us),
+     .fallback = "5s",
+     .min = 10 * MS_US,
+     .max = 3600 * SECOND_US,
+     .help = "to connect, and how long the server may be silent while answers are due"},
+    {.name = "tls_ca",
+     .kind = SETTING_TEXT,
+     .offset = offsetof(struct redis_settings, tls_ca),
+     .help = "PEM file with the certificate authorities to trust for rediss://; default: the system's"},
+    {.name = NULL}};
+
+bool redis_settings_exposed(const void *settings, struct exposure *ret)
+{
+#ifdef HAVE_HIREDIS_SSL
+    static const char remedy[] = "rediss://";
+#else
+    static const char remedy[] = "a tunnel that ends on this machine: docs/sinks/redis.md#tls";
+#endif
+    struct redis_address address;
+    struct error err;
+    if (!redis_address_parse(((const struct redis_settings *)settings)->url, &address, &err))
+        return false;
+    *ret = (struct exposure){.setting = "url", .why = "is not encrypted: redis:// has no TLS", .remedy = remedy};
+    if (!address.tls && address.host)
+        exposure_add_host(ret, span_of(address.host));
+    redis_address_done(&address);
+    return ret->hosts[0] != '\0';
+}
