@@ -30,7 +30,7 @@ static bool queue_is_idle(const struct queue *queue)
 {
     const struct outlet *outlet = queue->outlet;
     if (!knows(queue) || queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED ||
-        outlet->routes)
+        outlet->routes.first)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];

@@ -24,7 +24,7 @@ static bool check_sink(const struct run *run, struct error *err)
 {
     const struct metrics *m = &run->queue->metrics;
     const struct outlet *outlet = run->queue->outlet;
-    if (outlet->circuit.state != CIRCUIT_CLOSED || outlet->routes)
+    if (outlet->circuit.state != CIRCUIT_CLOSED || outlet->routes.first)
         return error_set(err, ERROR_OVERLOADED,
                          "bench: the sink %s is down, see the line above; nothing is measured without it",
                          outlet->config->name);

@@ -3,7 +3,6 @@
 #include "relay/bench/bench_schema.h"
 
 #include "relay/base/clock.h"
-#include "relay/commands/command.h"
 #include "relay/postgres/connect.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
@@ -169,6 +168,12 @@ static bool own_until(struct bench *bench, const char *schema, instant_us until,
     return ok;
 }
 
+/* For what is no reason to end at once; the command says the error with which it ends. */
+static void tell(const struct error *err)
+{
+    fprintf(stderr, "pgcourier: %s\n", err->text);
+}
+
 /* *in_use is an error to end with. One that is there already is printed. */
 static bool note_in_use(struct bench *bench, const struct leftover *left, struct error *in_use, struct error *err)
 {
@@ -176,7 +181,7 @@ static bool note_in_use(struct bench *bench, const struct leftover *left, struct
     if (!holder)
         return false;
     if (in_use->kind != ERROR_NONE)
-        command_fail(in_use);
+        tell(in_use);
     const char *pid = query_text(holder, 0, 0);
     error_set(in_use, ERROR_CONFLICT,
               "bench: the schema %s is in use by a bench of %s: wait for its end%s%s%s and repeat pgcourier bench "
@@ -220,7 +225,7 @@ bool bench_schema_clean(struct bench *bench, bool all, struct error *err)
     if (in_use.kind == ERROR_NONE)
         return ok;
     if (!ok)
-        command_fail(&in_use);
+        tell(&in_use);
     else
         *err = in_use;
     return false;

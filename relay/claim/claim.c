@@ -5,6 +5,7 @@
 #include "relay/claim/ahead.h"
 #include "relay/claim/claim_connection.h"
 #include "relay/claim/claim_request.h"
+#include "relay/claim/claim_send.h"
 #include "relay/claim/peek.h"
 #include "relay/deliver/outlet.h"
 #include "relay/hold/lease.h"
@@ -293,7 +294,7 @@ static bool may_commit_part(const struct claim *claim, instant_us now)
 void claim_finish(struct claim *claim, instant_us now)
 {
     if (claim->queue->leases.used) {
-        claim_round_start(claim, NULL, true, keys_to_claim(claim, now), now);
+        claim_send_round(claim, NULL, true, keys_to_claim(claim, now), now);
         return;
     }
     bool finished = claim_is_finished(claim), let_go = claim->has_read;
@@ -305,7 +306,7 @@ void claim_finish(struct claim *claim, instant_us now)
     bool has_to_last =
         !finished && !keep_is_possible(claim->queue, claim->db); /* the transaction, for what somebody else holds */
     if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
-        claim_round_start(claim, job, may_commit_part(claim, now), 0, now);
+        claim_send_round(claim, job, may_commit_part(claim, now), 0, now);
         return;
     }
     if (has_to_last)
@@ -320,7 +321,7 @@ void claim_finish(struct claim *claim, instant_us now)
      * with its session the locks. */
     bool stale = now - claim->began_at >= SILENT_MAX_US;
     if (finished || job || let_go || claim->in_parts || keys > 0 || stale)
-        claim_round_start(claim, job, true, keys, now);
+        claim_send_round(claim, job, true, keys, now);
 }
 
 /* Waits that are over may take a claim a little beyond its limit: not without end. All that it holds may come to be in
@@ -368,7 +369,7 @@ static void start_claim(struct claim *claim, instant_us now)
         keys = keys_to_extend(claim, keys, now);
     bool commit = !holding && claim->in_transaction;
     if (keys > 0 || commit || now >= silent_until(claim))
-        claim_round_start(claim, NULL, commit, keys, now);
+        claim_send_round(claim, NULL, commit, keys, now);
 }
 
 /* What a claim returns may be keys that another one has just lost. The server says so on that one's connection before

@@ -1,9 +1,9 @@
 #include "relay/claim/claim_connection.h"
 
 #include "relay/base/fault_point.h"
-#include "relay/claim/claim.h"
 #include "relay/claim/claim_intake.h"
 #include "relay/claim/claim_request.h"
+#include "relay/claim/claim_send.h"
 #include "relay/claim/claim_state.h"
 #include "relay/deliver/outlet.h"
 #include "relay/hold/lease.h"
@@ -21,122 +21,6 @@
 #define TURN_BYTES ((size_t)8 * 1024 * 1024) /* of rows, that are read in one turn */
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
-
-/* What is read from now on, or was since the first of them was sent, orphans may still have to be compared with. */
-static void note_asking(struct queue *queue)
-{
-    queue->asking_since = INSTANT_NEVER;
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        const struct claim *claim = &queue->claims[i];
-        if (claim->state == CLAIM_BUSY && claim->round.claim)
-            queue->asking_since = instant_min(queue->asking_since, claim->sent_at);
-    }
-}
-
-static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct error *err)
-{
-    struct queue *queue = claim->queue;
-    const struct claim_request *request = claim_request_make(claim, !claim->round.begin, keys, now);
-    struct statement statements[ORDERING_STATEMENTS_MAX];
-    size_t n =
-        queue->ordering->type->claim(queue->ordering, request, now, claim->round.arena, statements, &claim->plan);
-    claim->round.claim = true;
-    claim->round.keys = keys;
-    claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, queue, claim);
-    claim->arriving->response_max = (size_t)queue->config->response_max;
-    claim->arriving->solo = queue->ordering->type->solo;
-    claim->arriving->lane_max = (size_t)claim->plan.key_limit;
-    for (size_t i = 0; i < n; i++)
-        if (!db_send(claim->db, &statements[i], err))
-            return false;
-    return true;
-}
-
-static void begin_parts(struct claim *claim)
-{
-    for (struct batch *batch = claim->in_parts ? NULL : claim->batches; batch; batch = batch->next)
-        refusal_begin_parts(batch);
-    claim->in_parts = true;
-}
-
-/* Behind a savepoint: when the database refuses it, the locks stay. What a deferred constraint has to say has to be
- * said before the commit. Savepoints of parts must not pile up. */
-static bool send_settlement(struct claim *claim, struct settle_job *job, bool commit, struct error *err)
-{
-    struct round *round = &claim->round;
-    round->ahead = sql_settle_savepoint;
-    round->patience = blocked_patience(claim->queue, claim->db, claim->sent_at);
-    job->sent_at = claim->sent_at;
-    if (!round_add_settlement(round, claim->db, claim->queue, job, err) ||
-        !db_send_sql(claim->db, sql_settle_constraints, err) ||
-        (!commit && !db_send_sql(claim->db, sql_settle_release, err)))
-        return false;
-    round->settle_end += commit ? 1 : 2;
-    return true;
-}
-
-static bool has_stragglers(const struct claim *claim)
-{
-    bool may_have = !claim->queue->leases.used && keep_is_possible(claim->queue, claim->db);
-    for (const struct batch *batch = may_have ? claim->batches : NULL; batch; batch = batch->next)
-        if (keep_is_needed(batch))
-            return true;
-    return false;
-}
-
-/* A transaction that stays open must not keep the snapshot in which locks were freed at its beginning. The same
- * statement keeps the server from ending an idle transaction. */
-static bool send_rest(const struct claim *claim, struct error *err)
-{
-    const struct round *round = &claim->round;
-    bool freed = round->begin && round->free_count > 0, nothing = !round->commit && !round->begin && !round->job;
-    return (!freed && !nothing) || db_send_sql(claim->db, sql_claim_rest, err);
-}
-
-static bool add_holding(struct claim *claim, struct error *err)
-{
-    return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
-                                     : keep_add(claim->queue, claim->batches, &claim->round, claim->db, err);
-}
-
-/* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
- * a delivery has its own. */
-static bool send_begin(struct claim *claim, struct error *err)
-{
-    struct round *round = &claim->round;
-    round->lasting = db_is_shared(claim->db) && !claim->queue->leases.used;
-    return db_send_sql(claim->db, sql_claim_begin, err) &&
-           (!round->lasting || db_send_sql(claim->db, sql_session_transaction, err));
-}
-
-void claim_round_start(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now)
-{
-    struct error err;
-    struct round *round = &claim->round;
-    round_begin(round);
-    round->job = job;
-    claim->sent_at = now;
-    FAULT_POINT("claim.send");
-    round->commit = commit;
-    round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
-    bool ok = (!commit || add_holding(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
-              (!commit || db_send_sql(claim->db, "commit", &err)) && (!round->begin || send_begin(claim, &err)) &&
-              (!commit || keep_add_free(claim->queue, claim->batches, round, claim->db, &err)) &&
-              (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
-    if (job && !commit)
-        begin_parts(claim);
-    if (keys > 0) {
-        claim->queue->metrics.claims++;
-        pace_sent(claim->queue, claim->full, claim_events_at_most(claim->queue), now);
-    }
-    ok = ok && db_end_round(claim->db, &err);
-    claim->in_transaction = true;
-    claim->state = CLAIM_BUSY;
-    note_asking(claim->queue);
-    FAULT_POINT("claim.sent");
-    if (!ok)
-        db_drop(claim->db, false, err.text);
-}
 
 /* The locks of its transaction are gone, and those that its session keeps only with `session`. */
 static void lose_locks(struct claim *claim, bool session, instant_us now)
@@ -156,7 +40,7 @@ static void start_rollback(struct claim *claim, const char *sql, const char *the
     struct error err;
     round_begin(&claim->round);
     claim->state = CLAIM_ROLLBACK;
-    note_asking(claim->queue);
+    claim_note_asking(claim->queue);
     FAULT_POINT("claim.rollback");
     if (!db_send_sql(claim->db, sql, &err) || (then && !db_send_sql(claim->db, then, &err)) ||
         !db_end_round(claim->db, &err))
@@ -221,7 +105,7 @@ static bool settle_in_parts(struct claim *claim, instant_us now)
     bool first = !claim->in_parts;
     if (settle_aside(claim, now))
         return true;
-    begin_parts(claim);
+    claim_begin_parts(claim);
     bool again = refusal_answer(queue, round, now);
     if (first || !again)
         report_settle_failed(queue, &round->error);
@@ -371,7 +255,7 @@ static void round_succeeded(struct claim *claim, instant_us now)
         take_arriving(claim, now);
     round_done(round);
     claim->state = CLAIM_IDLE;
-    note_asking(queue);
+    claim_note_asking(queue);
 }
 
 static void take_result(struct claim *claim, const struct db_result *result)
@@ -407,7 +291,7 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
         back_off(claim, NULL, now);
     lose_locks(claim, true, now);
     claim->state = CLAIM_OFF;
-    note_asking(claim->queue);
+    claim_note_asking(claim->queue);
     claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
 }
 

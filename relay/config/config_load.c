@@ -227,3 +227,38 @@ done:
     config_free(config);
     return NULL;
 }
+
+static void free_queue(struct queue_config *queue)
+{
+    setting_free(queue_settings, queue);
+    for (const struct config_group *group = queue_groups; group->name; group++)
+        setting_free(group->settings, queue);
+    free(queue->name);
+    free(queue->place);
+}
+
+static void free_sink(struct sink_config *sink)
+{
+    if (sink->settings)
+        setting_free(sink->type->settings, sink->settings);
+    setting_free(sink_settings, sink);
+    free(sink->settings);
+    free(sink->place);
+    free(sink->name);
+}
+
+void config_free(struct config *config)
+{
+    if (!config)
+        return;
+    for (size_t i = 0; i < config->queue_count; i++)
+        free_queue(&config->queues[i]);
+    for (size_t i = 0; i < config->sink_count; i++)
+        free_sink(&config->sinks[i]);
+    setting_free(config_settings, config);
+    config_mark_free(config);
+    free(config->queues);
+    free(config->sinks);
+    free(config->path);
+    free(config);
+}

@@ -4,7 +4,7 @@
 #ifndef RELAY_CONFIG_PEERS_H
 #define RELAY_CONFIG_PEERS_H
 
-#include "relay/config/config_warning.h"
+#include "relay/config/config_exposure.h"
 
 /* database, listen_database, and the sinks. */
 size_t config_peer_count(const struct config *config);

@@ -1,5 +1,6 @@
 #include "relay/config/config_preset.h"
 
+#include "relay/config/config_preset_names.h"
 #include "relay/config/config_tables.h"
 
 #include <string.h>

@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-extern const char *const config_preset_names[]; /* NULL after the last */
-
 /* Fills `queue` as the preset of its mapping says, if it names one; to be called before the mapping is read. */
 bool config_preset_read(const struct config_place *place, const struct yaml_node *map, struct queue_config *queue,
                         struct error *err) MUST_CHECK;

@@ -2,7 +2,7 @@
 
 #include "relay/base/clock.h"
 #include "relay/config/config.h"
-#include "relay/config/config_preset.h"
+#include "relay/config/config_preset_names.h"
 
 #include <stddef.h>
 

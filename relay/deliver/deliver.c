@@ -38,7 +38,7 @@ static struct circuit *circuit_for(struct outlet *outlet, const struct delivery 
     *ret_name = "";
     if (d->cause->kind != ERROR_ROUTE)
         return &outlet->circuit;
-    struct route_circuit *route = route_circuit_take(outlet, d->destination);
+    struct route_circuit *route = route_circuit_take(&outlet->routes, d->destination);
     *ret_name = route->destination;
     return &route->circuit;
 }
@@ -47,10 +47,10 @@ static void close_circuits(struct outlet *outlet, struct span destination, insta
 {
     if (circuit_ack(&outlet->circuit))
         report_circuit_closed(outlet, "", now - outlet->circuit.opened_at);
-    struct route_circuit *route = route_circuit_find(outlet, destination);
+    struct route_circuit *route = route_circuit_find(&outlet->routes, destination);
     if (route) {
         report_circuit_closed(outlet, route->destination, now - route->circuit.opened_at);
-        route_circuit_forget(outlet, route);
+        route_circuit_forget(&outlet->routes, route);
     }
 }
 
@@ -58,7 +58,7 @@ static void close_circuits(struct outlet *outlet, struct span destination, insta
 static void end_trials(struct outlet *outlet, const struct delivery *d)
 {
     circuit_end_trial(&outlet->circuit, d);
-    struct route_circuit *route = route_circuit_find(outlet, d->destination);
+    struct route_circuit *route = route_circuit_find(&outlet->routes, d->destination);
     if (route)
         circuit_end_trial(&route->circuit, d);
 }
@@ -233,7 +233,7 @@ static enum pass lane_pass(const struct outlet *outlet, const struct lane *lane,
     *ret_release_us = keep_away_us(circuit, now);
     if (!circuit_lets_go(circuit))
         return circuit->state == CIRCUIT_TRIAL ? PASS_WAIT : PASS_BLOCKED;
-    const struct route_circuit *route = route_circuit_find(outlet, lane->unsent->delivery.destination);
+    const struct route_circuit *route = route_circuit_find(&outlet->routes, lane->unsent->delivery.destination);
     if (!route || circuit_lets_go(&route->circuit))
         return PASS_GO;
     *ret_release_us = keep_away_us(&route->circuit, now);
@@ -243,7 +243,7 @@ static enum pass lane_pass(const struct outlet *outlet, const struct lane *lane,
 /* True when this delivery is a trial, and goes alone. */
 static bool begin_trials(struct outlet *outlet, const struct delivery *d)
 {
-    struct route_circuit *route = route_circuit_find(outlet, d->destination);
+    struct route_circuit *route = route_circuit_find(&outlet->routes, d->destination);
     bool of_route = route && circuit_begin_trial(&route->circuit, d);
     return circuit_begin_trial(&outlet->circuit, d) || of_route;
 }
@@ -352,7 +352,7 @@ static void probe_circuits(struct outlet *outlet, instant_us now)
         if (reach == REACH_NO)
             report_circuit_changed(outlet, &outlet->circuit, "", &why, now);
     }
-    route_circuits_turn(outlet, now);
+    route_circuits_turn(&outlet->routes, &outlet->rng, now);
 }
 
 void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us now, int64_t wall_us)

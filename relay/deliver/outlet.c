@@ -29,8 +29,8 @@ void outlet_close(struct outlet *outlet)
     if (!outlet)
         return;
     sink_close(outlet->sink);
-    while (outlet->routes)
-        route_circuit_forget(outlet, outlet->routes);
+    while (outlet->routes.first)
+        route_circuit_forget(&outlet->routes, outlet->routes.first);
     keyset_done(&outlet->suspects);
     free(outlet);
 }
@@ -52,7 +52,7 @@ void outlet_prepare(struct outlet *outlet, struct pollset *ps, instant_us now)
 instant_us outlet_wake_at(const struct outlet *outlet)
 {
     instant_us at = outlet->circuit.state == CIRCUIT_OPEN ? outlet->circuit.retry_at : INSTANT_NEVER;
-    return instant_min(at, route_circuits_wake_at(outlet));
+    return instant_min(at, route_circuits_wake_at(&outlet->routes));
 }
 
 size_t outlet_places(const struct outlet *outlet)
@@ -75,7 +75,7 @@ int64_t outlet_room(const struct outlet *outlet, int64_t places)
 
 int64_t outlet_keys_wanted(struct outlet *outlet, struct span destination, instant_us now)
 {
-    struct route_circuit *only = destination.data ? route_circuit_find(outlet, destination) : NULL;
+    struct route_circuit *only = destination.data ? route_circuit_find(&outlet->routes, destination) : NULL;
     struct circuit *circuit = &outlet->circuit;
     if (circuit_turn(circuit, now) == CIRCUIT_CLOSED && only)
         circuit = &only->circuit;

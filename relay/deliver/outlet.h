@@ -26,8 +26,7 @@ struct outlet {
     size_t ready_count, lanes_in_flight;
     bool stopping;                /* no lane goes on to its next event */
     struct circuit circuit;       /* of the whole sink */
-    struct route_circuit *routes; /* troubled destinations only */
-    size_t route_count;
+    struct route_circuits routes; /* troubled destinations only */
     instant_us last_ack_at;
     instant_us taken_sent_at; /* when the newest event that was acked had been submitted */
     struct keyset suspects;   /* events in flight when a connection broke; `at` is when */

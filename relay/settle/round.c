@@ -65,6 +65,13 @@ bool round_was_refused(const struct round *round)
            round->failed_at >= round->settle_at && round->failed_at < round->settle_end;
 }
 
+/* Its first statement says so, by a text that is no number: see settle_leases.sql. */
+bool round_met_lost_lease(const struct round *round)
+{
+    return round->job && round->job->settlement.token_count > 0 && round->failed_at == round->settle_at &&
+           round->rule->kind == ERROR_REFUSED;
+}
+
 bool round_reached(const struct round *round, size_t index)
 {
     return !round->failed || round->failed_at >= index;

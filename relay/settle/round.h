@@ -46,6 +46,9 @@ bool round_take(struct round *round, size_t index, const PGresult *res);
 /* The first failure was in the settlement, and what is in the rows may be its cause. */
 bool round_was_refused(const struct round *round);
 
+/* The round's settlement has failed because a lease of it is not ours any more. */
+bool round_met_lost_lease(const struct round *round);
+
 /* The first failure was not in the statements before `index`: they are done. */
 bool round_reached(const struct round *round, size_t index);
 

@@ -5,7 +5,6 @@
 #include "relay/queue/order_watch.h"
 #include "relay/queue/queue.h"
 #include "relay/queue/report.h"
-#include "relay/settle/round.h"
 
 #include <stdlib.h>
 
@@ -344,13 +343,6 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
     }
     if (outcome > LANE_RELEASED)
         report_failure(lane);
-}
-
-/* Its first statement says so, by a text that is no number: see settle_leases.sql. */
-bool settle_met_lost_lease(const struct round *round)
-{
-    return round->job && round->job->settlement.token_count > 0 && round->failed_at == round->settle_at &&
-           round->rule->kind == ERROR_REFUSED;
 }
 
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)

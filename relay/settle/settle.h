@@ -13,7 +13,6 @@
 #include "relay/queue/batch.h"
 
 struct queue;
-struct round;
 
 /* What is settled together in one transaction. */
 struct settle_job {
@@ -35,9 +34,6 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
 
 /* Nothing has to be written: the lanes can be let go. */
 bool settle_is_empty(const struct settle_job *job);
-
-/* The round's settlement has failed because a lease of it is not ours any more. */
-bool settle_met_lost_lease(const struct round *round);
 
 /* The transaction has committed: lanes are done with, keys with more events are followed. Frees the job. */
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now);

@@ -207,7 +207,7 @@ static void round_failed(struct queue *queue, instant_us now)
     }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, true, now);
-    if (settle_met_lost_lease(&side->round)) {
+    if (round_met_lost_lease(&side->round)) {
         settle_abort(side->round.job);
         lease_doubt(queue, now);
         return;

@@ -10,20 +10,36 @@ import sys
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Which folder may include from which; the first matching prefix of a file decides. base <- ordering, sinks <- relay.
-LAYERS = [
-    ("relay/base/", ("relay/base/",)),
-    ("ordering/", ("relay/base/", "ordering/")),
-    ("sinks/", ("relay/base/", "sinks/")),
-    ("relay/", ("relay/", "ordering/", "sinks/")),
-]
+# The folders of relay/, in the order in which they build on each other: each includes from itself and from those before.
+RELAY_FOLDERS = ("base", "postgres", "config", "table", "queue", "deliver", "route", "settle", "hold", "side", "claim")
+RELAY_ABOVE_THE_LOOP = ("bench", "commands")  # relay.c, the loop, stands between
 
-# Modules (a source and its header) that still include each other in a circle. The list may only become shorter.
-IN_A_LOOP = {
-    "relay/claim", "relay/claim_connection", "relay/config", "relay/config_mark", "relay/config_peers",
-    "relay/config_preset", "relay/config_secrets", "relay/config_tables", "relay/config_warning", "relay/outlet",
-    "relay/round", "relay/route_circuit", "relay/settle",
-}
+
+def layers():
+    """(prefix of a file's name, prefixes of what that file may include); the first row that matches counts."""
+    below = ["ordering/", "sinks/"]
+    rows = [("ordering/", ("relay/base/", "ordering/")), ("sinks/", ("relay/base/", "sinks/"))]
+    for folder in RELAY_FOLDERS:
+        below.append(f"relay/{folder}/")
+        rows.append((f"relay/{folder}/", ("relay/base/",) if folder == "base" else tuple(below)))
+    rows.append(("relay/main.c", ("relay/", "ordering/", "sinks/")))
+    loop = [f"relay/{name}" for name in ("queue_open.h", "relay.h", "relay_end.h")]
+    for folder in RELAY_ABOVE_THE_LOOP:
+        below.append(f"relay/{folder}/")
+        rows.append((f"relay/{folder}/", (*below, *loop)))
+    in_the_loop = tuple(prefix for prefix in below if prefix[6:-1] not in RELAY_ABOVE_THE_LOOP)
+    rows.append(("relay/", (*in_the_loop, *loop)))
+    return rows
+
+
+LAYERS = layers()
+
+# What a folder keeps for itself: headers of this name are included from their own folder, and from those named here.
+STATE = re.compile(r"(relay/\w+/)\w+_state\.h$")
+STATE_READERS = {"relay/claim/claim_state.h": ("relay/relay_end.c", "relay/queue_open.c")}
+
+# Modules (a source and its header) that may include each other in a loop: none.
+IN_A_LOOP = frozenset()
 
 # What the top holds besides hidden files.
 TOP = {"relay", "ordering", "sinks", "sql", "tests", "bench", "docs", "packaging", "dev", "CMakeLists.txt", "CMakePresets.json",
@@ -75,6 +91,13 @@ def wrong_includes(name, text):
     for included in INCLUDE.findall(text):
         if "/" in included and not included.startswith(allowed):
             yield f"{name}: includes {included}: only {', '.join(allowed)} may be included from here"
+
+
+def opened_states(name, text):
+    for included in INCLUDE.findall(text):
+        owner = STATE.match(included)
+        if owner and not name.startswith((owner.group(1), "tests/")) and name not in STATE_READERS.get(included, ()):
+            yield f"{name}: includes {included}, which is the own state of {owner.group(1)}"
 
 
 def included_modules(sources):
@@ -161,7 +184,7 @@ def main():
         text = read(name)
         problems += too_long(name, text)
         if name in sources:
-            problems += [*wrong_includes(name, text), *stray_sql(name, text), *stray_allocations(name, text), *banned_calls(name, text)]
+            problems += [*wrong_includes(name, text), *opened_states(name, text), *stray_sql(name, text), *stray_allocations(name, text), *banned_calls(name, text)]
     problems += include_loops(included_modules(sources), IN_A_LOOP)
     flags = include_flags()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -237,7 +237,7 @@ END_TEST
 
 START_TEST(destination_that_is_down_ends_the_bench)
 {
-    outlet.routes = &trouble;
+    outlet.routes.first = &trouble;
     assert_fails(drain(), ERROR_OVERLOADED, "the sink web is down");
 }
 END_TEST

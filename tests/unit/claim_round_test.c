@@ -1,13 +1,14 @@
 /* Rounds of a claim that cannot be sent, that bring what they must not, or that meet what a lost claim left behind; and
  * when there is none. */
 #include "relay/claim/claim_request.h"
+#include "relay/claim/claim_send.h"
 #include "sql_text.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/claim_stage.h"
 
 static void claim_keys(void)
 {
-    claim_round_start(claim, NULL, true, KEYS, NOW);
+    claim_send_round(claim, NULL, true, KEYS, NOW);
 }
 
 static void claim_brings(const struct event *events, size_t count)
@@ -38,7 +39,7 @@ static struct lane *settle_and_claim(void)
     lane->acked = 1;
     batch->open--;
     batch->finished++;
-    claim_round_start(claim, settle_collect(&stage.queue, claim->batches, false), true, KEYS, NOW);
+    claim_send_round(claim, settle_collect(&stage.queue, claim->batches, false), true, KEYS, NOW);
     return lane;
 }
 

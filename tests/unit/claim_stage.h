@@ -1,11 +1,12 @@
 /* tests/unit/claim_stage.h -- a claim on a scripted connection, with a strategy of one statement a step.
  *
- *   set_up -> claim_round_start... -> script_brings... -> progress -> ... -> tear_down */
+ *   set_up -> claim_send_round... -> script_brings... -> progress -> ... -> tear_down */
 #ifndef TESTS_UNIT_CLAIM_STAGE_H
 #define TESTS_UNIT_CLAIM_STAGE_H
 
 #include "relay/claim/claim.h"
 #include "relay/claim/claim_connection.h"
+#include "relay/claim/claim_send.h"
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
 #include "tests/unit/hand_made.h"

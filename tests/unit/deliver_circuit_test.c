@@ -254,7 +254,7 @@ static void trouble_route_x(void)
     turn();
     fails(1, VERDICT_RETRY, ERROR_ROUTE);
     turn();
-    ck_assert_uint_eq(outlet->route_count, 1);
+    ck_assert_uint_eq(outlet->routes.count, 1);
     ck_assert_int_eq(outlet->circuit.state, CIRCUIT_CLOSED);
 }
 
@@ -275,7 +275,7 @@ START_TEST(troubled_route_stops_its_own_events_only)
     ck_assert_int_gt(blocked->release_us, 0);
     ack(6);
     turn();
-    ck_assert_uint_eq(outlet->route_count, 1);
+    ck_assert_uint_eq(outlet->routes.count, 1);
 }
 END_TEST
 
@@ -313,12 +313,12 @@ START_TEST(lane_that_a_later_event_stopped_ends_when_the_sink_had_no_room)
     turn();
     fails(1, VERDICT_RETRY, ERROR_ROUTE);
     turn();
-    now = outlet->routes->circuit.retry_at;
+    now = outlet->routes.first->circuit.retry_at;
     stage_event(stage_batch(&stage), 2, "y")->event.type = span_of("troubled");
     turn();
     fails(2, VERDICT_RETRY, ERROR_ROUTE);
     turn();
-    ck_assert_uint_eq(outlet->route_count, 2);
+    ck_assert_uint_eq(outlet->routes.count, 2);
     fake->sink.traits = SINK_KEEPS_KEY_ORDER;
     fake->room = 0;
     struct batch *next = stage_batch(&stage);
@@ -335,16 +335,16 @@ END_TEST
 START_TEST(troubled_route_is_tried_with_one_event_at_a_time)
 {
     trouble_route_x();
-    now = outlet->routes->circuit.retry_at;
+    now = outlet->routes.first->circuit.retry_at;
     turn();
-    ck_assert_int_eq(outlet->routes->circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(outlet->routes.first->circuit.state, CIRCUIT_TRIAL);
     for (int64_t id = 5; id <= 9; id++)
         another_x(id);
     turn();
     ck_assert_uint_eq(fake->sent_count, 2);
     ack(fake->sent[1]);
     turn();
-    ck_assert_uint_eq(outlet->route_count, 0);
+    ck_assert_uint_eq(outlet->routes.count, 0);
     another_x(10);
     turn();
     ck_assert(in_flight(10));
@@ -354,7 +354,7 @@ END_TEST
 START_TEST(trial_that_the_sink_had_no_room_for_is_tried_later)
 {
     trouble_route_x();
-    now = outlet->routes->circuit.retry_at;
+    now = outlet->routes.first->circuit.retry_at;
     turn();
     fake->room = 0;
     another_x(5);
@@ -372,7 +372,7 @@ START_TEST(trial_of_a_route_is_one_event_also_where_the_sink_keeps_order)
 {
     trouble_route_x();
     fake->sink.traits = SINK_KEEPS_KEY_ORDER;
-    now = outlet->routes->circuit.retry_at;
+    now = outlet->routes.first->circuit.retry_at;
     turn();
     struct batch *next = stage_batch(&stage);
     stage_event(next, 5, "x");
@@ -381,7 +381,7 @@ START_TEST(trial_of_a_route_is_one_event_also_where_the_sink_keeps_order)
     assert_sent(1, 5);
     ack(5);
     turn();
-    ck_assert_uint_eq(outlet->route_count, 0);
+    ck_assert_uint_eq(outlet->routes.count, 0);
 }
 END_TEST
 
@@ -390,7 +390,7 @@ START_TEST(trial_of_a_route_that_is_refused_counts_where_the_sink_keeps_order)
 {
     trouble_route_x();
     fake->sink.traits = SINK_KEEPS_KEY_ORDER;
-    now = outlet->routes->circuit.retry_at;
+    now = outlet->routes.first->circuit.retry_at;
     turn();
     struct batch *next = stage_batch(&stage);
     struct lane *lane = stage_event(next, 5, "x")->lane;
@@ -424,10 +424,10 @@ START_TEST(many_troubled_routes_do_not_close_the_sink)
     trouble_route_x();
     fake->sent_count = 0;
     trouble_routes(10, ROUTE_CIRCUITS_MAX + 5);
-    ck_assert_uint_eq(outlet->route_count, ROUTE_CIRCUITS_MAX);
+    ck_assert_uint_eq(outlet->routes.count, ROUTE_CIRCUITS_MAX);
     ck_assert_int_eq(outlet->circuit.state, CIRCUIT_CLOSED);
-    ck_assert_ptr_null(route_circuit_find(outlet, SPAN_LITERAL("x"))); /* the oldest made way */
-    ck_assert_ptr_nonnull(route_circuit_find(outlet, SPAN_LITERAL("to-1014")));
+    ck_assert_ptr_null(route_circuit_find(&outlet->routes, SPAN_LITERAL("x"))); /* the oldest made way */
+    ck_assert_ptr_nonnull(route_circuit_find(&outlet->routes, SPAN_LITERAL("to-1014")));
 }
 END_TEST
 
@@ -436,10 +436,10 @@ START_TEST(troubled_route_that_nothing_is_sent_to_is_forgotten)
     trouble_route_x();
     now += 30 * SECOND_US;
     turn();
-    ck_assert_uint_eq(outlet->route_count, 1);
+    ck_assert_uint_eq(outlet->routes.count, 1);
     now += 60 * SECOND_US;
     turn();
-    ck_assert_uint_eq(outlet->route_count, 0);
+    ck_assert_uint_eq(outlet->routes.count, 0);
 }
 END_TEST
 
@@ -453,7 +453,7 @@ START_TEST(troubled_route_is_not_forgotten_during_its_trial)
     ck_assert(in_flight(5));
     now += 60 * SECOND_US;
     turn();
-    ck_assert_uint_eq(outlet->route_count, 1);
+    ck_assert_uint_eq(outlet->routes.count, 1);
     another_x(6);
     turn();
     ck_assert(!in_flight(6));

@@ -102,7 +102,7 @@ START_TEST(what_one_event_is_told_keeps_the_others_away_for_a_short_time_only)
     send_event(2, "b");
     resolve_with(2, VERDICT_RETRY, ERROR_ROUTE, hour_us);
     turn();
-    ck_assert_int_eq(outlet->routes->circuit.retry_at, now + hour_us);
+    ck_assert_int_eq(outlet->routes.first->circuit.retry_at, now + hour_us);
 }
 END_TEST
 

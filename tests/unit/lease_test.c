@@ -319,7 +319,7 @@ static bool met(size_t failed_at, const char *sqlstate, size_t tokens)
     struct settle_job job = {.settlement.token_count = tokens};
     struct round round = {.job = &job, .settle_at = 1, .failed = true, .failed_at = failed_at};
     round.rule = sqlstate_rule(sqlstate);
-    return settle_met_lost_lease(&round);
+    return round_met_lost_lease(&round);
 }
 
 START_TEST(settlement_says_that_a_lease_is_over_by_its_first_statement)
@@ -328,7 +328,7 @@ START_TEST(settlement_says_that_a_lease_is_over_by_its_first_statement)
     ck_assert(!met(2, "22P02", 1));
     ck_assert(!met(1, "42501", 1));
     ck_assert(!met(1, "22P02", 0));
-    ck_assert(!settle_met_lost_lease(&(struct round){.failed = true}));
+    ck_assert(!round_met_lost_lease(&(struct round){.failed = true}));
 }
 END_TEST
 

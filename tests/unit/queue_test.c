@@ -91,9 +91,9 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     outlet.circuit.state = CIRCUIT_OPEN; /* it does not ask */
     ck_assert(!is_idle());
     outlet.circuit.state = CIRCUIT_CLOSED;
-    outlet.routes = &route;
+    outlet.routes.first = &route;
     ck_assert(!is_idle());
-    outlet.routes = NULL;
+    outlet.routes.first = NULL;
     stage_batch(&stage);
     ck_assert(!is_idle()); /* arrived */
     queue->arrived = NULL;
