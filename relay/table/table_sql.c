@@ -88,7 +88,7 @@ static const char *rendered(struct arena *arena, const char *template, const str
 {
     struct error err;
     char *text = sql_render(template, variables, &err);
-    assert(text && "tests/unit/table_sql_test.c renders all of them");
+    assert(text && "tests/unit/table/table_sql_test.c renders all of them");
     const char *out = arena_printf(arena, "%s", text);
     free(text);
     return out;

@@ -1,6 +1,6 @@
 """Every allocation of ours in a short run is refused, one in each run, or that one and all after it, until a run makes so
 few that none is left to refuse. tests/support/course.py says what is right. libpq's, librdkafka's and OpenSSL's own are
-left out; so are the scenes of tests/unit/allocation_test.c and its neighbours, which need no database.
+left out; so are the scenes of tests/unit/memory/allocation_test.c and its neighbours, which need no database.
 
 A default run refuses every STEP'th allocation, the same ones every time, once and from then on by turns; --deep each of
 them in both ways."""

@@ -50,7 +50,7 @@ ERRORS = {
 # What has nothing to do with sockets and files, or cannot fail.
 LEFT_OUT = {
     **dict.fromkeys(["brk", "mmap", "munmap", "mprotect", "mremap", "madvise"],
-                    "memory: test_allocations.py and tests/unit/allocation_test.c refuse it"),
+                    "memory: test_allocations.py and tests/unit/memory/allocation_test.c refuse it"),
     **dict.fromkeys(["futex", "set_robust_list", "rseq", "exit", "set_tid_address"], "what glibc makes threads of"),
     **dict.fromkeys(["rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack"], "fails for wrong arguments only"),
     **dict.fromkeys(["getuid", "geteuid", "getgid", "getegid", "getpid", "gettid", "getppid", "exit_group", "sched_yield",

@@ -19,7 +19,7 @@ grown=$TMPDIR/corpus
 [ "${PGCOURIER_DEEP:-}" != 1 ] || grown=build/fuzz/corpus/$name
 mkdir -p "$grown"
 kept=("tests/fuzz/corpus/$name")
-[ "$name" != config ] || kept+=(tests/unit/broken_configs)
+[ "$name" != config ] || kept+=(tests/unit/config/broken_configs)
 
 # A seed is not all: libFuzzer is led by addresses, too, and by when it looks for inputs of other processes.
 options=(-reload=0 -timeout=60 -rss_limit_mb=4096 -max_len=4096 -artifact_prefix="build/fuzz/found/$name-")

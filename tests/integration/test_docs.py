@@ -190,7 +190,7 @@ def test_the_proof_page_counts_what_there_is():
     assert f"| 25 | {len(LEGAL)}; and of {len(ILLEGAL)} that are not, each is found |" in page
     kept = {os.path.basename(folder): len(os.listdir(folder)) for folder in glob.glob(os.path.join(REPO, "tests/fuzz/corpus/*"))}
     assert {name: int(count) for name, count in re.findall(r"^\| (\w+) \| [^|]+ \| (\d+)\b[^|]*\|$", page, re.MULTILINE) if name in kept} == kept
-    assert f", and {len(glob.glob(os.path.join(REPO, 'tests/unit/broken_configs/*.yaml')))} broken ones |" in page
+    assert f", and {len(glob.glob(os.path.join(REPO, 'tests/unit/config/broken_configs/*.yaml')))} broken ones |" in page
 
 
 def test_what_must_pass_before_a_change_lands_knows_that_it_is_that(tmp_path):

@@ -142,8 +142,8 @@ def test_checks_know_what_an_answer_would_be(db, http, stages, tmp_path):
 
 
 def test_json_is_judged_as_the_database_judges_it(db):
-    """The lines of tests/unit/json_texts.txt, by which json_check() is held to it."""
-    for line in Path(REPO, "tests/unit/json_texts.txt").read_text().split("\n")[:-1]:
+    """The lines of tests/unit/base/json_texts.txt, by which json_check() is held to it."""
+    for line in Path(REPO, "tests/unit/base/json_texts.txt").read_text().split("\n")[:-1]:
         for kind, taken in zip(("json", "jsonb"), line[:2]):
             try:
                 db.query(f"select %s::{kind}", [line[3:]])
