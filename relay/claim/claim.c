@@ -90,7 +90,8 @@ static bool needs_side(const struct claim *claim, instant_us now)
     /* A busy queue claims again and again: what is finished must not wait for a pause. */
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
     return (claim->state == CLAIM_IDLE || extending) && (claim->aside || is_straggling(claim, now)) &&
-           !claim->in_parts && !keep_is_possible(claim->queue, claim->db) && !claim->queue->ordering->locks_rows;
+           !claim->in_parts && !session_lock_is_possible(claim->queue, claim->db) &&
+           !claim->queue->ordering->locks_rows;
 }
 
 void claim_offer(struct queue *queue, instant_us now)
@@ -268,7 +269,7 @@ bool claim_is_due(struct claim *claim, instant_us now)
     if (claim->queue->leases.used || claim_is_finished(claim))
         return true;
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
-    if (!keep_is_possible(claim->queue, claim->db))
+    if (!session_lock_is_possible(claim->queue, claim->db))
         return claim->in_parts && leaves_some(claim);
     return is_straggling(claim, now) || (has_only_kept(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
@@ -288,7 +289,8 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
  * not last. */
 static bool may_commit_part(const struct claim *claim, instant_us now)
 {
-    return keep_is_possible(claim->queue, claim->db) && (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
+    return session_lock_is_possible(claim->queue, claim->db) &&
+           (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
 }
 
 void claim_finish(struct claim *claim, instant_us now)
@@ -303,8 +305,8 @@ void claim_finish(struct claim *claim, instant_us now)
     struct settle_job *job;
     for (; (job = settle_collect(claim->queue, claim->batches, !finished)) && settle_is_empty(job); let_go = true)
         settle_commit(claim->queue, job, now);
-    bool has_to_last =
-        !finished && !keep_is_possible(claim->queue, claim->db); /* the transaction, for what somebody else holds */
+    bool has_to_last = !finished && !session_lock_is_possible(
+                                        claim->queue, claim->db); /* the transaction, for what somebody else holds */
     if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
         claim_send_round(claim, job, may_commit_part(claim, now), 0, now);
         return;
@@ -351,7 +353,7 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 static instant_us silent_until(const struct claim *claim)
 {
     bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches &&
-                 !keep_is_possible(claim->queue, claim->db);
+                 !session_lock_is_possible(claim->queue, claim->db);
     return waits ? claim->sent_at + SILENT_MAX_US : INSTANT_NEVER;
 }
 
@@ -360,7 +362,7 @@ static void start_claim(struct claim *claim, instant_us now)
     if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
         return;
     bool holding = claim->batches != NULL;
-    if (holding && keep_is_possible(claim->queue, claim->db))
+    if (holding && session_lock_is_possible(claim->queue, claim->db))
         return; /* claim_finish() claims for it */
     int64_t keys = keys_to_claim(claim, now);
     if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))
@@ -379,7 +381,7 @@ static void look_again(struct queue *queue, instant_us now)
     for (const struct batch *seen = NULL; queue->arrived != seen;) {
         seen = queue->arrived;
         for (size_t i = 0; i < queue->claim_count; i++)
-            claim_round_progress(&queue->claims[i], NULL, now);
+            claim_connection_progress(&queue->claims[i], NULL, now);
     }
 }
 
@@ -388,7 +390,7 @@ void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
     ahead_turn(queue, now);
     blocked_wake(queue, now);
     for (size_t i = 0; i < queue->claim_count; i++)
-        claim_round_progress(&queue->claims[i], ps, now);
+        claim_connection_progress(&queue->claims[i], ps, now);
     look_again(queue, now);
     for (size_t i = 0; i < queue->claim_count; i++)
         start_claim(&queue->claims[i], now);

@@ -3,8 +3,8 @@
  * A claim's transaction stays open while its lanes are delivered, because its locks are what keeps other relays away;
  * it has then only read, so it holds back neither vacuum nor anybody else. When all lanes are finished, their
  * settlement, the COMMIT and the next claim travel in one round trip. So they do when there is a straggler, whose lock
- * is kept beyond the transaction (keep.h). Where that cannot be, finished lanes are settled on the side connection and
- * more keys are claimed into the same transaction. */
+ * is kept beyond the transaction (session_lock.h). Where that cannot be, finished lanes are settled on the side
+ * connection and more keys are claimed into the same transaction. */
 #ifndef RELAY_CLAIM_H
 #define RELAY_CLAIM_H
 

@@ -86,8 +86,8 @@ static void go_back(struct claim *claim, instant_us now)
 static bool settle_aside(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
-    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts || keep_is_possible(claim->queue, claim->db) ||
-        claim->queue->ordering->locks_rows)
+    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts ||
+        session_lock_is_possible(claim->queue, claim->db) || claim->queue->ordering->locks_rows)
         return false;
     claim->aside = true;
     report_settle_failed(claim->queue, &round->error);
@@ -127,7 +127,7 @@ static void take_commit(struct claim *claim, instant_us now)
     claim->in_parts = claim->aside = false;
     if (claim->queue->leases.used)
         lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
-    keep_settled(claim->batches);
+    session_lock_settled(claim->batches);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);
     if (claim->queue->ordering->locks_rows && claim->batches)
@@ -318,7 +318,7 @@ static bool is_enough(struct claim *claim, size_t *bytes)
     return claim->unread;
 }
 
-void claim_round_progress(struct claim *claim, const struct pollset *ps, instant_us now)
+void claim_connection_progress(struct claim *claim, const struct pollset *ps, instant_us now)
 {
     struct db_result result;
     struct error err;

@@ -11,6 +11,6 @@
 struct settle_job;
 
 /* Takes what has arrived. New batches go to queue->arrived. */
-void claim_round_progress(struct claim *claim, const struct pollset *ps, instant_us now);
+void claim_connection_progress(struct claim *claim, const struct pollset *ps, instant_us now);
 
 #endif

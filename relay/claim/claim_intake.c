@@ -57,7 +57,8 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
     struct ordering *ordering = claim->queue->ordering;
     size_t first = round_before_claim(round);
     if (round->keep_count > 0 && index == 0)
-        return claim->queue->leases.used ? lease_check(round, res, err) : keep_taken(claim->batches, round, res, err);
+        return claim->queue->leases.used ? lease_check(round, res, err)
+                                         : session_lock_taken(claim->batches, round, res, err);
     if (index < round->settle_end) {
         if (index >= round->settle_at)
             ordering->type->settled(ordering, &round->job->settlement, index - round->settle_at, res,
@@ -65,7 +66,7 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
         return true;
     }
     if (round->free_count > 0 && index + 1 == first)
-        return keep_freed(round, res, err);
+        return session_lock_freed(round, res, err);
     if (!round->claim || index < first)
         return true;
     struct claim_intake intake = {.arena = claim->arriving->arena,

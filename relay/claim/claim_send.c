@@ -67,9 +67,9 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 
 static bool has_stragglers(const struct claim *claim)
 {
-    bool may_have = !claim->queue->leases.used && keep_is_possible(claim->queue, claim->db);
+    bool may_have = !claim->queue->leases.used && session_lock_is_possible(claim->queue, claim->db);
     for (const struct batch *batch = may_have ? claim->batches : NULL; batch; batch = batch->next)
-        if (keep_is_needed(batch))
+        if (session_lock_is_needed(batch))
             return true;
     return false;
 }
@@ -86,7 +86,7 @@ static bool send_rest(const struct claim *claim, struct error *err)
 static bool add_holding(struct claim *claim, struct error *err)
 {
     return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
-                                     : keep_add(claim->queue, claim->batches, &claim->round, claim->db, err);
+                                     : session_lock_add(claim->queue, claim->batches, &claim->round, claim->db, err);
 }
 
 /* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
@@ -111,7 +111,7 @@ void claim_send_round(struct claim *claim, struct settle_job *job, bool commit, 
     round->begin = commit ? keys > 0 || has_stragglers(claim) : !claim->in_transaction;
     bool ok = (!commit || add_holding(claim, &err)) && (!job || send_settlement(claim, job, commit, &err)) &&
               (!commit || db_send_sql(claim->db, "commit", &err)) && (!round->begin || send_begin(claim, &err)) &&
-              (!commit || keep_add_free(claim->queue, claim->batches, round, claim->db, &err)) &&
+              (!commit || session_lock_add_free(claim->queue, claim->batches, round, claim->db, &err)) &&
               (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
     if (job && !commit)
         claim_begin_parts(claim);

@@ -70,10 +70,8 @@ static void finish_if_done(struct lane *lane, instant_us now)
     if (lane->state == LANE_OPEN)
         lane->outcome = LANE_DELIVERED;
     FAULT_POINT("deliver.finished");
-    lane->state = LANE_FINISHED;
+    lane_move(lane, LANE_FINISHED);
     lane->finished_at = now;
-    lane->batch->open--;
-    lane->batch->finished++;
 }
 
 /* A stopped lane leaves the ready list at once: when it is finished, it may be settled and freed at any time. */
@@ -88,7 +86,7 @@ void deliver_stop(struct lane *lane, int64_t release_us, instant_us now)
 {
     FAULT_POINT("deliver.stop");
     if (lane->state == LANE_OPEN) {
-        lane->state = LANE_STOPPED;
+        lane_move(lane, LANE_STOPPED);
         lane->outcome = LANE_RELEASED;
         lane->release_us = release_us;
     }
@@ -120,7 +118,8 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     if (lane->batch->lost || lane->lost || (lane->failed && lane->failed->event.id < item->event.id))
         return;
     bool last = item->event.attempt >= queue->config->retry_attempts;
-    lane->state = LANE_STOPPED;
+    if (lane->state == LANE_OPEN)
+        lane_move(lane, LANE_STOPPED);
     lane->failed = item;
     lane->outcome = verdict_rule(item->delivery.verdict, blame, last, (enum on_exhausted)queue->config->on_exhausted);
     lane->delay_us = lane->outcome == LANE_RETRY ? retry_delay_us(queue, item) : 0;

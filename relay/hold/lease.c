@@ -152,7 +152,8 @@ static void lose(struct lane *lane, instant_us now)
     FAULT_POINT("lease.lost");
     lane->lost = true;
     deliver_cancel(lane);
-    lane_unblock(lane);
+    if (lane->state == LANE_BLOCKED)
+        lane_move(lane, LANE_FINISHED);
     deliver_stop(lane, 0, now);
     lane->outcome = LANE_RELEASED;
     lane->release_us = 0;

@@ -6,12 +6,12 @@
 
 #include <inttypes.h>
 
-bool keep_is_possible(const struct queue *queue, const struct db *db)
+bool session_lock_is_possible(const struct queue *queue, const struct db *db)
 {
     return queue->leases.used || (!db_is_shared(db) && !queue->ordering->locks_rows);
 }
 
-bool keep_is_needed(const struct batch *batch)
+bool session_lock_is_needed(const struct batch *batch)
 {
     return batch->open + batch->blocked + batch->finished > 0;
 }
@@ -19,7 +19,7 @@ bool keep_is_needed(const struct batch *batch)
 /* Some of its lanes are kept, or are to be. */
 static bool is_listed(const struct batch *batch)
 {
-    return batch->kept || keep_is_needed(batch);
+    return batch->kept || session_lock_is_needed(batch);
 }
 
 static struct key_list list_new(const struct batch *batches, struct arena *arena)
@@ -57,14 +57,15 @@ static void list_settled(struct key_list *list, const struct batch *batch)
             list_lane(list, lane);
 }
 
-bool keep_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db, struct error *err)
+bool session_lock_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                      struct error *err)
 {
     struct ordering *ordering = queue->ordering;
-    if (!keep_is_possible(queue, db))
+    if (!session_lock_is_possible(queue, db))
         return true;
     struct key_list list = list_new(batches, round->arena);
     for (const struct batch *batch = batches; batch; batch = batch->next)
-        if (!batch->kept && keep_is_needed(batch))
+        if (!batch->kept && session_lock_is_needed(batch))
             list_unkept(&list, batch);
     round->keep_count = list.key_count + list.solo_count;
     if (round->keep_count == 0)
@@ -75,8 +76,8 @@ bool keep_add(const struct queue *queue, struct batch *batches, struct round *ro
     return db_send(db, &st, err);
 }
 
-bool keep_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
-                   struct error *err)
+bool session_lock_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                           struct error *err)
 {
     struct ordering *ordering = queue->ordering;
     struct key_list list = list_new(batches, round->arena);
@@ -99,7 +100,7 @@ static bool is_whole(const PGresult *res, size_t due, const char *done, struct e
     return error_set(err, ERROR_INTERNAL, "the session has %s %" PRId64 " of %zu locks of its keys", done, count, due);
 }
 
-bool keep_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err)
+bool session_lock_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err)
 {
     if (!is_whole(res, round->keep_count, "kept", err))
         return false;
@@ -108,12 +109,12 @@ bool keep_taken(struct batch *batches, const struct round *round, const PGresult
     return true;
 }
 
-bool keep_freed(const struct round *round, const PGresult *res, struct error *err)
+bool session_lock_freed(const struct round *round, const PGresult *res, struct error *err)
 {
     return is_whole(res, round->free_count, "freed", err);
 }
 
-void keep_settled(struct batch *batches)
+void session_lock_settled(struct batch *batches)
 {
     for (struct batch *batch = batches; batch; batch = batch->next)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)

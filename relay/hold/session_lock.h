@@ -1,6 +1,7 @@
-/* relay/keep.h -- locks that a claim keeps beyond its transaction, while a straggler is under way.
+/* relay/hold/session_lock.h -- locks that a claim keeps beyond its transaction, while a straggler is under way.
  *
- *   keep_add -> keep_taken, then with each round: keep_add_free -> keep_freed -> keep_settled
+ *   session_lock_add -> session_lock_taken,
+ *   then with each round: session_lock_add_free -> session_lock_freed -> session_lock_settled
  *
  * A transaction's locks end with it, all at once. So its session takes the locks of what is not settled as well, before
  * it commits, and goes on claiming in its next transaction; each of those locks is freed when what became of its key is
@@ -8,34 +9,35 @@
  *
  * A session is given a lock that it has already, so a claim must leave out what its own session keeps
  * (claim_request.c). Behind a pooler the session is not ours: nothing is kept there. */
-#ifndef RELAY_KEEP_H
-#define RELAY_KEEP_H
+#ifndef RELAY_SESSION_LOCK_H
+#define RELAY_SESSION_LOCK_H
 
 #include "relay/queue/queue.h"
 #include "relay/settle/round.h"
 
 /* May the locks of this claim outlive its transaction? */
-bool keep_is_possible(const struct queue *queue, const struct db *db);
+bool session_lock_is_possible(const struct queue *queue, const struct db *db);
 
 /* Lanes of this batch are left when what is on its way out of the table is settled. */
-bool keep_is_needed(const struct batch *batch);
+bool session_lock_is_needed(const struct batch *batch);
 
 /* Adds to the round being built, as its first statement: the session takes the locks of every lane that is not settled,
  * in batches of which some are left. Nothing when it has them. */
-bool keep_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
-              struct error *err) MUST_CHECK;
+bool session_lock_add(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                      struct error *err) MUST_CHECK;
 
 /* Its result. From here on these lanes do not depend on the transaction. */
-bool keep_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err) MUST_CHECK;
+bool session_lock_taken(struct batch *batches, const struct round *round, const PGresult *res,
+                        struct error *err) MUST_CHECK;
 
 /* Adds to the round, behind its COMMIT: frees the locks of lanes that are settled then. Nothing when none were kept. */
-bool keep_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
-                   struct error *err) MUST_CHECK;
+bool session_lock_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
+                           struct error *err) MUST_CHECK;
 
 /* Its result. */
-bool keep_freed(const struct round *round, const PGresult *res, struct error *err) MUST_CHECK;
+bool session_lock_freed(const struct round *round, const PGresult *res, struct error *err) MUST_CHECK;
 
 /* The round has committed, and freed what it was to free. */
-void keep_settled(struct batch *batches);
+void session_lock_settled(struct batch *batches);
 
 #endif

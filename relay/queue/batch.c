@@ -1,5 +1,6 @@
 #include "relay/queue/batch.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 struct batch *batch_new(size_t bytes_max, struct queue *queue, void *owner)
@@ -118,14 +119,45 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
     return true;
 }
 
+/* The batch's count of the lanes in such a state; NULL: it has none. */
+static size_t *count_of(struct batch *batch, enum lane_state state)
+{
+    switch (state) {
+    case LANE_OPEN:
+    case LANE_STOPPED:
+        return &batch->open;
+    case LANE_BLOCKED:
+        return &batch->blocked;
+    case LANE_FINISHED:
+        return &batch->finished;
+    case LANE_SETTLING:
+    case LANE_SETTLED:
+    case LANE_STATES:
+        break;
+    }
+    return NULL;
+}
+
+void lane_move(struct lane *lane, enum lane_state to)
+{
+    struct batch *batch = lane->batch;
+    assert(lane_life_has(lane->state, to));
+    size_t *left = count_of(batch, lane->state), *entered = count_of(batch, to);
+    if (left)
+        --*left;
+    if (entered)
+        ++*entered;
+    batch->unsettled += lane->state == LANE_SETTLED;
+    batch->unsettled -= to == LANE_SETTLED;
+    lane->state = to;
+}
+
 static struct lane *lane_add_finished(struct batch *batch, struct span key, int64_t id)
 {
     struct lane *lane = lane_add(batch, key, id);
     lane->gone_id = id;
-    lane->state = LANE_FINISHED;
     lane->outcome = LANE_DELIVERED;
-    batch->open--;
-    batch->finished++;
+    lane_move(lane, LANE_FINISHED);
     return lane;
 }
 
@@ -192,13 +224,4 @@ bool batch_is_over(const struct batch *batch)
         if (lane->kept)
             return false;
     return true;
-}
-
-void lane_unblock(struct lane *lane)
-{
-    if (lane->state != LANE_BLOCKED)
-        return;
-    lane->state = LANE_FINISHED;
-    lane->batch->blocked--;
-    lane->batch->finished++;
 }

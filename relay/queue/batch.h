@@ -8,6 +8,7 @@
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
 #include "relay/base/event.h"
+#include "relay/queue/lane_life.h"
 #include "sinks/delivery.h"
 
 #include <stdbool.h>
@@ -28,15 +29,6 @@ struct item {
     instant_us submitted_at;
     struct item *next; /* of the lane */
     struct lane *lane;
-};
-
-enum lane_state {
-    LANE_OPEN,     /* events to send or in flight */
-    LANE_STOPPED,  /* nothing more is sent; events may be in flight */
-    LANE_BLOCKED,  /* nothing in flight; it is settled later, because somebody else holds its row: see blocked.h */
-    LANE_FINISHED, /* nothing in flight; what happened waits to be settled */
-    LANE_SETTLING, /* its settlement is on the way */
-    LANE_SETTLED   /* done with */
 };
 
 enum lane_outcome {
@@ -60,7 +52,7 @@ struct lane {
     bool delayed;         /* after its events, or first of all, comes one that is not due: `gone_id` */
     bool waited;          /* the key has an entry in outbox.parked */
     bool progressed;      /* events of it were settled ahead of its end */
-    bool kept;            /* the session has been told to lock the key, too: see keep.h */
+    bool kept;            /* the session has been told to lock the key, too: see session_lock.h */
     bool lost;            /* its lease is somebody else's: nothing more is sent or written of it */
     bool unrenewed;       /* the renewal under way has found its entry locked by somebody */
     bool called_back;     /* what was under way when its term was about to be over */
@@ -104,7 +96,7 @@ struct batch {
     size_t spilled_bytes;       /* so much of them */
     bool found_paused;          /* the claim was told that the queue is paused */
     bool lost;                  /* its locks are gone: nothing more of it is sent */
-    bool kept;                  /* what is not settled of it is kept: see keep.h */
+    bool kept;                  /* what is not settled of it is kept: see session_lock.h */
     bool leased;                /* its lanes are held by leases: see lease.h */
     size_t finished;            /* lanes in LANE_FINISHED */
     size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
@@ -154,13 +146,13 @@ int64_t lane_solo_id(const struct lane *lane);
  * settled at that time? */
 bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at);
 
-/* In LANE_BLOCKED it waits for nothing any more but to be settled. */
-void lane_unblock(struct lane *lane);
+/* The lane, its batch's counts with it, goes to another state. The move must be one of lane_life.c. */
+void lane_move(struct lane *lane, enum lane_state to);
 
 /* Lanes that are not settled, of these batches together. */
 size_t batch_unsettled(const struct batch *batches);
 
-/* All of it is settled, and the session has no lock left of it that is to be freed: see keep.h. */
+/* All of it is settled, and the session has no lock left of it that is to be freed: see session_lock.h. */
 bool batch_is_over(const struct batch *batch);
 
 #endif

@@ -18,9 +18,7 @@ static const struct backoff blocked_backoff = {.base_us = 100 * MS_US, .max_us =
 
 static void set_aside(struct queue *queue, struct lane *lane, instant_us now)
 {
-    lane->state = LANE_BLOCKED;
-    lane->batch->finished--;
-    lane->batch->blocked++;
+    lane_move(lane, LANE_BLOCKED);
     lane->blocked_until = now + backoff_delay_us(&blocked_backoff, lane->blocked_times + 1, &queue->rng);
     instant_us *first = &queue->blocked.wake_at;
     *first = *first > 0 ? instant_min(*first, lane->blocked_until) : lane->blocked_until;
@@ -65,7 +63,7 @@ static instant_us wake_batches(struct batch *batches, instant_us now)
             if (lane->state != LANE_BLOCKED)
                 continue;
             else if (lane->blocked_until <= now)
-                lane_unblock(lane);
+                lane_move(lane, LANE_FINISHED);
             else
                 next = instant_min(next, lane->blocked_until);
     return next;

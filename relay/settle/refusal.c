@@ -196,11 +196,8 @@ void refusal_undo_parts(struct batch *batch)
         lane->acked = 0;
         for (const struct item *item = lane->first; item != lane->unacked; item = item->next)
             lane->acked++;
-        if (lane->state != LANE_SETTLED)
-            continue;
-        lane->state = LANE_FINISHED;
-        batch->unsettled++;
-        batch->finished++;
+        if (lane->state == LANE_SETTLED)
+            lane_move(lane, LANE_FINISHED);
     }
 }
 

@@ -159,8 +159,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
         return; /* another time */
     lists->room -= end;
     count_things(job, lane, end);
-    lane->state = LANE_SETTLING;
-    lane->batch->finished--;
+    lane_move(lane, LANE_SETTLING);
     if (lane->batch->lost)
         return; /* without the lock only this is certain: what was acked is done */
     if (lane->outcome > LANE_RELEASED)
@@ -307,9 +306,8 @@ static bool may_have_more(const struct lane *lane)
 /* A lane whose end is settled: what comes next for its key? */
 static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
 {
-    lane->state = LANE_SETTLED;
+    lane_move(lane, LANE_SETTLED);
     lane->settled_at = lane->batch->settled_at = now;
-    lane->batch->unsettled--;
     struct metrics *metrics = &queue->metrics;
     enum lane_outcome outcome = lane->batch->lost ? LANE_RELEASED : lane->outcome;
     switch (outcome) {
@@ -376,10 +374,8 @@ void settle_abort(struct settle_job *job)
         struct lane *lane = job->lanes[i];
         lane->settling = 0;
         lane->batch->in_settlement--;
-        if (lane->state == LANE_SETTLING) {
-            lane->state = LANE_FINISHED;
-            lane->batch->finished++;
-        }
+        if (lane->state == LANE_SETTLING)
+            lane_move(lane, LANE_FINISHED);
     }
     arena_free(job->arena);
 }

@@ -153,7 +153,7 @@ def test_every_page_can_be_reached_from_the_readme():
 
 
 def test_the_log_lines_of_the_relay_are_all_documented():
-    source = "".join(read(os.path.relpath(path, REPO)) for path in glob.glob(os.path.join(REPO, "relay", "*.c")))
+    source = "".join(read(os.path.relpath(path, REPO)) for path in glob.glob(os.path.join(REPO, "relay", "**", "*.c"), recursive=True))
     source = re.sub(r'FAULT_POINT\w*\("[^"]*"', "", source)
     logged = set(re.findall(r'"((?:relay|queue|config|table|sink|delivery|key|event|database|claim|lease|settle|side|upkeep|schedule|archive|dead)\.[a-z_]+)"', source))
     table = read("docs/operations.md").split("| msg | level |")[1].split("\n\n")[0]
@@ -167,13 +167,18 @@ def test_files_named_by_the_architecture_exist():
     assert [name for name in sorted(names) if not os.path.exists(os.path.join(REPO, name))] == []
 
 
+def c_test(suite, program):
+    (path,) = glob.glob(os.path.join(REPO, "tests", suite, "**", f"{program}_test.c"), recursive=True)
+    return read(os.path.relpath(path, REPO))
+
+
 def test_every_test_that_the_security_page_names_exists():
     page, missing = read("docs/security.md"), []
     for function, file in re.findall(r"\[(test_\w+)\]\(\.\./(tests/[^)]+)\)", page):
         if f"def {function}(" not in read(file):
             missing.append(function)
     for test, suite, program in re.findall(r"\b(\w+) \(`(unit|contract)\.(\w+)`\)", page):
-        if f"START_TEST({test})" not in read(f"tests/{suite}/{program}_test.c"):
+        if f"START_TEST({test})" not in c_test(suite, program):
             missing.append(test)
     missing += [name for name in re.findall(r"\bfuzz\.(\w+)", page) if not os.path.exists(os.path.join(REPO, f"tests/fuzz/{name}_fuzz.c"))]
     assert missing == []

@@ -449,7 +449,7 @@ START_TEST(what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transa
     settle_at(NOW);
     claim_ready(&stage.queue, NULL, NOW);
     ck_assert_uint_eq(script.sends, from);
-    lane_unblock(slow);
+    lane_move(slow, LANE_FINISHED);
     stage.queue.pace.poll_at = INSTANT_NEVER;
     settle_at(NOW);
     ck_assert_str_eq(script.sent[script.sends - 2], "commit");

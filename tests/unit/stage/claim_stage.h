@@ -153,7 +153,7 @@ static inline void tear_down(void)
 
 static inline void progress(void)
 {
-    claim_round_progress(claim, NULL, NOW);
+    claim_connection_progress(claim, NULL, NOW);
 }
 
 #endif

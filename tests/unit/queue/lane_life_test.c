@@ -1,0 +1,90 @@
+/* The states of a lane: what moves are there, and what they count. */
+#include "relay/queue/lane_life.h"
+
+#include "relay/base/file.h"
+#include "relay/queue/batch.h"
+#include "tests/support/run_suite.h"
+
+#include <stdlib.h>
+
+#define PAGE_BYTES_MAX ((size_t)1 << 20)
+
+static struct batch *batch;
+static struct lane *lane;
+
+static void set_up(void)
+{
+    struct error err;
+    struct event event = {.id = 1, .key = span_of("a")};
+    batch = batch_new(4096, NULL, NULL);
+    ck_assert(batch_add(batch, &event, 0, &err));
+    lane = batch->lanes;
+}
+
+static void tear_down(void)
+{
+    batch_free(batch);
+}
+
+static void assert_counts(size_t open, size_t blocked, size_t finished, size_t unsettled)
+{
+    ck_assert_uint_eq(batch->open, open);
+    ck_assert_uint_eq(batch->blocked, blocked);
+    ck_assert_uint_eq(batch->finished, finished);
+    ck_assert_uint_eq(batch->unsettled, unsettled);
+}
+
+static void move(enum lane_state to)
+{
+    lane_move(lane, to);
+    ck_assert_int_eq(lane->state, to);
+}
+
+START_TEST(batch_counts_its_lanes_by_their_states)
+{
+    assert_counts(1, 0, 0, 1);
+    move(LANE_STOPPED);
+    assert_counts(1, 0, 0, 1);
+    move(LANE_FINISHED);
+    assert_counts(0, 0, 1, 1);
+    move(LANE_BLOCKED);
+    assert_counts(0, 1, 0, 1);
+    move(LANE_FINISHED);
+    move(LANE_SETTLING);
+    assert_counts(0, 0, 0, 1);
+    move(LANE_FINISHED);
+    assert_counts(0, 0, 1, 1);
+    move(LANE_SETTLING);
+    move(LANE_SETTLED);
+    assert_counts(0, 0, 0, 0);
+    move(LANE_FINISHED);
+    assert_counts(0, 0, 1, 1);
+}
+END_TEST
+
+START_TEST(architecture_page_has_the_table_of_moves)
+{
+    struct error err;
+    size_t page_size, table_size;
+    char *table, *page = file_read("docs/architecture.md", PAGE_BYTES_MAX, &page_size, &err);
+    ck_assert_msg(page != NULL, "%s", err.text);
+    FILE *out = open_memstream(&table, &table_size);
+    lane_life_print(out);
+    fclose(out);
+    ck_assert_msg(memmem(page, page_size, table, table_size) != NULL, "docs/architecture.md lacks this table:\n%s",
+                  table);
+    free(table);
+    free(page);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("lane_life");
+    TCase *tcase = tcase_create("lane_life");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, batch_counts_its_lanes_by_their_states);
+    tcase_add_test(tcase, architecture_page_has_the_table_of_moves);
+    return run_suite(suite);
+}
