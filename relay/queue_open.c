@@ -5,6 +5,7 @@
 #include "relay/claim/claim_request.h"
 #include "relay/deliver/outlet.h"
 #include "relay/deliver/ready.h"
+#include "relay/queue/key_book.h"
 #include "relay/queue/order_watch.h"
 #include "relay/queue/pace.h"
 #include "relay/queue/report.h"
@@ -23,8 +24,8 @@
 #include <unistd.h>
 
 #define HOST_BYTES_MAX 256
-#define FOLLOW_MAX 4096
-#define AVOID_MAX 512
+#define KEYS_WITH_MORE_MAX 4096
+#define KEYS_DOWN_MAX 512
 
 static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
 {
@@ -96,10 +97,7 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->watch = order_watch_new();
     queue->leases.used = config_leases(config);
     queue->leases.owner = queue->leases.used ? owner_name() : NULL;
-    keyset_init(&queue->follow, FOLLOW_MAX);
-    keyset_init(&queue->later, FOLLOW_MAX);
-    keyset_init(&queue->avoid, AVOID_MAX);
-    keyset_init(&queue->avoid_solos, AVOID_MAX);
+    key_book_init(&queue->keys, KEYS_WITH_MORE_MAX, KEYS_DOWN_MAX);
     if (!open_table(queue, conn, err) || !open_ordering(queue, err)) {
         queue_close(queue);
         return NULL;
@@ -141,10 +139,7 @@ void queue_close(struct queue *queue)
     arena_free(queue->names);
     table_free(queue->table);
     order_watch_free(queue->watch);
-    keyset_done(&queue->follow);
-    keyset_done(&queue->later);
-    keyset_done(&queue->avoid);
-    keyset_done(&queue->avoid_solos);
+    key_book_done(&queue->keys);
     free(queue);
 }
 

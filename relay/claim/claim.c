@@ -280,7 +280,7 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
     for (size_t i = 0; i < job->lane_count; i++) {
         struct lane *lane = job->lanes[i];
         if (lane->more && lane->state == LANE_SETTLING && lane->outcome == LANE_DELIVERED &&
-            keyset_put(&claim->queue->follow, lane->key, lane->hash, now, claim))
+            keyset_put(&claim->queue->keys.more, lane->key, lane->hash, now, claim))
             lane->more = false;
     }
 }

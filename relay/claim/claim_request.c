@@ -7,6 +7,7 @@
 #include "relay/claim/claim_state.h"
 #include "relay/deliver/outlet.h"
 #include "relay/hold/lease.h"
+#include "relay/queue/key_book.h"
 #include "relay/settle/settle.h"
 #include "relay/table/table.h"
 
@@ -15,7 +16,6 @@
 #define EVENTS_PER_CLAIM 16384 /* to be divided among the keys */
 #define EVENTS_PER_KEY_MIN 16
 #define EVENTS_ONE_BY_ONE 64
-#define LATER_US (250 * MS_US) /* until a key that others have is asked for again */
 
 struct request {
     struct claim_request claim;
@@ -100,27 +100,14 @@ static bool is_leased(const struct queue *queue, struct span key, uint64_t hash,
 /* It is among the request's busy keys, but for lanes of the claim itself. */
 static bool is_busy(const struct queue *queue, struct span key, uint64_t hash, instant_us now)
 {
-    return keyset_find(&queue->avoid, key, hash) || find_lane(queue->orphans, key, hash) ||
+    return keyset_find(&queue->keys.destination_down, key, hash) || find_lane(queue->orphans, key, hash) ||
            is_leased(queue, key, hash, now);
-}
-
-static void follow_due(struct queue *queue, instant_us now)
-{
-    for (size_t i = queue->later.count; i-- > 0;) {
-        const struct keyset_entry *entry = &queue->later.entries[i];
-        if (entry->at > now)
-            continue;
-        if (!keyset_find(&queue->follow, entry->key, entry->hash) &&
-            !keyset_put(&queue->follow, entry->key, entry->hash, now, NULL))
-            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
-        keyset_remove(&queue->later, i);
-    }
 }
 
 /* Moves followed keys into the request: those that are free, and those that this claim itself holds. */
 static void add_followed(struct request *request, struct claim *claim, enum lane_state busy, size_t max, instant_us now)
 {
-    struct keyset *follow = &claim->queue->follow;
+    struct keyset *follow = &claim->queue->keys.more;
     for (size_t i = follow->count; i-- > 0 && request->claim.follow_key_count < max;) {
         struct keyset_entry *entry = &follow->entries[i];
         if (entry->owner != claim && (entry->owner || claim->full))
@@ -164,12 +151,12 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
 {
     struct queue *queue = claim->queue;
     struct arena *arena = claim->round.arena;
-    keyset_expire(&queue->avoid, now);
-    keyset_expire(&queue->avoid_solos, now);
+    key_book_turn(queue, now);
     uint64_t draw = rng_next(&queue->rng);
     size_t follow_max = most_followed(claim, keys, draw);
-    size_t busy_max = queue->avoid.count + queue->avoid_solos.count + batch_unsettled(queue->orphans) +
-                      batch_unsettled(claim->batches) + batch_unsettled(queue->leased);
+    size_t busy_max = queue->keys.destination_down.count + queue->keys.destination_down_ids.count +
+                      batch_unsettled(queue->orphans) + batch_unsettled(claim->batches) +
+                      batch_unsettled(queue->leased);
     /* What the round settles ahead of the claim may be claimed again; all else that its session has locked must not be,
      * because the session would be given those locks once more. */
     enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;
@@ -187,15 +174,14 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->claim.busy_keys = request->keys;
     request->claim.busy_solos = request->solos;
     request->claim.follow_keys = request->follow;
-    for (size_t i = 0; i < queue->avoid.count; i++)
-        request->keys[request->claim.busy_key_count++] = queue->avoid.entries[i].key;
-    for (size_t i = 0; i < queue->avoid_solos.count; i++)
-        memcpy(&request->solos[request->claim.busy_solo_count++], queue->avoid_solos.entries[i].key.data,
+    for (size_t i = 0; i < queue->keys.destination_down.count; i++)
+        request->keys[request->claim.busy_key_count++] = queue->keys.destination_down.entries[i].key;
+    for (size_t i = 0; i < queue->keys.destination_down_ids.count; i++)
+        memcpy(&request->solos[request->claim.busy_solo_count++], queue->keys.destination_down_ids.entries[i].key.data,
                sizeof(int64_t));
     add_busy_batches(request, queue->orphans, LANE_SETTLING);
     add_busy_batches(request, claim->batches, busy);
     add_busy_leases(request, queue, now);
-    follow_due(queue, now);
     add_followed(request, claim, busy, follow_max, now);
     claim->followed = request->follow;
     claim->followed_count = request->claim.follow_key_count;
@@ -214,8 +200,8 @@ void claim_follow_again(struct claim *claim, instant_us now)
     for (size_t i = 0; i < claim->followed_count; i++) {
         struct span key = claim->followed[i];
         uint64_t hash = span_hash(key);
-        if (!has_lane(claim->arriving, key, hash) && !keyset_put(&queue->follow, key, hash, now, NULL))
-            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
+        if (!has_lane(claim->arriving, key, hash))
+            key_book_more(queue, (struct book_key){key, hash}, NULL, SCAN_ID_MIN, now);
     }
 }
 
@@ -239,15 +225,14 @@ static bool has_all(const struct lane *lane, struct id_range ids)
  */
 static bool follow_at(struct claim *holder, const struct missed_key *missed, uint64_t hash, instant_us now)
 {
-    struct queue *queue = holder->queue;
     struct span key = missed->key;
     struct lane *lane = find_lane(holder->batches, key, hash);
     if (lane)
         lane->more = lane->more || !has_all(lane, missed->ids); /* followed when the lane is settled */
     else if (!is_held(holder, key, hash))
         return false;
-    else if (!keyset_put(&queue->follow, key, hash, now, holder))
-        queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
+    else
+        key_book_more(holder->queue, (struct book_key){key, hash}, holder, SCAN_ID_MIN, now);
     return true;
 }
 
@@ -278,8 +263,8 @@ void claim_follow_missed(struct claim *claim, instant_us now)
         for (size_t c = 0; c < queue->claim_count; c++)
             ours |= follow_at(&queue->claims[c], missed, hash, now);
         /* Nobody looks for the ids of a key that is asked for by name. */
-        if (!ours && keyset_find(&followed, key, hash) && !keyset_put(&queue->later, key, hash, now + LATER_US, NULL))
-            queue->ordering->type->released(queue->ordering, SCAN_ID_MIN, SCAN_ID_MAX, now);
+        if (!ours && keyset_find(&followed, key, hash))
+            key_book_busy_elsewhere(queue, (struct book_key){key, hash}, now);
     }
     keyset_done(&followed);
 }
@@ -330,7 +315,7 @@ void claim_forget_held(struct claim *claim)
     claim->held_solos = 0;
     while (claim->held.count > 0)
         keyset_remove(&claim->held, claim->held.count - 1);
-    struct keyset *follow = &claim->queue->follow;
+    struct keyset *follow = &claim->queue->keys.more;
     for (size_t i = 0; i < follow->count; i++)
         if (follow->entries[i].owner == claim)
             follow->entries[i].owner = NULL;
@@ -340,14 +325,15 @@ void claim_forget_held(struct claim *claim)
 static bool is_free(const struct claim *claim, const struct keyset_entry *entry)
 {
     const struct queue *queue = claim->queue;
-    return !find_lane(queue->orphans, entry->key, entry->hash) && !keyset_find(&queue->avoid, entry->key, entry->hash);
+    return !find_lane(queue->orphans, entry->key, entry->hash) &&
+           !keyset_find(&queue->keys.destination_down, entry->key, entry->hash);
 }
 
 bool claim_has_followed(const struct claim *claim)
 {
     const struct queue *queue = claim->queue;
-    for (size_t i = 0; i < queue->follow.count; i++) {
-        const struct keyset_entry *entry = &queue->follow.entries[i];
+    for (size_t i = 0; i < queue->keys.more.count; i++) {
+        const struct keyset_entry *entry = &queue->keys.more.entries[i];
         if ((!entry->owner || entry->owner == claim) && is_free(claim, entry))
             return true;
     }
@@ -358,8 +344,8 @@ size_t claim_count_followed(const struct claim *claim)
 {
     const struct queue *queue = claim->queue;
     size_t n = 0;
-    for (size_t i = 0; i < queue->follow.count; i++) {
-        const struct keyset_entry *entry = &queue->follow.entries[i];
+    for (size_t i = 0; i < queue->keys.more.count; i++) {
+        const struct keyset_entry *entry = &queue->keys.more.entries[i];
         n += entry->owner == claim && is_free(claim, entry) && !find_lane(claim->batches, entry->key, entry->hash);
     }
     return n;

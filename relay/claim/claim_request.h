@@ -1,7 +1,7 @@
 /* relay/claim/claim_request.h -- which keys a claim asks for, besides those that the strategy finds.
  *
  * Left out: keys this relay is busy with, and keys whose destination is down. Asked for by name: keys known to have
- * more events (queue->follow). A key that one of our claims holds can only be claimed by that claim: its lock
+ * more events (queue->keys.more). A key that one of our claims holds can only be claimed by that claim: its lock
  * belongs to that transaction. */
 #ifndef RELAY_CLAIM_REQUEST_H
 #define RELAY_CLAIM_REQUEST_H

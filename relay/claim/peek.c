@@ -8,7 +8,7 @@ bool peek_first(struct queue *queue, instant_us now)
 {
     const struct queue_config *config = queue->config;
     bool idle = now >= queue->pace.poll_at && !queue->pace.work_known && queue->pace.idle_us >= config->poll_max_us &&
-                queue->follow.count == 0 && queue->later.count == 0 &&
+                queue->keys.more.count == 0 && queue->keys.busy_elsewhere.count == 0 &&
                 !queue->ordering->type->pending(queue->ordering, now) &&
                 !queue->ordering->type->sweep_due(queue->ordering, now);
     if (!idle || now >= queue->pace.claim_by || !queue->asks.up) {

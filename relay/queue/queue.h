@@ -12,7 +12,6 @@
 #include "relay/config/config.h"
 #include "relay/queue/asks.h"
 #include "relay/queue/batch.h"
-#include "relay/queue/keyset.h"
 #include "relay/queue/metrics.h"
 #include "relay/queue/queue_parts.h"
 
@@ -48,18 +47,15 @@ struct queue {
     struct asks asks;
     bool *offered; /* one a claim: the side connection may settle what is finished of it; see claim_offer() */
     struct upkeep *upkeep;
-    bool looked;               /* whether the queue is paused is known */
-    const char *patience;      /* of the side connection's statements, as a lock_timeout */
-    struct db *side_db;        /* leases end with the backend of this connection */
-    bool side_busy;            /* the side connection settles something */
-    struct batch *arrived;     /* claimed, not routed; linked by arrived_next */
-    struct batch *orphans;     /* their claim is lost */
-    instant_us asking_since;   /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
-    struct batch *leased;      /* held by leases: see lease.h */
-    struct keyset follow;      /* keys with more events; owner = the claim that holds them, or NULL */
-    struct keyset later;       /* such keys that others had when they were asked for: followed again from then on */
-    struct keyset avoid;       /* keys whose destination is down */
-    struct keyset avoid_solos; /* the same for events without a key; the key is the id's bytes */
+    bool looked;             /* whether the queue is paused is known */
+    const char *patience;    /* of the side connection's statements, as a lock_timeout */
+    struct db *side_db;      /* leases end with the backend of this connection */
+    bool side_busy;          /* the side connection settles something */
+    struct batch *arrived;   /* claimed, not routed; linked by arrived_next */
+    struct batch *orphans;   /* their claim is lost */
+    instant_us asking_since; /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
+    struct batch *leased;    /* held by leases: see lease.h */
+    struct key_book keys;
     struct refusal refusal;
     struct blocked blocked;
     struct ahead ahead;

@@ -4,10 +4,19 @@
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
+#include "relay/queue/keyset.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Everybody reads. Beside key_book.c, only relay/claim/claim_request.c writes: it moves keys into a claim. */
+struct key_book {
+    struct keyset more;                 /* keys with more events; owner: the claim that holds the key, or NULL */
+    struct keyset busy_elsewhere;       /* such keys that another relay had locked; asked for again at entry->at */
+    struct keyset destination_down;     /* keys whose destination is down: no claim takes them before entry->at */
+    struct keyset destination_down_ids; /* the same for events without a key; entry->key is the bytes of the id */
+};
 
 struct pace {
     instant_us poll_at;     /* the next look at the table */

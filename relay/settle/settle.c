@@ -2,6 +2,7 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/deliver/verdict_rule.h"
+#include "relay/queue/key_book.h"
 #include "relay/queue/order_watch.h"
 #include "relay/queue/queue.h"
 #include "relay/queue/report.h"
@@ -261,39 +262,30 @@ bool settle_is_empty(const struct settle_job *job)
            0;
 }
 
-static void follow(struct queue *queue, const struct lane *lane, instant_us now)
+static struct book_key key_of(const struct lane *lane)
 {
-    const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
-    if (!lane->key.data || keyset_put(&queue->follow, lane->key, lane->hash, now, holder))
-        return;
-    const struct item *from = lane->first ? lane->first : lane->last;
-    queue->ordering->type->released(queue->ordering, from ? from->event.id : SCAN_ID_MIN, SCAN_ID_MAX, now);
+    return (struct book_key){lane->key, lane->hash};
 }
 
-/* Its destination wants to be left alone: what is claimed meanwhile shall not be this key again. When too many are kept
- * away, the scan alone does so; then looking at what is new waits as well, as long as it may without work. */
-static void keep_away(struct queue *queue, const struct lane *lane, instant_us now)
+static void note_more(struct queue *queue, const struct lane *lane, instant_us now)
 {
-    int64_t id = lane->first->event.id;
-    struct span solo = {(const char *)&id, sizeof id};
-    bool kept = lane->key.data ? keyset_put(&queue->avoid, lane->key, lane->hash, now + lane->release_us, NULL)
-                               : keyset_put(&queue->avoid_solos, solo, span_hash(solo), now + lane->release_us, NULL);
-    int64_t most_us = queue->config->poll_max_us;
-    if (!kept)
-        queue->pace.poll_at = now + (lane->release_us < most_us ? lane->release_us : most_us);
+    const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
+    const struct item *from = lane->first ? lane->first : lane->last;
+    if (lane->key.data)
+        key_book_more(queue, key_of(lane), holder, from ? from->event.id : SCAN_ID_MIN, now);
 }
 
 static void release(struct queue *queue, const struct lane *lane, instant_us now)
 {
     if (!lane->first && lane->more)
-        follow(queue, lane, now);
+        note_more(queue, lane, now);
     if (!lane->first && !lane->delayed)
         return;
     int64_t from = lane->first ? lane->first->event.id : lane->gone_id;
     int64_t to = lane->delayed ? lane->gone_id : lane->last->event.id;
     queue->ordering->type->released(queue->ordering, from, to, now + lane->release_us);
     if (lane->first && lane->release_us > 0)
-        keep_away(queue, lane, now);
+        key_book_destination_down(queue, key_of(lane), lane->first->event.id, now + lane->release_us, now);
 }
 
 /* Where the key had waited, its entry is gone when no event of it was left. One that came just then has been passed
@@ -324,7 +316,7 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
     case LANE_DEAD:
         metrics->buried++;
         if (lane->failed->next || lane->more || lane->delayed)
-            follow(queue, lane, now);
+            note_more(queue, lane, now);
         break;
     case LANE_DELIVERED:
         if (lane->counted && lane->delay_us < 0)
@@ -336,7 +328,7 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
         if (lane->counted)
             report_unreadable(lane);
         if (may_have_more(lane))
-            follow(queue, lane, now);
+            note_more(queue, lane, now);
         break;
     }
     if (outcome > LANE_RELEASED)

@@ -410,8 +410,8 @@ START_TEST(key_with_more_events_that_finds_the_list_full_is_left_to_the_scan)
     lane->batch->open--;
     lane->batch->finished++;
     stage.queue.pace.poll_at = INSTANT_NEVER;
-    for (uint64_t i = 0; i < stage.queue.follow.max; i++)
-        ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, &stage));
+    for (uint64_t i = 0; i < stage.queue.keys.more.max; i++)
+        ck_assert(keyset_put(&stage.queue.keys.more, (struct span){(char *)&i, sizeof i}, i, 0, &stage));
     claim_finish(claim, NOW);
     script_brings_results();
     script_brings(DB_ROUND_END);

@@ -9,15 +9,15 @@ START_TEST(key_that_others_have_is_asked_for_by_name_again_later)
     claims[0].followed = asked_for;
     claims[0].followed_count = 2;
     miss(&claims[0], "c"); /* its ids are known to be missed */
-    ck_assert_uint_eq(stage.queue.later.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.busy_elsewhere.count, 0);
     miss(&claims[0], "b");
-    ck_assert_uint_eq(stage.queue.later.count, 1);
-    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.busy_elsewhere.count, 1);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 0);
     ck_assert_uint_eq(claim_request_make(&claims[1], true, 10, NOW + 250 * MS_US - 1)->follow_key_count, 0);
     const struct claim_request *request = claim_request_make(&claims[1], true, 10, NOW + 250 * MS_US);
     ck_assert_uint_eq(request->follow_key_count, 1);
     ck_assert(has(request->follow_keys, 1, "b"));
-    ck_assert_uint_eq(stage.queue.later.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.busy_elsewhere.count, 0);
 }
 END_TEST
 
@@ -28,8 +28,8 @@ START_TEST(key_that_is_followed_already_when_its_time_comes_is_followed_once)
     miss(&claims[0], "b");
     follow("b", &claims[1]);
     ck_assert_uint_eq(claim_request_make(&claims[0], true, 10, NOW + SECOND_US)->follow_key_count, 0);
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[1]);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert_ptr_eq(stage.queue.keys.more.entries[0].owner, &claims[1]);
 }
 END_TEST
 
@@ -39,7 +39,7 @@ START_TEST(missed_key_that_is_in_a_lane_of_ours_is_followed_after_it)
     claims[0].followed_count = 2;
     lane_of(&claims[1], "b");
     miss(&claims[0], "b");
-    ck_assert_uint_eq(stage.queue.later.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.busy_elsewhere.count, 0);
 }
 END_TEST
 
@@ -64,18 +64,18 @@ END_TEST
 
 START_TEST(where_no_more_names_can_be_kept_all_ids_are_looked_at_again)
 {
-    keyset_done(&stage.queue.later);
-    keyset_init(&stage.queue.later, 0);
+    keyset_done(&stage.queue.keys.busy_elsewhere);
+    keyset_init(&stage.queue.keys.busy_elsewhere, 0);
     claims[0].followed = asked_for;
     claims[0].followed_count = 2;
     stage.noting.released = (struct id_range){1, 0};
     miss(&claims[0], "b");
     ck_assert_int_eq(stage.noting.released.lo, SCAN_ID_MIN);
-    keyset_done(&stage.queue.later);
-    keyset_init(&stage.queue.later, 1);
+    keyset_done(&stage.queue.keys.busy_elsewhere);
+    keyset_init(&stage.queue.keys.busy_elsewhere, 1);
     miss(&claims[0], "b");
-    keyset_done(&stage.queue.follow);
-    keyset_init(&stage.queue.follow, 0);
+    keyset_done(&stage.queue.keys.more);
+    keyset_init(&stage.queue.keys.more, 0);
     stage.noting.released = (struct id_range){1, 0};
     claim_request_make(&claims[0], true, 10, NOW + SECOND_US);
     ck_assert_int_eq(stage.noting.released.lo, SCAN_ID_MIN);

@@ -18,7 +18,7 @@ static struct lane *lost_lane(struct claim *claim, const char *key)
 
 static void avoid(const char *key, instant_us until)
 {
-    ck_assert(keyset_put(&stage.queue.avoid, span_of(key), span_hash(span_of(key)), until, NULL));
+    ck_assert(keyset_put(&stage.queue.keys.destination_down, span_of(key), span_hash(span_of(key)), until, NULL));
 }
 
 START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
@@ -71,14 +71,14 @@ START_TEST(settled_key_of_a_kept_batch_is_anybodys)
     lane->batch->kept = true;
     lane->state = LANE_SETTLED;
     miss(&claims[0], "a");
-    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 0);
 }
 END_TEST
 
 static void avoid_solo(int64_t id, instant_us until)
 {
     struct span name = {(const char *)&id, sizeof id};
-    ck_assert(keyset_put(&stage.queue.avoid_solos, name, span_hash(name), until, NULL));
+    ck_assert(keyset_put(&stage.queue.keys.destination_down_ids, name, span_hash(name), until, NULL));
 }
 
 START_TEST(avoided_events_without_a_key_are_left_out)
@@ -142,7 +142,7 @@ START_TEST(half_of_a_claim_may_be_followed_keys)
     }
     const struct claim_request *request = claim_request_make(&claims[0], false, 4096, NOW);
     ck_assert_uint_eq(request->follow_key_count, 2048);
-    ck_assert_uint_eq(stage.queue.follow.count, 4000 - 2048);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 4000 - 2048);
 }
 END_TEST
 
@@ -188,7 +188,7 @@ START_TEST(followed_key_is_asked_for_by_the_claim_that_can_have_it)
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
     ck_assert_uint_eq(request->follow_key_count, 2);
     ck_assert(has(request->follow_keys, 2, "free") && has(request->follow_keys, 2, "own"));
-    ck_assert_uint_eq(stage.queue.follow.count, 2);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 2);
 }
 END_TEST
 
@@ -211,14 +211,14 @@ START_TEST(claim_that_was_cut_short_follows_what_it_did_not_get)
     stage_event(claims[0].arriving, 1, NULL);
     stage_event(claims[0].arriving, 2, "got");
     claim_follow_again(&claims[0], NOW);
-    ck_assert_uint_eq(stage.queue.follow.count, 2); /* an event without a key is not an event of the key "" */
+    ck_assert_uint_eq(stage.queue.keys.more.count, 2); /* an event without a key is not an event of the key "" */
 }
 END_TEST
 
 static void fill_follow_list(void)
 {
-    for (uint64_t i = stage.queue.follow.count; i < stage.queue.follow.max; i++)
-        ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
+    for (uint64_t i = stage.queue.keys.more.count; i < stage.queue.keys.more.max; i++)
+        ck_assert(keyset_put(&stage.queue.keys.more, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
 }
 
 START_TEST(what_a_full_list_cannot_take_is_left_to_the_scan)
@@ -270,12 +270,12 @@ START_TEST(key_that_another_claim_of_ours_has_is_followed_by_that_claim)
     struct lane *lane = lane_of(&claims[1], "a");
     miss(&claims[0], "a");
     ck_assert(lane->more);
-    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 0);
     /* Settled ahead of its claim's end: the lock is still there. */
     ck_assert(keyset_put(&claims[1].held, span_of("b"), span_hash(span_of("b")), 0, NULL));
     miss(&claims[0], "b");
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[1]);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert_ptr_eq(stage.queue.keys.more.entries[0].owner, &claims[1]);
 }
 END_TEST
 
@@ -294,8 +294,8 @@ START_TEST(key_that_was_settled_aside_while_this_claim_asked_is_followed)
     claim_free_settled(&claims[0]);
     ck_assert_ptr_null(claims[0].batches);
     miss(&claims[0], "a");
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[0]);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert_ptr_eq(stage.queue.keys.more.entries[0].owner, &claims[0]);
 }
 END_TEST
 
@@ -318,8 +318,8 @@ START_TEST(key_that_was_settled_aside_before_its_claim_went_on_is_followed)
 {
     lane_of(&claims[1], "a")->state = LANE_SETTLED; /* nothing of claims[1] is noted yet */
     miss(&claims[0], "a");
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &claims[1]);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert_ptr_eq(stage.queue.keys.more.entries[0].owner, &claims[1]);
 }
 END_TEST
 
@@ -336,7 +336,7 @@ START_TEST(key_of_another_relay_is_left_to_the_scan)
     struct lane *solo = lane_of(&claims[1], NULL);
     miss(&claims[0], "a");
     miss(&claims[0], ""); /* has the hash of no key at all */
-    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 0);
     ck_assert(!solo->more);
 }
 END_TEST

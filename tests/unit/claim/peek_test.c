@@ -99,7 +99,7 @@ static void give(enum reason reason)
         more = true;
         break;
     case KEYS_TO_FOLLOW:
-        ck_assert(keyset_put(&queue->follow, span_of("k"), 1, NOW, NULL));
+        ck_assert(keyset_put(&queue->keys.more, span_of("k"), 1, NOW, NULL));
         break;
     case NOT_YET_EVERYWHERE:
         unswept = true;

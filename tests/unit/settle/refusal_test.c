@@ -243,7 +243,7 @@ START_TEST(wait_that_cannot_be_written_is_kept_in_mind)
     struct settle_job *job = collect(false);
     ck_assert(settle_is_empty(job));
     refusal_commit(&stage.queue, job, stage_now);
-    ck_assert_uint_eq(stage.queue.avoid.count, 1);
+    ck_assert_uint_eq(stage.queue.keys.destination_down.count, 1);
     ck_assert_uint_eq(batch->unsettled, 0);
 }
 END_TEST

@@ -65,7 +65,7 @@ START_TEST(what_was_due_is_done_and_the_rest_of_the_key_waits)
     ck_assert_uint_eq(job->settlement.done_count, 3);
     assert_waits(job, 4, -1);
     settle_commit(&stage.queue, job, NOW);
-    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 0);
 }
 END_TEST
 
@@ -102,7 +102,7 @@ START_TEST(it_is_looked_for_behind_a_dead_letter)
     batch_add_delayed(batch, span_of("a"), 4, 700);
     stage_finish(lane, 0, LANE_DEAD);
     settle_commit(&stage.queue, collect(), NOW);
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
 }
 END_TEST
 

@@ -61,7 +61,7 @@ START_TEST(acked_prefix_is_done_and_the_failure_behind_it_parked)
     ck_assert_uint_eq(batch->unsettled, 0);
     ck_assert_uint_eq(stage.queue.metrics.retried, 1);
     ck_assert_uint_eq(stage.queue.metrics.settled, 2);
-    ck_assert_uint_eq(stage.queue.follow.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 0);
 }
 END_TEST
 
@@ -84,9 +84,9 @@ START_TEST(dead_event_is_buried_and_the_rest_of_its_key_followed)
     ck_assert_uint_eq(job->settlement.buried_count, 1);
     ck_assert_int_eq(job->settlement.buried[0].id, 2);
     commit(job);
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert(span_equal(stage.queue.follow.entries[0].key, span_of("a")));
-    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &stage.claim);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert(span_equal(stage.queue.keys.more.entries[0].key, span_of("a")));
+    ck_assert_ptr_eq(stage.queue.keys.more.entries[0].owner, &stage.claim);
 }
 END_TEST
 
@@ -114,8 +114,8 @@ START_TEST(key_with_more_events_is_followed_by_the_claim_that_holds_it)
     stage_finish(lane, 3, LANE_DELIVERED);
     stage_finish(stage_lane_of_three(batch, 10, "b"), 3, LANE_DELIVERED);
     commit(collect(false));
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert_ptr_eq(stage.queue.follow.entries[0].owner, &stage.claim);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert_ptr_eq(stage.queue.keys.more.entries[0].owner, &stage.claim);
 }
 END_TEST
 
@@ -125,15 +125,15 @@ START_TEST(key_that_has_waited_is_asked_for_once_more)
     lane->waited = true;
     stage_finish(lane, 3, LANE_DELIVERED);
     commit(collect(false));
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert(span_equal(stage.queue.follow.entries[0].key, span_of("a")));
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert(span_equal(stage.queue.keys.more.entries[0].key, span_of("a")));
 }
 END_TEST
 
 START_TEST(full_follow_list_falls_back_on_the_scan)
 {
-    for (uint64_t i = 0; i < stage.queue.follow.max; i++)
-        ck_assert(keyset_put(&stage.queue.follow, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
+    for (uint64_t i = 0; i < stage.queue.keys.more.max; i++)
+        ck_assert(keyset_put(&stage.queue.keys.more, (struct span){(char *)&i, sizeof i}, i, 0, NULL));
     struct lane *lane = stage_lane_of_three(batch, 1, "a");
     lane->more = true;
     stage_finish(lane, 3, LANE_DELIVERED);
@@ -161,8 +161,8 @@ START_TEST(what_is_given_back_is_looked_at_again_and_its_key_avoided_meanwhile)
     ck_assert_int_eq(stage.noting.released.lo, 2);
     ck_assert_int_eq(stage.noting.released.hi, 3);
     ck_assert_int_eq(stage.noting.released_at, NOW + 5 * SECOND_US);
-    ck_assert_uint_eq(stage.queue.avoid.count, 1);
-    ck_assert_int_eq(stage.queue.avoid.entries[0].at, NOW + 5 * SECOND_US);
+    ck_assert_uint_eq(stage.queue.keys.destination_down.count, 1);
+    ck_assert_int_eq(stage.queue.keys.destination_down.entries[0].at, NOW + 5 * SECOND_US);
 }
 END_TEST
 
@@ -173,10 +173,10 @@ START_TEST(event_without_a_key_is_avoided_too)
     stage_finish(lane, 0, LANE_RELEASED);
     commit(collect(false));
     int64_t id = 7;
-    ck_assert_uint_eq(stage.queue.avoid.count, 0);
-    ck_assert_uint_eq(stage.queue.avoid_solos.count, 1);
-    ck_assert_mem_eq(stage.queue.avoid_solos.entries[0].key.data, &id, sizeof id);
-    ck_assert_int_eq(stage.queue.avoid_solos.entries[0].at, NOW + 5 * SECOND_US);
+    ck_assert_uint_eq(stage.queue.keys.destination_down.count, 0);
+    ck_assert_uint_eq(stage.queue.keys.destination_down_ids.count, 1);
+    ck_assert_mem_eq(stage.queue.keys.destination_down_ids.entries[0].key.data, &id, sizeof id);
+    ck_assert_int_eq(stage.queue.keys.destination_down_ids.entries[0].at, NOW + 5 * SECOND_US);
 }
 END_TEST
 
@@ -188,7 +188,7 @@ START_TEST(new_events_do_not_wait_long_when_more_is_given_back_than_can_be_avoid
         stage_finish(lane, 0, LANE_RELEASED);
     }
     commit(collect(false));
-    ck_assert_uint_eq(stage.queue.avoid.count, stage.queue.avoid.max);
+    ck_assert_uint_eq(stage.queue.keys.destination_down.count, stage.queue.keys.destination_down.max);
     ck_assert_int_eq(stage.queue.pace.poll_at, NOW + stage.config.poll_max_us);
 }
 END_TEST
@@ -392,8 +392,8 @@ START_TEST(lost_key_with_more_events_is_followed_by_any_claim)
     stage_finish(lane, 3, LANE_DELIVERED);
     stage_lose(&stage);
     commit(settle_collect(&stage.queue, stage.queue.orphans, false));
-    ck_assert_uint_eq(stage.queue.follow.count, 1);
-    ck_assert_ptr_null(stage.queue.follow.entries[0].owner);
+    ck_assert_uint_eq(stage.queue.keys.more.count, 1);
+    ck_assert_ptr_null(stage.queue.keys.more.entries[0].owner);
 }
 END_TEST
 

@@ -18,8 +18,8 @@ static void set_up(void)
 {
     stage_init(&stage, "there");
     struct queue *queue = &stage.queue;
-    keyset_done(&queue->follow);
-    keyset_init(&queue->follow, 4096);
+    keyset_done(&queue->keys.more);
+    keyset_init(&queue->keys.more, 4096);
     for (size_t i = 0; i < 2; i++) {
         claims[i] = (struct claim){.queue = queue, .index = i};
         keyset_init(&claims[i].held, 16);
@@ -60,7 +60,7 @@ static inline struct lane *lane_of(struct claim *claim, const char *key)
 
 static void follow(const char *key, const struct claim *owner)
 {
-    ck_assert(keyset_put(&stage.queue.follow, span_of(key), span_hash(span_of(key)), 0, owner));
+    ck_assert(keyset_put(&stage.queue.keys.more, span_of(key), span_hash(span_of(key)), 0, owner));
 }
 
 static inline bool has(const struct span *keys, size_t count, const char *key)

@@ -6,6 +6,7 @@
 
 #include "relay/claim/claim_state.h"
 #include "relay/deliver/outlet.h"
+#include "relay/queue/key_book.h"
 #include "relay/queue/order_watch.h"
 #include "relay/queue/queue.h"
 #include "relay/queue_open.h"
@@ -84,10 +85,7 @@ static inline void stage_init(struct stage *stage, const char *destination)
     static const char *const extra[] = {"column", NULL};
     queue->route = route_new(destination, extra, 1, &err);
     ck_assert_ptr_nonnull(queue->route);
-    keyset_init(&queue->follow, 8);
-    keyset_init(&queue->later, 8);
-    keyset_init(&queue->avoid, 8);
-    keyset_init(&queue->avoid_solos, 8);
+    key_book_init(&queue->keys, 8, 8);
     stage->claim.queue = queue;
 }
 
@@ -104,10 +102,7 @@ static inline void stage_done(struct stage *stage)
     struct queue *queue = &stage->queue;
     stage_free_batches(&stage->claim.batches);
     stage_free_batches(&queue->orphans);
-    keyset_done(&queue->follow);
-    keyset_done(&queue->later);
-    keyset_done(&queue->avoid);
-    keyset_done(&queue->avoid_solos);
+    key_book_done(&queue->keys);
     order_watch_free(queue->watch);
     route_free(queue->route);
 }
