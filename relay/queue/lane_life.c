@@ -10,17 +10,19 @@ static const struct move {
     enum lane_state from, to;
     const char *by, *when, *written;
 } moves[] = {
-    {LANE_OPEN, LANE_STOPPED, "deliver.c", "a delivery failed, or the lane is to be given back", "nothing"},
-    {LANE_OPEN, LANE_FINISHED, "deliver.c, batch.c", "every event is acked, or the lane has no event to send",
-     "nothing"},
-    {LANE_STOPPED, LANE_FINISHED, "deliver.c", "the last event in flight has its verdict", "nothing"},
-    {LANE_FINISHED, LANE_SETTLING, "settle.c", "a settlement takes the lane's end",
+    {LANE_OPEN, LANE_STOPPED, "deliver/deliver.c", "a delivery failed, or the lane is to be given back", "nothing"},
+    {LANE_OPEN, LANE_FINISHED, "deliver/deliver.c, queue/batch.c",
+     "every event is acked, or the lane has no event to send", "nothing"},
+    {LANE_STOPPED, LANE_FINISHED, "deliver/deliver.c", "the last event in flight has its verdict", "nothing"},
+    {LANE_FINISHED, LANE_SETTLING, "settle/settle.c", "a settlement takes the lane's end",
      "what its outcome says, uncommitted"},
-    {LANE_FINISHED, LANE_BLOCKED, "blocked.c", "another session holds the row", "nothing"},
-    {LANE_BLOCKED, LANE_FINISHED, "blocked.c, lease.c", "the wait is over, or the lease is lost", "nothing"},
-    {LANE_SETTLING, LANE_SETTLED, "settle.c", "the settlement has committed", "what its outcome says"},
-    {LANE_SETTLING, LANE_FINISHED, "settle.c", "the settlement was refused, or its connection is lost", "nothing"},
-    {LANE_SETTLED, LANE_FINISHED, "refusal.c", "the transaction that had settled it in parts is lost",
+    {LANE_FINISHED, LANE_BLOCKED, "settle/blocked.c", "another session holds the row", "nothing"},
+    {LANE_BLOCKED, LANE_FINISHED, "settle/blocked.c, hold/lease.c", "the wait is over, or the lease is lost",
+     "nothing"},
+    {LANE_SETTLING, LANE_SETTLED, "settle/settle.c", "the settlement has committed", "what its outcome says"},
+    {LANE_SETTLING, LANE_FINISHED, "settle/settle.c", "the settlement was refused, or its connection is lost",
+     "nothing"},
+    {LANE_SETTLED, LANE_FINISHED, "settle/refusal.c", "the transaction that had settled it in parts is lost",
      "nothing: what was written is undone"},
 };
 
