@@ -10,8 +10,8 @@
  * together, in milliseconds. */
 #include "bench/floor/session.h"
 #include "ordering/ordering.h"
-#include "relay/commands/command.h"
 #include "relay/config/config.h"
+#include "relay/postgres/connect.h"
 #include "relay/table/table.h"
 #include "relay/table/table_ordering.h"
 #include "relay/table/table_sql.h"
