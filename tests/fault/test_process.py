@@ -87,7 +87,7 @@ def test_no_broken_configuration_is_taken_up(file_run):
     """Each of those that check-config is tested with, one after the other, by SIGHUP."""
     one = file_run.start(env={"PGCOURIER_BAD": "5x"})
     wait_until(lambda: one.logged("relay.start"), 30, "the relay to start")
-    paths = sorted(glob.glob(os.path.join(REPO, "tests", "unit", "broken_configs", "*.yaml")))
+    paths = sorted(glob.glob(os.path.join(REPO, "tests", "unit", "config", "broken_configs", "*.yaml")))
     assert len(paths) > 50
     for number, path in enumerate(paths, 1):
         shutil.copyfile(path, one.config_path)
