@@ -76,15 +76,21 @@ def set_path(db, path):
 
 
 @pytest.fixture(scope="module")
-def lured_template(pg, migrated_template):
+def lured_role(pg):
+    """A role belongs to the server, not to a database: every test that logs in as this one takes it from here, and none is left behind."""
+    pg.query(f"create role {ROLE} login")
+    yield
+    pg.query(f"drop role {ROLE}")
+
+
+@pytest.fixture(scope="module")
+def lured_template(pg, migrated_template, lured_role):
     database = pg.create_database(migrated_template())
-    database.psql(f"create role {ROLE} login;")
     hostile.build(database)
     prepare(database)
     pg.forget(database.name)
     yield database.name
     database.drop()
-    pg.query(f"drop role {ROLE}")
 
 
 @pytest.fixture
@@ -155,9 +161,8 @@ def test_what_others_create_in_the_path_is_never_called(lured, pg, tmp_path, ord
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("pooled", [False, pytest.param(True, marks=pytest.mark.superuser(
     "it migrates, as the owner does, and a pooler does not pass on who logs in"))], ids=["direct", "pooled"])
-def test_nor_by_the_owner_of_the_schema(pg, empty_db, path, pooled):
+def test_nor_by_the_owner_of_the_schema(pg, lured_role, empty_db, path, pooled):
     empty_db.log_place = log_place(pg)
-    empty_db.psql(f"do $$ begin create role {ROLE} login; exception when duplicate_object then null; end $$;")
     hostile.build(empty_db)
     set_path(empty_db, path)
     with PgBouncer(pg, user=OWNER_ROLE, settings={"default_pool_size": 1}) as pooler:
