@@ -125,7 +125,7 @@ static const struct argp argp = {
            "retry needs INSERT on the queue's table, which outbox_relay does not have.",
 };
 
-/* The columns of sql/dead/dead_list.sql; dead_show.sql has more behind them. */
+/* The columns of sql/commands/dead_list.sql; dead_show.sql has more behind them. */
 enum {
     DEAD_QUEUE,
     DEAD_ID,

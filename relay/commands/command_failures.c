@@ -64,7 +64,7 @@ static const struct argp argp = {
     .children = children,
 };
 
-/* The columns of sql/status/failures.sql. */
+/* The columns of sql/commands/failures.sql. */
 enum {
     FAILURES_DEAD,
     FAILURES_WAITING,

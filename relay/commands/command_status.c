@@ -38,7 +38,7 @@ struct status {
     bool estimated;
     const char *window; /* the queue's, when it is closed now; or NULL */
     double oldest_s;    /* negative: nothing waits, or no created_at is mapped */
-    PGresult *state;    /* sql/status/status_state.sql */
+    PGresult *state;    /* sql/commands/status_state.sql */
 };
 
 enum { STATE_PARKED, STATE_CLOSED, STATE_DEAD, STATE_PAUSED, STATE_SINCE, STATE_BY, STATE_REASON };

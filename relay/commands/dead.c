@@ -25,7 +25,7 @@ struct dead_work {
     const struct queue_config *queue;
     const struct table *table;
     const struct dead_filter *filter;
-    PGresult *columns;              /* sql/dead/dead_columns.sql */
+    PGresult *columns;              /* sql/commands/dead_columns.sql */
     struct dead_statements with[2]; /* [0] of a key, [1] of an event without a key */
     int64_t wait_ms;                /* for the key at hand */
     bool busy;                      /* it is: somebody else has a lock that it takes */
@@ -190,7 +190,7 @@ static int64_t patience_ms(const struct dead_counts *counts)
     return left_us > 0 ? left_us / MS_US : 0;
 }
 
-/* The rows of sql/dead/dead_keys.sql. */
+/* The rows of sql/commands/dead_keys.sql. */
 static const char *name_of(const PGresult *keys, int row, bool *ret_keyless)
 {
     *ret_keyless = PQgetisnull(keys, row, 0);

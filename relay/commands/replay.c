@@ -210,7 +210,7 @@ static void write_queue(struct replay *replay, int64_t rate)
     queue->keys_per_claim = keys < queue->keys_per_claim ? keys : queue->keys_per_claim;
 }
 
-/* `begun`: see sql/replay/replay_begin.sql. `rate` instead of its own, unless 0. */
+/* `begun`: see sql/commands/replay_begin.sql. `rate` instead of its own, unless 0. */
 static bool take_up(struct replay *replay, const struct config *config, const PGresult *begun, int64_t rate,
                     struct error *err)
 {

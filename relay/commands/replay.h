@@ -3,7 +3,7 @@
  *   replay_make -> replay_open -> (a relay over replay_config() -> replay_look) ... -> replay_finish -> replay_close
  *   replay_cancel
  *
- * DESIGN. A replay is a queue like any other, over a table of pgcourier's own (sql/schema/011_replay.sql) that has what
+ * DESIGN. A replay is a queue like any other, over a table of pgcourier's own (sql/schema/016_replay.sql) that has what
  * was chosen, with the lock class of the queue that the events were of. So a relay delivers from it, order, retries,
  * settlement and crashes are those of every queue, and a key that a live event holds is not delivered from it. A key
  * may also be held by a lease, or paused: those are entries in outbox.parked, which its condition looks for under the

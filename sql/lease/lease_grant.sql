@@ -1,5 +1,5 @@
 -- The end of a claim of `ordering: lease`: the keys it has locked and read become ours for a term, by an entry each in
--- outbox.parked, and stay so when the commit lets the locks go. See sql/schema/008_workers.sql, which does the same for
+-- outbox.parked, and stay so when the commit lets the locks go. See sql/schema/009_workers_text.sql, which does the same for
 -- workers that pull. A key that somebody has paused meanwhile is both, leased and paused.
 --
 -- :state       as in per_key_lock.sql

@@ -59,7 +59,7 @@ create table outbox.parked (
     head            jsonb,
     after_id        bigint,      -- it waits for this event, which has to be done first: see settle_park.sql and after_look.sql
     resume_at       timestamptz, -- not null: somebody has paused the key; what next_at is when it is resumed
-    -- A lease (008_workers.sql): until next_at the event taken_id is with a worker or a relay. Whoever writes the entry for another
+    -- A lease (009_workers_text.sql): until next_at the event taken_id is with a worker or a relay. Whoever writes the entry for another
     -- reason than a pause takes the token away.
     token           uuid,
     worker          text,
@@ -77,7 +77,7 @@ create index parked_next on outbox.parked (queue, next_at);
 create index parked_after on outbox.parked (queue, after_id) where after_id is not null;
 create unique index parked_token on outbox.parked (token) where token is not null;
 create index parked_backend on outbox.parked (queue, backend_pid, backend_start) where token is not null and backend_pid is not null;
--- For those who ask (010_answers.sql): few that have failed, or are paused, among a million that wait.
+-- For those who ask (015_answers.sql): few that have failed, or are paused, among a million that wait.
 create index parked_failed on outbox.parked (queue, next_at) where token is null and (attempts > 0 or last_error <> '');
 create index parked_paused on outbox.parked (queue) where resume_at is not null;
 create index parked_paused_lease on outbox.parked (queue, resume_at) where resume_at is not null and token is not null;

@@ -2,7 +2,7 @@
 -- number, the table's oid and the class. Those of keys have two numbers. Then it looks for others that serve rows of that table
 -- by another class: a table has the rows of its partitions and of its children, too. If there is one, ours is let go.
 --
--- Needs no right, and takes no part in what a pooler shares: see note_serving() in sql/schema/007_lifecycle.sql.
+-- Needs no right, and takes no part in what a pooler shares: see note_serving() in sql/schema/008_lifecycle.sql.
 --
 -- $1 text    the table's oid
 -- $2 text    class of its locks

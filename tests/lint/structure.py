@@ -180,7 +180,7 @@ def include_flags():
 def main():
     sources, headers, python = tracked("*.c", "*.h"), tracked("*.h"), tracked("*.py")
     problems = [problem for name in tracked() for problem in misplaced(name)]
-    for name in [*sources, *python]:
+    for name in [*sources, *python, *tracked("*.sql")]:
         text = read(name)
         problems += too_long(name, text)
         if name in sources:

@@ -3,7 +3,7 @@
  * One key. take() takes the advisory lock in one statement and reads and writes the entry in the next; the commit lets the
  * lock go and leaves the entry. A relay's claim keeps the lock while it delivers. A verdict looks at the entry and tries the
  * lock in one statement; in the next it counts if the entry still has its token, and if it has the lock or the term was not
- * over. A worker may be late with everything, or vanish. sql/schema/008_workers.sql is what this stands for.
+ * over. A worker may be late with everything, or vanish. sql/schema/009_workers_text.sql is what this stands for.
  *
  *   -DCHECK_LOSS        a row leaves the table only after its ack
  *   -DCHECK_ORDER       at a first delivery every smaller id is acked

@@ -65,7 +65,7 @@ instant_us faults_next(void)
     return next < 0 ? INSTANT_NEVER : faults.due[next].at;
 }
 
-/* sql/dead/closed_retry.sql, in a transaction of its own. A key that a relay is just writing about has to wait for the
+/* sql/commands/closed_retry.sql, in a transaction of its own. A key that a relay is just writing about has to wait for the
  * next time. */
 static void open_closed_keys(void)
 {
@@ -98,7 +98,7 @@ static struct wait *find_entry(int key, int64_t id)
     return NULL;
 }
 
-/* sql/dead/dead_retry.sql for one event, in a transaction of its own: the row is back under its old id, and the key's
+/* sql/commands/dead_retry.sql for one event, in a transaction of its own: the row is back under its old id, and the key's
  * entry points at it. */
 static void put_back(struct row *row)
 {

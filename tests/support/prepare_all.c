@@ -143,7 +143,7 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
     char *template = file_read(path, FILE_MAX, &(size_t){0}, err);
     if (!template)
         return error_prefix(err, "%s", path);
-    bool dead = strstr(path, "/dead/") != NULL;
+    bool dead = strstr(path, "/dead_") != NULL || strstr(path, "/closed_") != NULL;
     for (int keyless = 0; keyless <= dead && applies(work, path); keyless++) {
         put_variables(work, path, dead, keyless);
         if (strstr(path, "/pause_key.sql"))

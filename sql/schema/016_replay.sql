@@ -1,4 +1,4 @@
--- 011_replay: archived and dead events, sent again.
+-- 016_replay: archived and dead events, sent again.
 --
 --   select * from outbox.replay('orders', since => '2026-11-21 10:00+00', until => '2026-11-21 11:00+00');
 --   select * from outbox.replay('orders', 'dead', type => 'paid', dry_run => true);

@@ -1,4 +1,4 @@
--- 012_roles: five group roles, each with what it needs and no more. Grant them to login roles:
+-- 017_roles: five group roles, each with what it needs and no more. Grant them to login roles:
 --   grant outbox_writer to shop;  grant outbox_relay to pgcourier;  grant outbox_monitor to grafana;
 --
 --   outbox_writer   inserts events

@@ -1,4 +1,4 @@
--- 007_lifecycle: queues and keys that are paused, and how long what is done with is kept.
+-- 008_lifecycle: queues and keys that are paused, and how long what is done with is kept.
 
 -- While a queue has a row here its relays claim nothing; they look twice a second. A key has one beside its entry in
 -- outbox.parked, which is what keeps its events back.

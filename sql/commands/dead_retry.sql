@@ -4,7 +4,7 @@
 -- json column comes back as SQL NULL.
 -- A letter that has a value for which the table has no column goes nowhere, and none beside it: its id and the name are in the
 -- answer. :moved says of names that the table has no more where their values go (:moved_to; null: nowhere).
--- :table, :columns, :fields, :known, :moved, :moved_to (sql/dead/dead_columns.sql); :match (rows d of outbox.dead: one key's, or one event's, by $2); :keyless, :conflict
+-- :table, :columns, :fields, :known, :moved, :moved_to (sql/commands/dead_columns.sql); :match (rows d of outbox.dead: one key's, or one event's, by $2); :keyless, :conflict
 -- $1 queue text, $2 key or event id text, $3 only this event id bigint or null, $4 only errors like this text or null
 -- -> count bigint, and how many of them are in the table again bigint: fewer when a trigger keeps some out; of a letter that does
 -- not fit: event_id bigint, name text, and where :moved sends its value though there is one text; all null when all fit
