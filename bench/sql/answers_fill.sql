@@ -1,5 +1,5 @@
 -- A queue with :rows events that wait and as many in the archive, over a week, and a tenth as many dead letters. For
--- bench/answers.py and tests/integration/test_answers_size.py.
+-- bench/answers.py and tests/integration/schema/test_answers_size.py.
 set timezone = 'UTC';
 select outbox.queue_set('tasks', after => 'archive');
 insert into outbox.events (aggregateid, type, payload, created_at)

@@ -23,7 +23,7 @@ char *bench_render(const char *template, const char *schema)
 {
     struct error err;
     char *sql = sql_render(template, (const struct sql_variable[]){{"state", schema}, {NULL, NULL}}, &err);
-    assert(sql && "tests/integration/test_statements.py prepares all of them");
+    assert(sql && "tests/integration/schema/test_statements.py prepares all of them");
     return sql;
 }
 

@@ -44,7 +44,7 @@ static char *render(const struct bench *bench)
     snprintf(rows, sizeof rows, "%" PRId64, bench_floor_rows(bench->options.payload_bytes));
     char *sql = sql_render(sql_bench_floor,
                            (const struct sql_variable[]){{"state", bench->schema}, {"rows", rows}, {NULL, NULL}}, &err);
-    assert(sql && "tests/integration/test_statements.py prepares it");
+    assert(sql && "tests/integration/schema/test_statements.py prepares it");
     return sql;
 }
 

@@ -1,5 +1,5 @@
 -- The schema of one bench: the table that schema/001_tables.sql makes as outbox.events, with its indexes and settings, and
--- the tables that a relay works with. tests/integration/test_bench_command.py holds them together.
+-- the tables that a relay works with. tests/integration/commands/test_bench_command.py holds them together.
 -- :state   the schema's name
 begin;
 create schema :state;

@@ -1,5 +1,5 @@
 -- The rights that the current user lacks for some work, by object. Nothing here needs a right itself. What each work needs
--- is listed here and nowhere else; docs/security.md shows it, and tests/integration/test_privileges.py holds the two together.
+-- is listed here and nowhere else; docs/security.md shows it, and tests/integration/table/test_privileges.py holds the two together.
 -- $1 table oid (0: the work is on no queue's; '*' stands for it below)
 -- $2 works text[]: of run, note (a queue's name for SQL), lock rows, come after, archive, hand on (to this table), purge, status, failures, dead list, dead show, dead retry, dead drop, other queue, pause, drain, schedule, replay,
 --    resume, publish, take, done, fail, extend, release, migrate, bench

@@ -36,7 +36,7 @@ static const struct names plain = {
 
 #define NAMES (sizeof(struct names) / sizeof(char *))
 
-/* What table_variables() fills in; tests/integration/test_statements.py compares. */
+/* What table_variables() fills in; tests/integration/schema/test_statements.py compares. */
 static const char *const templates[] = {
     sql_per_key_lock,        sql_per_key_lock_all,
     sql_per_key_read,        sql_per_key_read_few,

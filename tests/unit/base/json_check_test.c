@@ -1,5 +1,5 @@
 /* What PostgreSQL takes for JSON: each line of json_texts.txt says so of json and jsonb, y or n, and has the text
- * behind that. tests/integration/test_stage_payload.py asks the database about the same lines. */
+ * behind that. tests/integration/delivery/test_stage_payload.py asks the database about the same lines. */
 #include "relay/base/json_check.h"
 
 #include "relay/base/file.h"

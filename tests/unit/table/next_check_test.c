@@ -1,5 +1,5 @@
 /* Whether what goes on fits the next table, with questions that are not answered and columns side by side.
- * tests/integration/test_stages.py asks a database. */
+ * tests/integration/delivery/test_stages.py asks a database. */
 #include "relay/table/next_check.h"
 
 #include "relay/postgres/query.h"

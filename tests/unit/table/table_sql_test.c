@@ -1,4 +1,4 @@
-/* How the names of one table go into the statements. tests/integration/test_statements.py has PostgreSQL read them. */
+/* How the names of one table go into the statements. tests/integration/schema/test_statements.py has PostgreSQL read them. */
 #include "relay/table/table_sql.h"
 
 #include "tests/support/run_suite.h"
@@ -64,7 +64,7 @@ START_TEST(names_become_literals_that_cannot_end_early)
 }
 END_TEST
 
-/* What PostgreSQL reads in them is the name as it is: tests/integration/test_table_names.py. */
+/* What PostgreSQL reads in them is the name as it is: tests/integration/table/test_table_names.py. */
 START_TEST(regclasses_are_made_of_quoted_names)
 {
     static const char *const rows[][2] = {

@@ -135,16 +135,16 @@ def test_a_closed_key_that_is_opened_while_it_is_paused_waits_for_its_resumption
     db.query("insert into outbox.events (id, aggregateid) overriding system value values (12, '7'), (13, '7')")
     db.query(PARK, (FOREVER,))
     db.query("select outbox.pause('orders', '7')")
-    sql("dead/closed_retry.sql", "orders", "7", None, None)
+    sql("commands/closed_retry.sql", "orders", "7", None, None)
     head, attempts, next_at, resume_at = entry(db)
     assert (head, attempts, next_at) == (12, 0, FOREVER) and resume_at != FOREVER
-    sql("dead/closed_retry.sql", "orders", "7", None, None)
-    sql("dead/closed_drop.sql", "orders", "7", None, None)
+    sql("commands/closed_retry.sql", "orders", "7", None, None)
+    sql("commands/closed_drop.sql", "orders", "7", None, None)
     assert entry(db) == (head, attempts, next_at, resume_at), "it is not closed any more"
     closed = "update outbox.parked set resume_at = 'infinity', attempts = 1"
     db.query(closed)
     for rest in ([13], []):
-        sql("dead/closed_drop.sql", "orders", "7", None, None)
+        sql("commands/closed_drop.sql", "orders", "7", None, None)
         assert [row[0] for row in db.query("select id from outbox.events")] == rest
         assert entry(db)[:3] == (13, 0, FOREVER)
         db.query(closed)
@@ -154,7 +154,7 @@ def test_an_event_that_is_put_back_does_not_resume_its_key(db, sql):
     db.query("select outbox.pause('orders', '7')")
     db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
              " values ('orders', 3, '7', 'no', 1, 'outbox.events', '{\"id\": 3, \"aggregateid\": \"7\"}')")
-    sql("dead/dead_retry.sql", "orders", "7", None, None)
+    sql("commands/dead_retry.sql", "orders", "7", None, None)
     assert db.query("select id from outbox.events") == [(3,)]
     assert entry(db)[:3] == (BELOW_ALL, 0, FOREVER) and entry(db)[3] != FOREVER
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.proxy import UP, Proxy
 from tests.support.servers import run_command
 
-SQL = pathlib.Path(__file__).parents[2] / "sql"
+SQL = pathlib.Path(__file__).parents[3] / "sql"
 TABLE = ["table/table_find", "table/table_columns", "table/table_indexes"]
 CHECK = [*TABLE, "table/table_server", "table/table_privileges", "table/table_facts", "table/table_deletes",
          "table/table_sequence", "explain select"]
@@ -20,16 +20,16 @@ queues:
   others: {{ table: public.u, columns: {{ key: key, created_at: at }}, sink: none }}
 """
 COMMANDS = {  # statements by their file, or by words of theirs
-    "status": [*TABLE, "from pg_class c", "select case when pg_catalog.isfinite", "status/status_state"],
-    "dead list": ["dead/dead_list", "dead/dead_list_closed"],
-    "dead show --all": ["dead/dead_show"],
-    "dead retry --all": [*TABLE, "dead/dead_columns", "dead/dead_keys", "begin isolation level", "outbox.keep_id",
+    "status": [*TABLE, "from pg_class c", "select case when pg_catalog.isfinite", "commands/status_state"],
+    "dead list": ["commands/dead_list", "commands/dead_list_closed"],
+    "dead show --all": ["commands/dead_show"],
+    "dead retry --all": [*TABLE, "commands/dead_columns", "commands/dead_keys", "begin isolation level", "outbox.keep_id",
                          "with taken as", "with resumed as", "commit"],
     "check-config --database": [*CHECK, "table/table_overlap"],
     "run --until-empty": [*CHECK, "table/table_overlap", "begin isolation level", "serving/serving_turn", "serving/serving_may",
                           "serving/serving_hold", "serving/serving_note"],
 }
-MIGRATION = ["begin", "migrate/schema_lock", "migrate/schema_exists", "migrate/schema_newest", "migrate/schema_record", "commit"]
+MIGRATION = ["begin", "commands/schema_lock", "commands/schema_exists", "commands/schema_newest", "commands/schema_record", "commit"]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_a_command_says_that_its_database_is_gone(lose, command, statement):
 @pytest.mark.parametrize("statement", MIGRATION)
 def test_a_migration_that_loses_its_database_can_be_run_again(lose, pg, statement):
     db = pg.create_database()
-    if statement == "migrate/schema_newest":
+    if statement == "commands/schema_newest":
         assert run_command("migrate", "-d", db.owner_dsn).returncode == 0
     assert_says_so(lose("migrate", statement, dsn=db.owner_dsn))
     assert run_command("migrate", "-d", db.owner_dsn).returncode == 0

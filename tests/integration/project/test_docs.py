@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from tests.integration.test_history import ILLEGAL, LEGAL
-from tests.integration.test_history_mutants import MUTANTS as MODEL_MUTANTS
+from tests.integration.project.test_history import ILLEGAL, LEGAL
+from tests.integration.project.test_history_mutants import MUTANTS as MODEL_MUTANTS
 from tests.simulation.mutants import MUTANTS
 from tests.support.process import REPO, find_program
 from tests.support.relay import binary, environment
