@@ -9,9 +9,9 @@ import sys
 import time
 
 from bench.demo.proof import STATUSES, prove_file
-from tests.support import servers
-from tests.support.postgres import RELAY_ROLE, bin_folders
-from tests.support.process import Process, exit_on_signals, find_program
+from tests.support.postgres import RELAY_ROLE, Postgres, bin_folders
+from tests.support.process import Process, ServerError, exit_on_signals, find_program
+from tests.support.relay import Relay, run_command
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RELAYS = 2
@@ -69,7 +69,7 @@ class Demo:
         self.db.psql(read("schema.sql"))
         self.db.query("insert into orders (id) select generate_series(1, %s)", (self.orders,))
         self.db.query("vacuum analyze")
-        done = servers.run_command("migrate", "-d", self.db.owner_dsn)
+        done = run_command("migrate", "-d", self.db.owner_dsn)
         if done.returncode != 0:
             raise DemoFailed(f"pgcourier migrate: {done.stderr}")
         self.db.create_logins()
@@ -79,7 +79,7 @@ class Demo:
         env = {"PGHOST": "127.0.0.1", "PGPORT": str(self.postgres.port), "PGUSER": RELAY_ROLE,
                "DEMO_FOLDER": self.postgres.folder}
         for _ in range(RELAYS):
-            self.relays.append(servers.Relay(read("pgcourier.yaml"), env=env).start())
+            self.relays.append(Relay(read("pgcourier.yaml"), env=env).start())
 
     def start_producers(self):
         statuses = "{" + ",".join(STATUSES) + "}"
@@ -173,7 +173,7 @@ class Demo:
 
 def show(orders):
     say("== a private PostgreSQL with its default durability")
-    with servers.Postgres(durable=True) as postgres:
+    with Postgres(durable=True) as postgres:
         demo = Demo(postgres, orders)
         try:
             demo.prepare()
@@ -204,7 +204,7 @@ def main():
     begun = time.monotonic()
     try:
         show(arguments.orders)
-    except (DemoFailed, servers.ServerError) as error:
+    except (DemoFailed, ServerError) as error:
         print(f"demo FAILED: {error}", file=sys.stderr)
         return 1
     say(f"== demo passed in {time.monotonic() - begun:.0f} s")
