@@ -1,12 +1,30 @@
 # cmake -DOUT=<base> -DSQL="a.sql;b.sql" -P embed.cmake
 # Writes <base>.h and <base>.c: one `const char sql_<stem>[]` a file, and sql_schema[], the migrations
-# (sql/schema/NNN_*.sql) in the order of their numbers.
+# (sql/schema/NNN_*.sql) in the order of their numbers. A line `-- include upkeep/after_look.sql` of a migration becomes that
+# statement, so that relays and workers run the same one.
+function(include_statements text ret)
+    string(REGEX MATCHALL "-- include [a-z_]+/[a-z_]+[.]sql" lines "${text}")
+    foreach(line IN LISTS lines)
+        string(REPLACE "-- include " "" file "${line}")
+        file(READ "${CMAKE_CURRENT_LIST_DIR}/${file}" statement)
+        string(REGEX REPLACE "(^|\n)--[^\n]*" "" statement "${statement}")
+        string(STRIP "${statement}" statement)
+        string(REGEX REPLACE ";$" "" statement "${statement}")
+        string(REPLACE "${line}" "${statement}" text "${text}")
+    endforeach()
+    set(${ret} "${text}" PARENT_SCOPE)
+endfunction()
+
 set(declarations "")
 set(definitions "")
 set(schema "")
 foreach(file IN LISTS SQL)
     get_filename_component(stem "${file}" NAME_WE)
-    file(READ "${file}" hex HEX)
+    file(READ "${file}" text)
+    if(file MATCHES "/sql/schema/")
+        include_statements("${text}" text)
+    endif()
+    string(HEX "${text}" hex)
     string(REGEX REPLACE "(..)" "'\\\\x\\1'," bytes "${hex}")
     if(file MATCHES "/sql/schema/([0-9][0-9][0-9])_")
         set(symbol "sql_schema_${CMAKE_MATCH_1}")

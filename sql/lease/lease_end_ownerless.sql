@@ -2,6 +2,8 @@
 -- one look into the index for each. A backend whose start we may not see is taken to be there: then only the term counts. An
 -- entry that somebody has locked is looked at another time, so that nobody waits here for who does the same.
 --
+-- Relays run this, and so do workers: end_ownerless() of sql/schema/011_workers_take.sql.
+--
 -- $1 text   queue
 -- gone bigint   leases whose term has ended
 with recursive owner as (

@@ -159,17 +159,39 @@ as $$
                         when t = 'uuid'::regtype then 'uuid' end) from outbox.types_of(tbl, key_column) t) end
 $$;
 
--- As in sql/table/table_indexes.sql: on (priority desc, id), or backwards.
-create function outbox.has_priority_index(tbl regclass, id_column name, priority_column name) returns boolean
+-- Columns are known to a table's indexes by their numbers; -1: there is no such column.
+create function outbox.attnum_of(tbl regclass, column_name name) returns int
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select exists (
-        select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
-         where i.indrelid = tbl and i.indisvalid and i.indpred is null and m.amname = 'btree'
-           and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = priority_column)
-           and i.indkey[1] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = id_column)
-           and (i.indoption[0] = 3 and i.indoption[1] = 0 or i.indoption[0] = 0 and i.indoption[1] = 3))
+    select coalesce((select a.attnum::int from pg_attribute a where a.attrelid = tbl and a.attname = column_name and a.attnum > 0 and not a.attisdropped), -1)
+$$;
+
+-- Which indexes can serve, as a relay asks for them: see sql/table/table_indexes.sql.
+create function outbox.indexes_of(tbl regclass, id int, key int, priority int)
+    returns table (key_id boolean, key_first boolean, id_alone boolean, id_first boolean, priority_id boolean)
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+-- include table/table_indexes.sql
+$$;
+
+-- Is there an index that finds what becomes due?
+create function outbox.has_due_index(tbl regclass, not_before int) returns boolean
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+-- include table/table_delays.sql
+$$;
+
+-- A statement of a relay, with the names that it has as :name. Each is given as text of SQL.
+create function outbox.statement_with(statement text, names jsonb) returns text
+    language sql immutable strict
+    set search_path = pg_catalog, pg_temp
+as $$
+    select string_agg(t.text || case when n.name is not null then names ->> n.name[1] else '' end, '' order by t.place)
+      from regexp_split_to_table(statement, '(?<!:):[a-z_]+') with ordinality as t (text, place)
+      left join regexp_matches(statement, '(?<!:):([a-z_]+)', 'g') with ordinality as n (name, place) using (place)
 $$;
 
 -- Refuses what cannot be a queue. `pgcourier check-config --database` looks at a table more closely.
@@ -204,9 +226,8 @@ begin
         raise exception 'queue_set: % is no table', tbl
             using errcode = 'wrong_object_type', hint = 'Events are deleted by id: give the table behind the view.';
     end if;
-    if not exists (select from pg_index i join pg_attribute a on a.attrelid = tbl and a.attname = id_column
-                    where i.indrelid = tbl and i.indisunique and i.indisvalid and i.indpred is null and i.indkey[0] = a.attnum
-                      and (i.indnkeyatts = 1 or (select c.relkind = 'p' from pg_class c where c.oid = tbl))) then
+    if not (select i.id_alone or i.id_first and c.relkind = 'p' from pg_class c,
+                   outbox.indexes_of(tbl, outbox.attnum_of(tbl, id_column), -1, -1) i where c.oid = tbl) then
         raise exception 'queue_set: the id % of % is not unique', quote_ident(id_column), tbl
             using errcode = 'object_not_in_prerequisite_state', hint = format('create unique index concurrently on %s (%I);', tbl, id_column);
     end if;

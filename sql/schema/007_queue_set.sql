@@ -62,12 +62,13 @@ begin
                      case when q.key_type = 'text' then '; the index would refuse keys of more than 2600 bytes, which stop take()' else '' end
             using hint = format('create index concurrently on %s (%I, %I); then queue_set() again', tbl, key_column, id_column);
     end if;
-    if priority_column is not null and not outbox.has_priority_index(tbl, id_column, priority_column) then
+    if priority_column is not null and not (
+        select i.priority_id from outbox.indexes_of(tbl, outbox.attnum_of(tbl, id_column), -1, outbox.attnum_of(tbl, priority_column)) i) then
         raise notice 'queue_set: % has no index on (% desc, %): each take() reads and sorts the table', tbl, quote_ident(priority_column),
                      quote_ident(id_column)
             using hint = format('create index concurrently on %s (%I desc, %I);', tbl, priority_column, id_column);
     end if;
-    if delayed = 'pass' and not_before_column is not null and not outbox.has_due_index(tbl, not_before_column) then
+    if delayed = 'pass' and not_before_column is not null and not outbox.has_due_index(tbl, outbox.attnum_of(tbl, not_before_column)) then
         raise notice 'queue_set: % has no index on (%): what has become due is looked for in the whole table', tbl, quote_ident(not_before_column)
             using hint = format('create index concurrently on %1$s (%2$I) where %2$I is not null; then queue_set() again', tbl, not_before_column);
     end if;

@@ -134,66 +134,28 @@ as $function$
     ), $$, q.name)
 $function$;
 
--- Makes the function that wakes who waits for events that are done by now: sql/upkeep/after_look.sql in plpgsql. It returns
--- the last event asked for, null when there are no more. So many keys are woken at a time and no more, because whoever calls
--- take() waits for it.
+-- Makes the function that wakes the keys whose events come after others that are done by now.
 create function outbox.queue_build_after(q outbox.queue) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $build$
 begin
     execute format($function$
-create function outbox.queue_%1$s_after(asked_to bigint) returns bigint
+create function outbox.queue_%s_after(queue text, asked_to bigint, events bigint, entries bigint, out woken bigint, out last bigint)
     language plpgsql
 as $$
 #variable_conflict use_column
-declare
-    most constant int := 1000;
-    ret  bigint;
 begin
-    with recursive named (id) as (
-        (select p.after_id from outbox.parked p
-          where p.queue = %2$L and p.after_id > coalesce(asked_to, -9223372036854775808) order by p.after_id limit 1)
-        union all
-        select (select p.after_id from outbox.parked p where p.queue = %2$L and p.after_id > n.id order by p.after_id limit 1)
-        from named n where n.id is not null
-    ), asked as materialized (
-        select n.id from named n where n.id is not null limit most
-    ), done as materialized (
-        select a.id from asked a
-        where not exists (select from %3$s e where e.%4$I between a.id and a.id and (%5$s) order by e.%4$I offset 0)
-          and not (%6$s and exists (select from outbox.dead d where d.queue = %2$L and d.event_id = a.id))
-    ), waiting as materialized (
-        select w.place from done d
-        cross join lateral (
-            select p.ctid as place from outbox.parked p
-            where p.queue = %2$L and p.after_id between d.id and d.id
-              and p.attempts = 0 and p.last_error = '' and p.token is null and p.resume_at is null and p.next_at > clock_timestamp()
-            order by p.after_id limit 5 * most for update skip locked) w
-        limit 5 * most
-    ), woken as (
-        update outbox.parked p set next_at = clock_timestamp(), after_id = null, updated_at = clock_timestamp()
-        from waiting w where p.ctid = w.place
-    )
-    select max(a.id) into ret from asked a having count(*) >= most;
-    return ret;
+    %s
+    into woken, last;
 end
-$$$function$, q.number, q.name, q.tbl, q.id_column, case when q.after_column is not null then coalesce(q.condition, 'true') else 'true' end,
-        (q.after_column is not null)::text);
+$$$function$, q.number, outbox.statement_with($statement$
+-- include upkeep/after_look.sql
+$statement$, jsonb_build_object(
+        'table', q.tbl, 'state', 'outbox', 'id', format('e.%I', q.id_column), 'lives', (q.after_column is not null)::text,
+        'undone', case when q.after_column is not null then coalesce(q.condition, 'true') else 'true' end)));
 end
 $build$;
-
--- Is there an index that finds what becomes due? As in sql/table/table_delays.sql.
-create function outbox.has_due_index(tbl regclass, not_before_column name) returns boolean
-    language sql stable
-    set search_path = pg_catalog, pg_temp
-as $$
-    select exists (
-        select from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am m on m.oid = c.relam
-         where i.indrelid = tbl and i.indisvalid and m.amname = 'btree'
-           and i.indkey[0] = (select a.attnum from pg_attribute a where a.attrelid = tbl and a.attname = not_before_column)
-           and (i.indpred is null or pg_get_expr(i.indpred, i.indrelid) = format('(%I IS NOT NULL)', not_before_column)))
-$$;
 
 -- What an entry p becomes when an event `id` is found that comes before the one that it points at: that is next, and has no
 -- failures. A wait after a failure goes on, and so does a lease, whose verdict goes on to this event; a wait for a time, or for

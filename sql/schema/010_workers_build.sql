@@ -1,59 +1,26 @@
 -- 010_workers_build: the functions that queue_set() makes for each queue, from the text of 009_workers_text.
 
--- Makes the function that finds what has become due, for a queue whose events pass what is not: sql/upkeep/delayed_due.sql in
--- plpgsql. It returns the end of its look, or of the last one. One call looks at a time: another's new entries would be waited for.
+-- Makes the function that finds what has become due, for a queue whose events pass what is not. One call looks at a time: another's
+-- new entries would be waited for.
 create function outbox.queue_build_due(q outbox.queue, condition text) returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $build$
 begin
     execute format($function$
-create function outbox.queue_%1$s_due(looked timestamptz) returns timestamptz
+create function outbox.queue_%s_due(queue text, from_us bigint, events bigint, out events_found bigint, out looked_to bigint)
     language plpgsql
 as $$
 #variable_conflict use_column
-<<look>>
-declare
-    most  constant int := 10000;
-    until constant timestamptz := clock_timestamp();
-    again boolean;
 begin
-    with due as materialized (
-        select d.id, d.key from (
-            select %2$s as id, %3$s as key from %4$s e
-            where e.%5$I > coalesce($1 - interval '2 s', look.until) and e.%5$I <= look.until and (%6$s) order by e.%5$I) d
-        where case when d.key is null then not exists (
-                  select from outbox.parked p where p.queue = %7$L and p.keyless and p.event_id between d.id and d.id
-                  order by p.event_id offset 0)
-              else not exists (
-                  select from outbox.parked p where p.queue = %7$L and not p.keyless and (p.event_id <= d.id or %9$s is not true)
-                  and p.key between (d.key collate "default") and (d.key collate "default")
-                  order by p.key offset 0) end
-        limit most
-    ), head as materialized (
-        select k.key, k.id, p.place, l.ours
-        from (select d.key, min(d.id) as id from due d where d.key is not null group by d.key) k
-        left join lateral (
-            select w.ctid as place from outbox.parked w
-            where w.queue = %7$L and not w.keyless and w.key between (k.key collate "default") and (k.key collate "default")
-            order by w.key offset 0) p on true
-        left join lateral (select true as ours from outbox.parked w where w.ctid = p.place for update skip locked) l on true
-    ), keyed as (
-        insert into outbox.parked as p (queue, key, event_id, keyless, next_at)
-        select %7$L, h.key, h.id, false, until from head h where h.place is null or h.ours order by h.key collate "C"
-        on conflict (queue, key) where not keyless do update
-        set %8$s
-        where p.event_id > excluded.event_id and %9$s
-    ), solo as (
-        insert into outbox.parked (queue, key, event_id, keyless, next_at)
-        select %7$L, '', d.id, true, until from due d where d.key is null order by d.id
-        on conflict do nothing
-    )
-    select (select bool_or(h.place is not null and h.ours is null) from head h) or count(*) >= most into again from due;
-    return case when again then looked else until end;
+    %s
+    into events_found, looked_to;
 end
-$$$function$, q.number, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), q.tbl, q.not_before_column,
-        condition, q.name, outbox.ahead_sql('excluded.event_id'), outbox.open_sql('p'));
+$$$function$, q.number, outbox.statement_with($statement$
+-- include upkeep/delayed_due.sql
+$statement$, jsonb_build_object(
+        'table', q.tbl, 'where', condition, 'state', 'outbox', 'id', format('e.%I', q.id_column),
+        'key', outbox.column_sql(q.key_column, 'text'), 'not_before', format('e.%I', q.not_before_column))));
 end
 $build$;
 
@@ -212,7 +179,7 @@ begin
         q.condition := condition;
         -- The entry of a key with many events is always behind the one that was taken last; what has become due before it is
         -- found by its time, so that nobody walks over what is done or not due yet, unless that is too much.
-        if not outbox.has_due_index(q.tbl, q.not_before_column) then
+        if not outbox.has_due_index(q.tbl, outbox.attnum_of(q.tbl, q.not_before_column)) then
             head_from := '-9223372036854775808';
         elsif q.key_type <> 'none' then
             head_from := 'case when u.too_many or p.event_id is null then -9223372036854775808 else least(p.event_id, d.id) end';

@@ -24,41 +24,18 @@ begin
 end
 $$;
 
--- sql/lease/lease_end_ownerless.sql in plpgsql: what a relay has leased whose backend is gone may be taken over.
-create function outbox.end_ownerless(queue text) returns void
+-- The terms of leases whose backend is gone end now, and their events may be taken over. Returns how many there are.
+create function outbox.end_ownerless(queue text) returns bigint
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
+declare
+    ended bigint;
 begin
-    with recursive owner as (
-        (select p.backend_pid, p.backend_start from outbox.parked p
-          where p.queue = end_ownerless.queue and p.token is not null and p.backend_pid is not null
-          order by p.backend_pid, p.backend_start limit 1)
-        union all
-        select n.backend_pid, n.backend_start
-        from owner o
-        cross join lateral (
-            select p.backend_pid, p.backend_start from outbox.parked p
-             where p.queue = end_ownerless.queue and p.token is not null and p.backend_pid is not null
-               and (p.backend_pid, p.backend_start) > (o.backend_pid, o.backend_start)
-             order by p.backend_pid, p.backend_start limit 1) n
-    ), over as materialized (
-        select o.* from owner o
-         where not exists (select from pg_stat_get_activity(o.backend_pid) a
-                            where a.backend_start is null or a.backend_start = o.backend_start)
-    )
-    update outbox.parked p
-       set next_at = case when p.resume_at is null then least(p.next_at, clock_timestamp()) else p.next_at end,
-           resume_at = case when p.resume_at is not null then least(p.resume_at, clock_timestamp()) end,
-           backend_pid = null, backend_start = null
-      from over o
-     cross join lateral (
-        select w.ctid as place from outbox.parked w
-         where w.queue = end_ownerless.queue and w.token is not null
-           and w.backend_pid = o.backend_pid and w.backend_start = o.backend_start
-         for update skip locked) l
-     where p.ctid = l.place;
+    -- include lease/lease_end_ownerless.sql
+    into ended;
+    return ended;
 end
 $$;
 
@@ -88,14 +65,18 @@ begin
        and pg_try_advisory_xact_lock(-1820236097, q.number) then -- FNV-1a of "pgcourier:due"
         begin
             perform outbox.wait_at_most(given, '100 ms');
-            execute format('select outbox.queue_%s_due($1)', q.number) using m.due_to into m.due_to;
+            -- What there was too much of, or was locked, is asked for again.
+            execute format('select case when d.events_found < $3 then ''epoch''::timestamptz + d.looked_to * interval ''1 us'' else $2 end'
+                           '  from outbox.queue_%s_due($1, (extract(epoch from $2) * 1000000)::bigint, $3) d', q.number)
+                using q.name, m.due_to, 10000 into m.due_to;
             perform set_config('lock_timeout', given, true);
         exception
             when lock_not_available then -- a key is just being taken, by whom we do not see: all are looked for another time
         end;
     end if;
     if outbox.comes_after(q) then
-        execute format('select outbox.queue_%s_after($1)', q.number) using m.asked_to into m.asked_to;
+        execute format('select a.last from outbox.queue_%s_after($1, $2, 1000, 5000) a', q.number)
+            using q.name, coalesce(m.asked_to, -9223372036854775808) into m.asked_to;
     end if;
 end
 $$;

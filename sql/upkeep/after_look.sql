@@ -8,6 +8,8 @@
 -- An entry that has become something else meanwhile (a failure, a lease, a pause) is left alone. One that somebody has
 -- locked is looked at another time: two relays that wake the same keys must not wait for each other.
 --
+-- Relays run this, and so do workers: queue_build_after() of sql/schema/009_workers_text.sql.
+--
 -- :table :state :id   as in per_key_lock.sql
 -- :undone     which rows e of the table are not done: its extra condition, or true where only again_after is asked
 -- :lives      true where a dead letter is not done, else false

@@ -1,5 +1,6 @@
 """Events that wait for their time: columns.not_before and publish(..., not_before =>)."""
 
+import json
 import os
 import random
 import time
@@ -362,11 +363,18 @@ def test_an_index_that_leaves_rows_out_finds_nothing_that_becomes_due(db, timers
     index = index.replace("at", "\"At\"")
     db.query(f"drop index public.timers_at_idx; alter table public.timers rename at to \"At\"; create index on public.timers {index};"
              f" grant select, delete on public.timers to {OWNER_ROLE}")
-    assert db.value("select outbox.has_due_index('public.timers', 'At')") == serves
+    assert db.value("select outbox.has_due_index('public.timers', outbox.attnum_of('public.timers', 'At'))") == serves
     config = tmp_path / "pgcourier.yaml"
     config.write_text(CONFIG.format(dsn=db.dsn, url=http.url, delayed="pass").replace("not_before: at", "not_before: At"))
     done = run_command("check-config", "--database", "-c", str(config))
     assert ("looked for in the whole table" not in done.stdout + done.stderr) == serves
+
+
+def test_a_name_in_what_a_statement_is_given_stays_as_it_is(db):
+    """A condition may have :id, a backslash or & in a text of its own."""
+    names = json.dumps({"where": r"e.note <> ':id \\1 &'", "id": "e.no"})
+    assert db.value("select outbox.statement_with('select :id::text from t e where (:where)', %s)", (names,)) \
+        == r"select e.no::text from t e where (e.note <> ':id \\1 &')"
 
 
 # ---- history ----
