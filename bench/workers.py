@@ -1,4 +1,4 @@
-"""What workers that pull cost (docs/workers.md, "What it costs"): python3 -m bench.workers [ROWS [SECONDS]].
+"""What workers that pull (docs/workers.md) cost: python3 -m bench.workers [ROWS [SECONDS]].
 
 On private PostgreSQL servers: how fast one worker takes and ends tasks (fsync off), what 2,000 tasks a second that are produced, taken
 and done leave of pgbench's own workload (PostgreSQL's default durability; SECONDS, 20, for each of three rounds), and what take() costs

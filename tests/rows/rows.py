@@ -1,5 +1,5 @@
-"""The rows of the source articles. docs/queues.md says of each what it asks for, how that is done and by which tests it is
-held; a test's name begins with the rows it holds: test_t9_p5_...
+"""The rows of the source articles. docs/proof.md says of each what the article demands and which tests hold it; a test's name
+begins with the rows it holds: test_t9_p5_...
 
     rows.py tests            the arguments of pytest that run them
     rows.py report FOLDER    what their run came to: a line for each row, by the JUnit files in FOLDER; non-zero when one failed
@@ -16,11 +16,11 @@ sys.path.insert(0, REPO)
 
 from tests.proof.report import Results  # noqa: E402 (the path comes first)
 
-PAGE = os.path.join(REPO, "docs", "queues.md")
+PAGE = os.path.join(REPO, "docs", "proof.md")
 ARTICLES = {"R": 15, "Q": 5, "T": 13, "P": 5, "L": 7}  # how many rows each has
 ROWS = [f"{article}{number}" for article, count in ARTICLES.items() for number in range(1, count + 1)]
 
-LINE = re.compile(r"^\| ([A-Z][0-9]+) \| (.*?) \| (.*) \| (.*) \|$", re.MULTILINE)
+LINE = re.compile(r"^\| ([A-Z][0-9]+) \| (.*?) \| (.*) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(test_\w+)`")
 FUNCTION = re.compile(r"^def (test((?:_[rqtpl][0-9]+)+)_\w+)\(", re.MULTILINE)
 
@@ -34,7 +34,7 @@ class Row:
 
 def on_the_page():
     with open(PAGE, encoding="utf-8") as file:
-        return [Row(row, what, NAMED.findall(tests)) for row, what, _, tests in LINE.findall(file.read())]
+        return [Row(row, what, NAMED.findall(tests)) for row, what, tests in LINE.findall(file.read())]
 
 
 def tests():

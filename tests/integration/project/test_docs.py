@@ -187,12 +187,10 @@ def test_every_test_that_the_security_page_names_exists():
 def test_the_proof_page_counts_what_there_is():
     page = read("docs/proof.md")
     soon = sum(mutant.soon for mutant in MUTANTS)
-    assert f"| {len(MUTANTS)} of {len(MUTANTS)}; {soon} of them are tried in every run," in page
-    assert f"`tests/simulation/mutants.py` holds {len(MUTANTS)} changes" in page
+    assert f"`tests/simulation/mutants.py` holds {len(MUTANTS)} changes" in page and f"; {soon} of them are tried in every run," in page
     broken = len({relay for relay, _, _ in MODEL_MUTANTS})
-    assert f"finds out each of {broken} broken relays (" in page and f"| 25 | {broken} |" in page
-    assert f"passes {len(LEGAL)} hand-made histories that are legal and finds\n{len(ILLEGAL)} others," in page
-    assert f"| 25 | {len(LEGAL)}; and of {len(ILLEGAL)} that are not, each is found |" in page
+    assert f"finds out each of {broken} broken relays (" in page
+    assert f"passes {len(LEGAL)} hand-made histories that are legal, and finds {len(ILLEGAL)} others," in page
     kept = {os.path.basename(folder): len(os.listdir(folder)) for folder in glob.glob(os.path.join(REPO, "tests/fuzz/corpus/*"))}
     assert {name: int(count) for name, count in re.findall(r"^\| (\w+) \| [^|]+ \| (\d+)\b[^|]*\|$", page, re.MULTILINE) if name in kept} == kept
     assert f", and {len(glob.glob(os.path.join(REPO, 'tests/unit/config/broken_configs/*.yaml')))} broken ones |" in page

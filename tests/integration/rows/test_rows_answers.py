@@ -1,4 +1,4 @@
-"""Rows of docs/queues.md that ask how the queues stand, each test named by its row. More about the
+"""Rows of docs/proof.md that ask how the queues stand, each test named by its row. More about the
 views is in test_answers_sql.py."""
 
 from datetime import timedelta

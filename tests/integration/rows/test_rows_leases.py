@@ -1,4 +1,4 @@
-"""Rows of docs/queues.md that relays with leases keep, each test named by its row."""
+"""Rows of docs/proof.md that relays with leases keep, each test named by its row."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Rows of docs/queues.md about how long a relay stays and how long what is done with is kept, each test named by its row."""
+"""Rows of docs/proof.md about how long a relay stays and how long what is done with is kept, each test named by its row."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Rows R of docs/queues.md, the ordered outbox dispatcher: the article's table as it is, each test named by its row."""
+"""Rows R of docs/proof.md, the ordered outbox dispatcher: the article's table as it is, each test named by its row."""
 
 import re
 import statistics

@@ -1,4 +1,4 @@
-"""docs/queues.md and the tests that are named by the rows of the articles hold each other."""
+"""docs/proof.md and the tests that are named by the rows of the articles hold each other."""
 
 from tests.rows import rows
 

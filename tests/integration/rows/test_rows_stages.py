@@ -1,4 +1,4 @@
-"""Rows T11 and L7 (chains) of docs/queues.md, each test named by its row."""
+"""Rows T11 and L7 (chains) of docs/proof.md, each test named by its row."""
 
 from tests.support.servers import Reply, wait_until
 

@@ -1,4 +1,4 @@
-"""Rows T13, P1, P3, L3 and L4 of docs/queues.md, which relays keep whatever the events are, each test named by its row."""
+"""Rows T13, P1, P3, L3 and L4 of docs/proof.md, which relays keep whatever the events are, each test named by its row."""
 
 import signal
 

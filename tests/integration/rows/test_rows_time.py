@@ -1,4 +1,4 @@
-"""Rows of docs/queues.md about time, each test named by its row."""
+"""Rows of docs/proof.md about time, each test named by its row."""
 
 from tests.support.noted import Noted
 from tests.support.postgres import OWNER_ROLE

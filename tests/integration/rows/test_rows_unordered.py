@@ -1,4 +1,4 @@
-"""Rows of docs/queues.md about tasks that a relay delivers in no order, each test named by its row."""
+"""Rows of docs/proof.md about tasks that a relay delivers in no order, each test named by its row."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""Rows of docs/queues.md that workers pulling by SQL keep, each test named by its row."""
+"""Rows of docs/proof.md that workers pulling by SQL keep, each test named by its row."""
 
 import pytest
 
