@@ -11,7 +11,7 @@ struct preset_setting {
 };
 
 struct preset {
-    const char *name, *help;
+    const char *name;
     struct preset_setting settings[12]; /* up to a row whose name is NULL */
 };
 
@@ -20,7 +20,6 @@ const char *const config_preset_names[] = {"debezium", "eventuate",   "open-outb
 
 static const struct preset presets[] = {
     {"debezium",
-     "the table of Debezium's outbox event router, with a `bigserial` column `seq` added, as a uuid is no order",
      {{NULL, "table", "public.outbox"},
       {NULL, "destination", "outbox.event.{aggregatetype}"},
       {"columns", "id", "seq"},
@@ -29,7 +28,6 @@ static const struct preset presets[] = {
       {"columns", "type", "type"},
       {"columns", "payload", "payload"}}},
     {"eventuate",
-     "Eventuate Tram's table with its numeric id; the partition key is in the headers, so there is no key",
      {{NULL, "table", "eventuate.message"},
       {NULL, "where", "published = 0"},
       {NULL, "destination", "{destination}"},
@@ -38,7 +36,6 @@ static const struct preset presets[] = {
       {"columns", "payload", "payload"},
       {"columns", "headers", "headers"}}},
     {"open-outbox",
-     "the table of the Open Outbox specification, with a `bigserial` column `seq` added, as a uuid is no order",
      {{NULL, "table", "public.openoutbox_events"},
       {NULL, "where", "status = 'PENDING'"},
       {NULL, "destination", "{event_type}"},
@@ -50,14 +47,12 @@ static const struct preset presets[] = {
       {"columns", "headers", "headers"},
       {"columns", "not_before", "available_at"}}},
     {"workqueue",
-     "a work queue of jsonb payloads, whose workers write `locked_by` and `locked_at`",
      {{NULL, "table", "public.workqueue"},
       {NULL, "where", "locked_by is null"},
       {"columns", "id", "id"},
       {"columns", "payload", "payload"},
       {"columns", "created_at", "enqueued_at"}}},
     {"task",
-     "a table of tasks with a `status`, whose new ones are `new`",
      {{NULL, "table", "public.task"},
       {NULL, "where", "status = 'new'"},
       {"columns", "id", "id"},
@@ -65,7 +60,6 @@ static const struct preset presets[] = {
       {"columns", "payload", "payload"},
       {"columns", "created_at", "created_at"}}},
     {"tasks_queue",
-     "a table of tasks with leases, whose free ones have the status `queued`",
      {{NULL, "table", "public.tasks_queue"},
       {NULL, "where", "status = 'queued'"},
       {"columns", "id", "id"},
@@ -130,12 +124,11 @@ void config_preset_print(FILE *out, const struct queue_config *queue)
 
 void config_preset_print_reference(FILE *out)
 {
-    fputs("\n### Presets\n\n`preset: NAME` is short for these settings; what the queue says itself goes first, and "
-          "`pgcourier check-config` prints what comes of it. [presets.md](presets.md) has the "
-          "tables.\n\n| name | for | settings |\n|---|---|---|\n",
+    fputs("\n### Presets\n\n`preset: NAME` stands for these settings; the queue's own take precedence. "
+          "[presets.md](presets.md) has the tables.\n\n| name | settings |\n|---|---|\n",
           out);
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
-        fprintf(out, "| `%s` | %s | `", presets[i].name, presets[i].help);
+        fprintf(out, "| `%s` | `", presets[i].name);
         print_rows(out, &presets[i], NULL);
         fputs("` |\n", out);
     }

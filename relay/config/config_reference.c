@@ -3,6 +3,8 @@
 #include "relay/config/config_tables.h"
 #include "sinks/sink.h"
 
+#include <string.h>
+
 /* A bar would end the cell. */
 static void print_cell(FILE *out, const char *text)
 {
@@ -14,11 +16,11 @@ static void print_row(FILE *out, const char *prefix, const struct setting *row)
 {
     char what[200];
     setting_describe(row, what, sizeof what);
-    fprintf(out, "| `%s%s` | %s | ", prefix, row->name, what);
+    fprintf(out, "| `%s%s` | %s", prefix, row->name, strncmp(what, "a ", 2) == 0 ? what + 2 : what);
     if (row->required)
-        fputs("required", out);
+        fputs(" (required)", out);
     else if (row->fallback && *row->fallback)
-        fprintf(out, "`%s`", row->fallback);
+        fprintf(out, " (`%s`)", row->fallback);
     fputs(" | ", out);
     print_cell(out, row->help);
     fputs(" |\n", out);
@@ -32,12 +34,12 @@ static void print_rows(FILE *out, const char *prefix, const struct setting *tabl
 
 static void print_head(FILE *out)
 {
-    fputs("\n| key | value | default | |\n|---|---|---|---|\n", out);
+    fputs("\n| key | value (default) | |\n|---|---|---|\n", out);
 }
 
 static void print_sinks(FILE *out)
 {
-    fputs("\n## Sinks\n\n`sinks` maps a name of your choice to a sink. Every sink has:\n", out);
+    fputs("\n## Sinks\n\n`sinks` maps names to sinks. Every sink has:\n", out);
     print_head(out);
     print_rows(out, "", sink_type_settings);
     print_rows(out, "", sink_settings);
@@ -54,9 +56,7 @@ static void print_sinks(FILE *out)
 
 static void print_queues(FILE *out)
 {
-    fputs("\n## Queues\n\n`queues` maps a name of your choice to a queue: one table, or a part of it, and where its "
-          "events go.\n",
-          out);
+    fputs("\n## Queues\n\n`queues` maps names to queues: a table, or part of one, and where its events go.\n", out);
     print_head(out);
     print_rows(out, "", queue_settings);
     for (const struct config_group *group = queue_groups; group->name; group++) {
@@ -66,8 +66,7 @@ static void print_queues(FILE *out)
         print_head(out);
         print_rows(out, prefix, group->settings);
     }
-    fprintf(out, "\nA queue without `table` reads `%s`, which `pgcourier migrate` makes, with these columns:\n\n",
-            outbox_table);
+    fprintf(out, "\nWithout `table` a queue reads `%s` with these columns:\n\n", outbox_table);
     for (const struct setting *row = outbox_columns; row->name; row++)
         fprintf(out, "%s`%s: %s`", row == outbox_columns ? "" : ", ", row->name, row->fallback);
     fputs(".\n", out);
@@ -77,11 +76,12 @@ static void print_queues(FILE *out)
 static const char introduction[] =
     "# Configuration\n"
     "\n"
+    "For anyone who writes a configuration file.\n"
+    "\n"
     "<!-- Made by `pgcourier check-config --reference`. Do not edit. -->\n"
     "\n"
-    "One YAML file, given with `-c FILE`. `pgcourier check-config -c FILE` says whether it is good, and if not, where "
-    "and\n"
-    "why. A key that is not listed here is an error.\n"
+    "One YAML file, given with `-c FILE`. `pgcourier check-config -c FILE` says whether the file is good, and if not,\n"
+    "where and why. An unknown key is an error.\n"
     "\n"
     "```yaml\n"
     "database: \"postgresql:///shop\"\n"
@@ -94,20 +94,18 @@ static const char introduction[] =
     "    sink: log\n"
     "    destination: \"orders.{type}\"\n"
     "    after: archive\n"
-    "    retry: { base: 1s, max: 5m, attempts: 12, on_exhausted: dead_letter }\n"
     "```\n"
     "\n"
     "## Values\n"
     "\n"
-    "- A sink's or queue's name begins with a letter and has up to 63 letters, digits, `_` and `-`.\n"
+    "- Names of sinks and queues begin with a letter and have up to 63 letters, digits, `_` and `-`.\n"
     "- A duration is a whole number and a unit: `250us`, `10ms`, `1s`, `5m`, `2h`, `1d`.\n"
-    "- A size is a whole number and a unit, in powers of 1024: `64kB`, `1MB`, `1GB`. Without a unit it is bytes.\n"
-    "- `${VAR}` stands for an environment variable, `${VAR:-default}` for one that may be unset or empty, `$$` for a\n"
-    "  dollar sign. They are put in after the file has been parsed, so that a value never becomes structure.\n"
-    "- A secret `NAME` may be given as `NAME_file: PATH` instead, e.g. `database_file: /run/secrets/database`. One "
-    "line\n"
-    "  end at the end of the file is dropped. Secrets are never printed.\n"
-    "- YAML anchors, aliases and merge keys (`<<: *base`) work, so that queues can share settings.\n"
+    "- A size is a whole number of bytes, or with a unit in powers of 1024: `64kB`, `1MB`, `1GB`.\n"
+    "- `${VAR}` is an environment variable, `${VAR:-default}` one that may be unset or empty, `$$` a dollar sign. A\n"
+    "  variable's text never becomes YAML structure.\n"
+    "- A secret `NAME` may be `NAME_file: PATH`, e.g. `database_file: /run/secrets/database`. One line end at the end\n"
+    "  of the file is dropped. Secrets are never printed.\n"
+    "- YAML anchors, aliases and merge keys (`<<: *base`) work, so queues can share settings.\n"
     "\n"
     "## Top level\n";
 

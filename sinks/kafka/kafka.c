@@ -36,12 +36,12 @@ static const struct setting kafka_setting_rows[] = {
      .fallback = "2s",
      .min = 100 * MS_US,
      .max = 60 * SECOND_US,
-     .help = "with no broker reachable, give back unacknowledged events after this long without an ack"},
+     .help = "without any broker, give back unacknowledged events after so long"},
     {.name = "key_batches",
      .kind = SETTING_BOOL,
      .offset = offsetof(struct kafka_settings, key_batches),
      .fallback = "true",
-     .help = "send several events of one key at once, in one record batch; `false`: one, and the next after its ack"},
+     .help = "several events of a key in one record batch; `false`: one at a time"},
     {.name = NULL},
 };
 

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tests.support.preset_workers import THEIRS
 from tests.support.process import REPO
 from tests.support.postgres import RELAY_ROLE
 from tests.support.servers import Reply, run_command, wait_until
@@ -35,9 +36,8 @@ def statements():
 
 def theirs(preset):
     """The statements of the table's own workers, or of its own relay, by name, as psycopg2 takes them."""
-    with open(os.path.join(REPO, "docs", "presets.md"), encoding="utf-8") as page:
-        (block,) = re.findall(rf"<!-- theirs: {preset} -->\n```sql\n(.*?)```", page.read(), re.DOTALL)
-    return {name: re.sub(r":(\w+)", r"%(\1)s", text.replace("%", "%%")) for name, text in re.findall(r"-- (\w+)\n([^;]*);", block)}
+    return {name: re.sub(r":(\w+)", r"%(\1)s", text.replace("%", "%%"))
+            for name, text in re.findall(r"-- (\w+)\n([^;]*);", THEIRS[preset])}
 
 
 def check(tmp_path, text, code=0):
