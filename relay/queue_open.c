@@ -74,11 +74,11 @@ static void open_connections(struct queue *queue)
     side_open(queue);
     queue->claim_count = (size_t)queue->config->connections;
     queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
-    queue->held = memory_array(queue->claim_count, sizeof *queue->held);
+    holds_init(&queue->holds, queue->claim_count);
     queue->offered = memory_array(queue->claim_count, sizeof *queue->offered);
     for (size_t i = 0; i < queue->claim_count; i++) {
         claim_open(queue, &queue->claims[i], i);
-        queue->held[i] = &queue->claims[i].batches;
+        queue->holds.claimed[i] = &queue->claims[i].batches;
     }
 }
 
@@ -106,15 +106,6 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     return queue;
 }
 
-static void free_batches(struct batch *batches)
-{
-    while (batches) {
-        struct batch *batch = batches;
-        batches = batch->next;
-        batch_free(batch);
-    }
-}
-
 void queue_close(struct queue *queue)
 {
     if (!queue)
@@ -122,10 +113,8 @@ void queue_close(struct queue *queue)
     side_close(queue);
     for (size_t i = 0; i < queue->claim_count; i++)
         claim_close(&queue->claims[i]);
-    free_batches(queue->orphans);
-    free_batches(queue->leased);
+    holds_done(&queue->holds);
     free(queue->claims);
-    free(queue->held);
     free(queue->offered);
     if (queue->ordering)
         queue->ordering->type->close(queue->ordering);

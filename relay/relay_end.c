@@ -10,11 +10,11 @@
 
 static bool queue_is_quiet(const struct queue *queue)
 {
-    if (queue->orphans || queue->leased || queue->arrived || queue->side_busy)
+    if (!holds_are_empty(&queue->holds) || queue->arrived || queue->side_busy)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
-        if (claim->batches || claim->state == CLAIM_BUSY || claim->in_transaction)
+        if (claim->state == CLAIM_BUSY || claim->in_transaction)
             return false;
     }
     return true;
@@ -29,12 +29,12 @@ static bool knows(const struct queue *queue)
 static bool queue_is_idle(const struct queue *queue)
 {
     const struct outlet *outlet = queue->outlet;
-    if (!knows(queue) || queue->orphans || queue->leased || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED ||
+    if (!knows(queue) || !holds_are_empty(&queue->holds) || queue->arrived || outlet->circuit.state != CIRCUIT_CLOSED ||
         outlet->routes.first)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
-        if (claim->batches || claim->state == CLAIM_OFF || claim->failures > 0)
+        if (claim->state == CLAIM_OFF || claim->failures > 0)
             return false;
     }
     return true;

@@ -122,7 +122,7 @@ static bool leaves_some(const struct claim *claim)
 static bool orphans_wait(const struct queue *queue)
 {
     size_t blocked = 0;
-    for (const struct batch *batch = queue->orphans; batch; batch = batch->next) {
+    for (const struct batch *batch = queue->holds.orphans; batch; batch = batch->next) {
         if (batch->finished > 0)
             return true;
         blocked += batch->blocked;

@@ -208,16 +208,14 @@ static void take_arriving(struct claim *claim, instant_us now)
     if (claim->plan.truncated)
         claim_follow_again(claim, now);
     claim->arriving = NULL;
-    batch->next = claim->batches;
-    claim->batches = batch;
+    holds_push(&claim->batches, batch);
     claim_follow_missed(claim, now);
     pace_claimed(queue, claim_intake_pace(claim, batch), now);
     if (queue->key_limit < queue->config->keys_per_claim)
         queue->key_limit++;
     claim_note_laneless(claim, batch);
     if (!found) {
-        claim->batches = batch->next;
-        batch_free(batch);
+        batch_free(holds_pop(&claim->batches));
         return;
     }
     batch->sent_at = claim->sent_at;

@@ -60,7 +60,7 @@ static bool is_kept_from_claims(const struct lane *lane, bool sure)
 static void add_busy_leases(struct request *request, const struct queue *queue, instant_us now)
 {
     struct claim_request *claim = &request->claim;
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         bool sure = lease_is_sure(queue, batch, now);
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (!is_kept_from_claims(lane, sure))
@@ -89,7 +89,7 @@ static struct lane *find_lane(const struct batch *batches, struct span key, uint
 
 static bool is_leased(const struct queue *queue, struct span key, uint64_t hash, instant_us now)
 {
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         const struct lane *lane = batch_find(batch, key, hash, LANE_SETTLING);
         if (lane && is_kept_from_claims(lane, lease_is_sure(queue, batch, now)))
             return true;
@@ -100,7 +100,7 @@ static bool is_leased(const struct queue *queue, struct span key, uint64_t hash,
 /* It is among the request's busy keys, but for lanes of the claim itself. */
 static bool is_busy(const struct queue *queue, struct span key, uint64_t hash, instant_us now)
 {
-    return keyset_find(&queue->keys.destination_down, key, hash) || find_lane(queue->orphans, key, hash) ||
+    return keyset_find(&queue->keys.destination_down, key, hash) || find_lane(queue->holds.orphans, key, hash) ||
            is_leased(queue, key, hash, now);
 }
 
@@ -155,8 +155,8 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     uint64_t draw = rng_next(&queue->rng);
     size_t follow_max = most_followed(claim, keys, draw);
     size_t busy_max = queue->keys.destination_down.count + queue->keys.destination_down_ids.count +
-                      batch_unsettled(queue->orphans) + batch_unsettled(claim->batches) +
-                      batch_unsettled(queue->leased);
+                      batch_unsettled(queue->holds.orphans) + batch_unsettled(claim->batches) +
+                      batch_unsettled(queue->holds.leased);
     /* What the round settles ahead of the claim may be claimed again; all else that its session has locked must not be,
      * because the session would be given those locks once more. */
     enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;
@@ -179,7 +179,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     for (size_t i = 0; i < queue->keys.destination_down_ids.count; i++)
         memcpy(&request->solos[request->claim.busy_solo_count++], queue->keys.destination_down_ids.entries[i].key.data,
                sizeof(int64_t));
-    add_busy_batches(request, queue->orphans, LANE_SETTLING);
+    add_busy_batches(request, queue->holds.orphans, LANE_SETTLING);
     add_busy_batches(request, claim->batches, busy);
     add_busy_leases(request, queue, now);
     add_followed(request, claim, busy, follow_max, now);
@@ -256,7 +256,7 @@ void claim_follow_missed(struct claim *claim, instant_us now)
         const struct missed_key *missed = &claim->plan.missed_keys[i];
         struct span key = missed->key;
         uint64_t hash = span_hash(key);
-        struct lane *lost = find_lane(queue->orphans, key, hash);
+        struct lane *lost = find_lane(queue->holds.orphans, key, hash);
         bool ours = lost != NULL;
         if (lost)
             lost->more = true;
@@ -325,7 +325,7 @@ void claim_forget_held(struct claim *claim)
 static bool is_free(const struct claim *claim, const struct keyset_entry *entry)
 {
     const struct queue *queue = claim->queue;
-    return !find_lane(queue->orphans, entry->key, entry->hash) &&
+    return !find_lane(queue->holds.orphans, entry->key, entry->hash) &&
            !keyset_find(&queue->keys.destination_down, entry->key, entry->hash);
 }
 

@@ -49,13 +49,12 @@ int64_t lease_room(const struct queue *queue)
 {
     size_t lanes = 0, blocked = 0, bytes = 0;
     size_t bytes_max = (size_t)queue->config->max_batch_bytes * (HELD_BYTES_FACTOR - 1);
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next) {
+    struct holds_walk walk = holds_walk(&queue->holds);
+    for (const struct batch *batch; (batch = holds_next(&walk));) {
         lanes += batch->unsettled - batch->blocked; /* these have no place in the sink any more */
         blocked += batch->blocked;
-        bytes += batch->bytes;
+        bytes += batch->leased ? batch->bytes : 0;
     }
-    for (size_t i = 0; i < queue->claim_count; i++)
-        lanes += batch_unsettled(*queue->held[i]);
     size_t places = outlet_places(queue->outlet);
     return places > lanes && !blocked_is_full(queue, blocked) && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
 }
@@ -74,7 +73,7 @@ static bool is_held(const struct queue *queue, const struct lane *lane, instant_
 {
     if (!lane->waited)
         return false;
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         for (const struct lane *earlier = batch_chain(batch, lane->hash); earlier; earlier = earlier->chain_next)
             if (!earlier->lost && lane_repeats(lane, earlier, sent_at))
                 return true;
@@ -137,12 +136,10 @@ static void begin_terms(struct batch *batch, instant_us leased_at)
 /* From the claim to the queue. */
 static struct batch *hand_over(struct queue *queue, struct batch **batches, instant_us sent_at)
 {
-    struct batch *batch = *batches;
-    *batches = batch->next;
+    struct batch *batch = holds_pop(batches);
     batch->leased = true;
     begin_terms(batch, sent_at);
-    batch->next = queue->leased;
-    queue->leased = batch;
+    holds_push(&queue->holds.leased, batch);
     return batch;
 }
 
@@ -211,7 +208,7 @@ static bool call_back(struct lane *lane)
 void lease_hold(struct queue *queue, instant_us now)
 {
     size_t called_back = 0;
-    for (struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         for (struct lane *lane = lease_is_sure(queue, batch, now) ? NULL : batch->lanes; lane; lane = lane->next) {
             if (lane->state == LANE_OPEN && !is_sure(queue, lane->leased_at, now))
                 deliver_stop(lane, 0, now);
@@ -238,7 +235,7 @@ static instant_us earliest_term(const struct batch *batch)
 instant_us lease_over_at(const struct queue *queue)
 {
     instant_us earliest = INSTANT_NEVER;
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         if (batch->open > 0)
             earliest = instant_min(earliest, earliest_term(batch));
     return earliest == INSTANT_NEVER ? INSTANT_NEVER : over_at(queue, earliest);
@@ -246,10 +243,10 @@ instant_us lease_over_at(const struct queue *queue)
 
 instant_us lease_due_at(const struct queue *queue)
 {
-    if (!queue->leased)
+    if (!queue->holds.leased)
         return INSTANT_NEVER;
     instant_us at = queue->leases.doubted ? 0 : INSTANT_NEVER;
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         at = instant_min(at, batch->leased_at + term_us(queue) / 3);
     return at > queue->leases.renew_at ? at : queue->leases.renew_at;
 }
@@ -267,10 +264,10 @@ static bool is_ours(const struct lane *lane)
 struct statement lease_renewal(struct queue *queue, struct arena *arena, instant_us now)
 {
     size_t lanes = 0, count = 0;
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         lanes += batch->unsettled;
     struct span *tokens = arena_array(arena, lanes, sizeof *tokens);
-    for (struct batch *batch = queue->leased; batch; batch = batch->next) {
+    for (struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         batch->renewed_at = now;
         for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
             lane->unrenewed = false;
@@ -289,7 +286,7 @@ static bool is_under_way(const struct lane *lane)
 
 static struct lane *find_lane(const struct queue *queue, struct span token)
 {
-    for (const struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (is_ours(lane) && span_equal(span_of(lane->token), token))
                 return lane;
@@ -332,7 +329,7 @@ static void renew_batch(struct batch *batch)
 void lease_renewed(struct queue *queue, bool failed, instant_us now)
 {
     size_t unrenewed = 0;
-    for (struct batch *batch = failed ? NULL : queue->leased; batch; batch = batch->next)
+    for (struct batch *batch = failed ? NULL : queue->holds.leased; batch; batch = batch->next)
         if (batch->renewed_at > batch->leased_at) {
             renew_batch(batch);
             unrenewed += batch->unrenewed;
@@ -357,7 +354,7 @@ void lease_backend_lost(struct queue *queue, instant_us now)
     if (queue->config->lease_owner != LEASE_BACKEND)
         return;
     queue->leases.owner_lost_at = now;
-    for (struct batch *batch = queue->leased; batch; batch = batch->next)
+    for (struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         begin_terms(batch, now - term_us(queue));
     lease_hold(queue, now);
 }

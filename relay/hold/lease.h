@@ -5,9 +5,9 @@
  * lease_renewed
  *
  * What a claim has brought is leased at once, in its own transaction, and delivered when that is committed: no
- * connection waits for a delivery. From then on the side connection has it (queue->leased): it renews the terms at a
- * third of them and settles lanes as they finish, each statement by the tokens. A lane whose token is gone is lost:
- * nothing more of it is sent, and nothing is written about it.
+ * connection waits for a delivery. From then on the side connection has it (queue->holds.leased): it renews the terms
+ * at a third of them and settles lanes as they finish, each statement by the tokens. A lane whose token is gone is
+ * lost: nothing more of it is sent, and nothing is written about it.
  *
  * Terms are the database's. Our own clock counts from when a term was asked for and decides only about ourselves: when
  * to renew, from two thirds of the term on, to send nothing more, and right before its end, to call back what is under

@@ -7,7 +7,7 @@
 
 static bool is_orphaned(const struct queue *queue, const struct lane *lane, instant_us sent_at)
 {
-    for (const struct batch *batch = queue->orphans; batch; batch = batch->next)
+    for (const struct batch *batch = queue->holds.orphans; batch; batch = batch->next)
         for (const struct lane *orphan = batch_chain(batch, lane->hash); orphan; orphan = orphan->chain_next)
             if (lane_repeats(lane, orphan, sent_at))
                 return true;
@@ -40,11 +40,11 @@ void orphan_make(struct queue *queue, struct batch **held, bool session, instant
             if (lane->state < LANE_FINISHED)
                 deliver_stop(lane, 0, now);
         }
-        batch->next = queue->orphans;
-        queue->orphans = batch;
+        holds_push(&queue->holds.orphans, batch);
     }
-    for (size_t i = 0; i < queue->claim_count; i++)
-        for (struct batch *batch = *queue->held[i]; batch; batch = batch->next)
+    struct holds_walk walk = holds_walk(&queue->holds);
+    for (struct batch *batch; (batch = holds_next(&walk));)
+        if (!batch->lost)
             orphan_drop(queue, batch, now);
     if (events > 0) {
         queue->metrics.lost++;
@@ -54,7 +54,7 @@ void orphan_make(struct queue *queue, struct batch **held, bool session, instant
 
 void orphan_free(struct queue *queue)
 {
-    for (struct batch **list = &queue->orphans; *list;) {
+    for (struct batch **list = &queue->holds.orphans; *list;) {
         struct batch *batch = *list;
         if (batch->unsettled > 0 || queue->asking_since <= batch->settled_at) {
             list = &batch->next;

@@ -12,6 +12,7 @@
 #include "relay/config/config.h"
 #include "relay/queue/asks.h"
 #include "relay/queue/batch.h"
+#include "relay/queue/holds.h"
 #include "relay/queue/metrics.h"
 #include "relay/queue/queue_parts.h"
 
@@ -41,8 +42,8 @@ struct queue {
     struct route *route;
     struct outlet *outlet;
     struct claim *claims;
-    struct batch ***held; /* one a claim: the list of what it holds */
     size_t claim_count;
+    struct holds holds;
     struct side *side;
     struct asks asks;
     bool *offered; /* one a claim: the side connection may settle what is finished of it; see claim_offer() */
@@ -52,9 +53,7 @@ struct queue {
     struct db *side_db;      /* leases end with the backend of this connection */
     bool side_busy;          /* the side connection settles something */
     struct batch *arrived;   /* claimed, not routed; linked by arrived_next */
-    struct batch *orphans;   /* their claim is lost */
     instant_us asking_since; /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
-    struct batch *leased;    /* held by leases: see lease.h */
     struct key_book keys;
     struct refusal refusal;
     struct blocked blocked;

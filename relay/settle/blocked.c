@@ -55,10 +55,12 @@ void blocked_take(struct queue *queue, struct settle_job *job, const struct erro
         take_one(queue, lane, cause, now);
 }
 
-static instant_us wake_batches(struct batch *batches, instant_us now)
+/* Returns when the next wait is over; INSTANT_NEVER: there is none. */
+static instant_us wake_lanes(const struct queue *queue, instant_us now)
 {
     instant_us next = INSTANT_NEVER;
-    for (struct batch *batch = batches; batch; batch = batch->next)
+    struct holds_walk walk = holds_walk(&queue->holds);
+    for (struct batch *batch; (batch = holds_next(&walk));)
         for (struct lane *lane = batch->blocked > 0 ? batch->lanes : NULL; lane; lane = lane->next)
             if (lane->state != LANE_BLOCKED)
                 continue;
@@ -74,9 +76,7 @@ void blocked_wake(struct queue *queue, instant_us now)
     struct blocked *blocked = &queue->blocked;
     if (blocked->wake_at == 0 || now < blocked->wake_at)
         return;
-    instant_us next = instant_min(wake_batches(queue->orphans, now), wake_batches(queue->leased, now));
-    for (size_t i = 0; i < queue->claim_count; i++)
-        next = instant_min(next, wake_batches(*queue->held[i], now));
+    instant_us next = wake_lanes(queue, now);
     blocked->wake_at = next == INSTANT_NEVER ? 0 : next;
 }
 

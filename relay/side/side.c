@@ -92,12 +92,12 @@ static struct settle_job *worth_sending(struct queue *queue, struct settle_job *
  * but while it is in doubt which leases are still ours. */
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
-    struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->orphans, false), now);
+    struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->holds.orphans, false), now);
     for (size_t i = 0; !job && i < queue->claim_count; i++)
         if (queue->offered[i])
-            job = worth_sending(queue, settle_collect(queue, *queue->held[i], true), now);
+            job = worth_sending(queue, settle_collect(queue, *queue->holds.claimed[i], true), now);
     if (!job && !queue->leases.doubted)
-        job = worth_sending(queue, settle_collect(queue, queue->leased, true), now);
+        job = worth_sending(queue, settle_collect(queue, queue->holds.leased, true), now);
     return job;
 }
 
@@ -111,7 +111,7 @@ static bool start_pressing(struct queue *queue, instant_us now)
     bool probe = now >= side->probe_at && queue->looked; /* claims wait for the first look, too */
     struct settle_job *job = probe && side->settle_failed ? NULL : urgent_job(queue, now);
     orphan_free(queue);
-    settle_free_batches(&queue->leased);
+    settle_free_batches(&queue->holds.leased);
     if (job)
         side_start_settlement(queue, job, now);
     else if (probe)
@@ -245,7 +245,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
             queue->pace.poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
         refusal_commit(queue, side->round.job, now);
         orphan_free(queue);
-        settle_free_batches(&queue->leased);
+        settle_free_batches(&queue->holds.leased);
     }
     if (side->state == SIDE_RENEWING)
         lease_renewed(queue, false, now);

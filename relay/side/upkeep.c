@@ -70,19 +70,13 @@ static void bind_queue(const struct queue *queue, struct arena *arena, struct st
 }
 
 /* With an absent key: all. */
-static void stop_lanes(struct batch *batches, struct span key, instant_us now)
+static void stop_key(struct queue *queue, struct span key, instant_us now)
 {
-    for (struct batch *batch = batches; batch; batch = batch->next)
+    struct holds_walk walk = holds_walk(&queue->holds);
+    for (struct batch *batch; (batch = holds_next(&walk));)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (lane->state == LANE_OPEN && (!key.data || (lane->key.data && span_equal(lane->key, key))))
                 deliver_stop(lane, 0, now);
-}
-
-static void stop_key(struct queue *queue, struct span key, instant_us now)
-{
-    for (size_t i = 0; i < queue->claim_count; i++)
-        stop_lanes(*queue->held[i], key, now);
-    stop_lanes(queue->leased, key, now);
 }
 
 void upkeep_hold(struct queue *queue, instant_us now)

@@ -58,7 +58,7 @@ START_TEST(round_that_cannot_be_sent_drops_the_connection_and_keeps_what_it_was_
         progress();
         ck_assert_int_eq(claim->state, CLAIM_OFF);
         ck_assert_int_eq(lane->state, LANE_FINISHED); /* the ack is still to be written down */
-        ck_assert_ptr_eq(stage.queue.orphans, lane->batch);
+        ck_assert_ptr_eq(stage.queue.holds.orphans, lane->batch);
         ck_assert_uint_eq(failed_claims, asked ? 1 : 0);
         ck_assert_ptr_null(claim->arriving);
         ck_assert_int_gt(claim->retry_at, NOW);

@@ -266,7 +266,7 @@ START_TEST(round_that_cannot_be_sent_loses_no_ack)
     progress();
     ck_assert_int_eq(done->state, LANE_FINISHED);
     ck_assert_uint_eq(batch->in_settlement, 0);
-    ck_assert_ptr_eq(stage.queue.orphans, batch);
+    ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
 }
 END_TEST
 
@@ -342,7 +342,7 @@ START_TEST(locks_of_which_nobody_knows_whether_the_session_took_them_go_with_it)
     script_brings(DB_ROUND_END);
     progress();
     ck_assert_ptr_null(claim->batches);
-    ck_assert_ptr_eq(stage.queue.orphans, batch);
+    ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
     ck_assert_ptr_nonnull(strstr(script.drop_reason, "57014"));
 }
 END_TEST
@@ -352,7 +352,7 @@ START_TEST(locks_that_the_session_did_not_take_are_lost)
     settle_at(NOW);
     bring_round(0, 1, 1);
     ck_assert_ptr_null(claim->batches);
-    ck_assert_ptr_eq(stage.queue.orphans, batch);
+    ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
     ck_assert_ptr_nonnull(strstr(script.drop_reason, "has kept 1 of 2 locks"));
 }
 END_TEST
@@ -374,7 +374,7 @@ START_TEST(lost_connection_costs_the_locks_of_its_session)
     script_brings(DB_DOWN);
     progress();
     ck_assert_ptr_null(claim->batches);
-    ck_assert_ptr_eq(stage.queue.orphans, batch);
+    ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
     ck_assert_int_ge(slow->state, LANE_STOPPED);
 }
 END_TEST

@@ -11,8 +11,8 @@ static struct lane *lost_lane(struct claim *claim, const char *key)
     struct batch *batch = claim->batches;
     claim->batches = batch->next;
     batch->lost = true;
-    batch->next = stage.queue.orphans;
-    stage.queue.orphans = batch;
+    batch->next = stage.queue.holds.orphans;
+    stage.queue.holds.orphans = batch;
     return lane;
 }
 

@@ -34,7 +34,7 @@ START_TEST(what_a_claim_brings_is_leased_before_it_arrives)
     script_brings(DB_ROUND_END);
     progress();
     ck_assert_ptr_eq(queue->arrived, batch);
-    ck_assert_ptr_eq(queue->leased, batch);
+    ck_assert_ptr_eq(queue->holds.leased, batch);
     ck_assert_ptr_null(claim->batches);
     ck_assert(batch->leased && !claim->in_transaction);
     queue->arrived = NULL;
@@ -46,7 +46,7 @@ START_TEST(claim_that_has_not_leased_all_of_its_keys_sends_nothing)
     struct lane *lane = stage_event(brought(), 1, "a")->lane;
     lease(0);
     ck_assert_ptr_null(queue->arrived);
-    ck_assert_ptr_eq(queue->leased, lane->batch);
+    ck_assert_ptr_eq(queue->holds.leased, lane->batch);
     ck_assert_int_eq(lane->state, LANE_FINISHED);
     ck_assert_int_eq(lane->outcome, LANE_RELEASED); /* it may be leased: nobody knows */
     ck_assert(!lane->lost);
@@ -58,9 +58,9 @@ START_TEST(claim_that_is_lost_before_it_leases_has_nothing_to_give_back)
     struct lane *lane = stage_event(brought(), 1, "a")->lane;
     script_brings(DB_DOWN);
     progress();
-    ck_assert_ptr_eq(queue->leased, lane->batch);
+    ck_assert_ptr_eq(queue->holds.leased, lane->batch);
     ck_assert(lane->lost);
-    struct settle_job *job = settle_collect(queue, queue->leased, true);
+    struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     ck_assert(settle_is_empty(job));
     settle_commit(queue, job, NOW);
     ck_assert_int_eq(lane->state, LANE_SETTLED);
@@ -234,7 +234,7 @@ START_TEST(lane_whose_lease_is_lost_sends_and_writes_nothing_more)
     ck_assert_uint_eq(queue->metrics.leases_lost, 1);
     ck_assert(lane->lost);
     ck_assert_int_eq(lane->state, LANE_FINISHED);
-    struct settle_job *job = settle_collect(queue, queue->leased, true);
+    struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     ck_assert(settle_is_empty(job));
     ck_assert_uint_eq(job->settlement.token_count, 0);
     settle_commit(queue, job, NOW);
@@ -281,7 +281,7 @@ START_TEST(nothing_is_begun_when_that_backend_is_lost_while_they_are_granted)
     script_brings_result(1, PGRES_COMMAND_OK);
     script_brings(DB_ROUND_END);
     progress();
-    ck_assert_ptr_eq(queue->leased, lane->batch);
+    ck_assert_ptr_eq(queue->holds.leased, lane->batch);
     ck_assert_ptr_eq(queue->arrived, _i ? lane->batch : NULL);
     ck_assert_int_eq(lane->state, _i ? LANE_OPEN : LANE_FINISHED);
     ck_assert(!lane->lost); /* it may be ours: it is given back */
@@ -359,7 +359,7 @@ START_TEST(first_events_are_settled_and_the_lease_goes_on_with_the_next)
 {
     struct lane *lane = leased_lane();
     stage_ack(lane, 2);
-    struct settle_job *job = settle_collect(queue, queue->leased, true);
+    struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     const struct settlement *s = &job->settlement;
     ck_assert_uint_eq(s->done_count, 2);
     ck_assert_uint_eq(s->token_count, 1);
@@ -368,7 +368,7 @@ START_TEST(first_events_are_settled_and_the_lease_goes_on_with_the_next)
     ck_assert_uint_eq(s->released_count + s->resumed_key_count, 0);
     settle_commit(queue, job, NOW);
     stage_finish(lane, 1, LANE_DELIVERED);
-    job = settle_collect(queue, queue->leased, true);
+    job = settle_collect(queue, queue->holds.leased, true);
     s = &job->settlement;
     ck_assert_uint_eq(s->moved_count + s->released_count, 0);
     ck_assert_uint_eq(s->resumed_key_count, 1); /* its entry goes on to what is left of the key, or goes */
@@ -380,7 +380,7 @@ START_TEST(lease_of_what_was_not_sent_is_given_back)
 {
     struct lane *lane = leased_lane();
     deliver_stop(lane, 0, NOW);
-    struct settle_job *job = settle_collect(queue, queue->leased, true);
+    struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     const struct settlement *s = &job->settlement;
     ck_assert(!settle_is_empty(job));
     ck_assert_uint_eq(s->released_count, 1);
@@ -397,7 +397,7 @@ START_TEST(lease_that_cannot_even_be_given_back_is_left_to_run_out)
     error_set(&cause, ERROR_PERMISSION, "no");
     deliver_stop(lane, 0, NOW);
     queue->refusal.blame_until = NOW + 1;
-    struct settle_job *job = settle_collect(queue, queue->leased, true);
+    struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     ck_assert(refusal_take(queue, job, &cause, NOW));
     ck_assert(lane->lost);
 }

@@ -252,7 +252,7 @@ START_TEST(lost_claim_writes_nothing_about_a_row_and_gives_it_back)
 {
     stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
     stage_lose(&stage);
-    for (struct settle_job *job; (job = settle_collect(&stage.queue, stage.queue.orphans, false));) {
+    for (struct settle_job *job; (job = settle_collect(&stage.queue, stage.queue.holds.orphans, false));) {
         ck_assert_uint_eq(job->settlement.parked_count, 0);
         if (has(job, 2))
             refusal_take(&stage.queue, job, &cause, stage_now);

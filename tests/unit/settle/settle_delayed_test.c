@@ -121,7 +121,7 @@ START_TEST(it_is_looked_at_again_when_its_claim_is_lost)
 {
     batch_add_delayed(batch, span_of("a"), 5, 700);
     stage_lose(&stage);
-    struct settle_job *job = settle_collect(&stage.queue, stage.queue.orphans, false);
+    struct settle_job *job = settle_collect(&stage.queue, stage.queue.holds.orphans, false);
     ck_assert(settle_is_empty(job));
     settle_commit(&stage.queue, job, NOW);
     ck_assert_int_eq(stage.noting.released.lo, 5);

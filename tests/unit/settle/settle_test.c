@@ -374,7 +374,7 @@ START_TEST(lost_lane_settles_what_was_acked_and_nothing_else)
     stage_finish(failed, 2, LANE_RETRY);
     stage_finish(dead, 0, LANE_DEAD);
     stage_lose(&stage);
-    struct settle_job *job = settle_collect(&stage.queue, stage.queue.orphans, false);
+    struct settle_job *job = settle_collect(&stage.queue, stage.queue.holds.orphans, false);
     assert_done(job, 2, 1);
     const struct settlement *s = &job->settlement;
     ck_assert_uint_eq(s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count, 0);
@@ -391,7 +391,7 @@ START_TEST(lost_key_with_more_events_is_followed_by_any_claim)
     lane->more = true;
     stage_finish(lane, 3, LANE_DELIVERED);
     stage_lose(&stage);
-    commit(settle_collect(&stage.queue, stage.queue.orphans, false));
+    commit(settle_collect(&stage.queue, stage.queue.holds.orphans, false));
     ck_assert_uint_eq(stage.queue.keys.more.count, 1);
     ck_assert_ptr_null(stage.queue.keys.more.entries[0].owner);
 }

@@ -168,7 +168,7 @@ START_TEST(settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again
     ck_assert_int_eq(lane->state, LANE_SETTLING);
     assert_dropped();
     ck_assert_int_eq(lane->state, LANE_FINISHED);
-    ck_assert_ptr_eq(stage.queue.orphans, batch);
+    ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
 }
 END_TEST
 
@@ -357,7 +357,7 @@ START_TEST(renewal_that_fails_is_made_again_soon)
 {
     stage.config.lease_us = 12 * SECOND_US;
     batch->leased_at = NOW - 4 * SECOND_US;
-    stage.queue.leased = batch;
+    stage.queue.holds.leased = batch;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_RENEWING);
     script_brings_result(0, PGRES_FATAL_ERROR);
@@ -365,7 +365,7 @@ START_TEST(renewal_that_fails_is_made_again_soon)
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(lease_due_at(&stage.queue), NOW + SECOND_US);
     ck_assert_int_eq(batch->leased_at, NOW - 4 * SECOND_US);
-    stage.queue.leased = NULL;
+    stage.queue.holds.leased = NULL;
 }
 END_TEST
 
@@ -374,12 +374,12 @@ START_TEST(renewal_that_is_due_goes_before_all_else)
 {
     stage.config.lease_us = 12 * SECOND_US;
     batch->leased_at = NOW - 4 * SECOND_US;
-    stage.queue.leased = batch;
+    stage.queue.holds.leased = batch;
     stage.queue.upkeep->due_at[UPKEEP_LOOK] = side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_RENEWING);
     ck_assert_str_eq(script.sent[0], "renew");
-    stage.queue.leased = NULL;
+    stage.queue.holds.leased = NULL;
 }
 END_TEST
 

@@ -45,7 +45,8 @@ static inline void stage_claims(struct stage *stage, struct claim *claims, size_
     struct queue *queue = &stage->queue;
     queue->claims = claims;
     queue->claim_count = count;
-    queue->held = stage->held;
+    queue->holds.claimed = stage->held;
+    queue->holds.claim_count = count;
     queue->offered = stage->offered;
     for (size_t i = 0; i < count; i++)
         stage->held[i] = &claims[i].batches;
@@ -101,7 +102,7 @@ static inline void stage_done(struct stage *stage)
 {
     struct queue *queue = &stage->queue;
     stage_free_batches(&stage->claim.batches);
-    stage_free_batches(&queue->orphans);
+    stage_free_batches(&queue->holds.orphans);
     key_book_done(&queue->keys);
     order_watch_free(queue->watch);
     route_free(queue->route);
@@ -176,8 +177,8 @@ static inline void stage_lose(struct stage *stage)
         struct batch *batch = stage->claim.batches;
         stage->claim.batches = batch->next;
         batch->lost = true;
-        batch->next = stage->queue.orphans;
-        stage->queue.orphans = batch;
+        batch->next = stage->queue.holds.orphans;
+        stage->queue.holds.orphans = batch;
     }
 }
 

@@ -63,7 +63,7 @@ static inline void set_up_leases(void)
 
 static inline void tear_down_leases(void)
 {
-    stage_free_batches(&queue->leased);
+    stage_free_batches(&queue->holds.leased);
     tear_down();
 }
 
@@ -90,7 +90,7 @@ static inline struct lane *leased_lane(void)
 {
     struct lane *lane = stage_lane_of_three(brought(), 1, "a");
     lease(1);
-    ck_assert_ptr_eq(queue->leased, lane->batch);
+    ck_assert_ptr_eq(queue->holds.leased, lane->batch);
     queue->arrived = NULL;
     return lane;
 }
