@@ -79,6 +79,13 @@ static void take_confirm(struct queue *queue, instant_us now)
     side->probe_at = instant_min(side->probe_at, now);
 }
 
+/* What claims have asked for, or found, since the last turn. */
+static void hear_claims(struct queue *queue, instant_us now)
+{
+    take_confirm(queue, now);
+    upkeep_hear(queue);
+}
+
 /* What is empty is settled by saying so. */
 static struct settle_job *worth_sending(struct queue *queue, struct settle_job *job, instant_us now)
 {
@@ -335,14 +342,14 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
 
 void side_hear(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    take_confirm(queue, now);
+    hear_claims(queue, now);
     if (queue->leases.used)
         take_events(queue, ps, now);
 }
 
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    take_confirm(queue, now);
+    hear_claims(queue, now);
     take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
     queue->side_busy = queue->side->round.job != NULL;

@@ -85,8 +85,8 @@ void upkeep_hold(struct queue *queue, instant_us now)
         stop_key(queue, (struct span){NULL, 0}, now);
 }
 
-/* A claim has found the queue paused: who has done so, and why? */
-static void take_found(struct queue *queue)
+/* A claim that has found the queue paused does not know by whom and why: the next look tells. */
+void upkeep_hear(struct queue *queue)
 {
     struct upkeep *upkeep = queue->upkeep;
     if (queue->found_paused_at == upkeep->found_at)
@@ -363,7 +363,6 @@ void upkeep_connected(struct queue *queue, instant_us now)
 
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now)
 {
-    take_found(queue);
     struct upkeep *upkeep = queue->upkeep;
     for (upkeep->task = 0; upkeep->task < UPKEEP_TASKS; upkeep->task++)
         if (now >= upkeep->due_at[upkeep->task] && tasks[upkeep->task].before_all == before_all)
@@ -389,14 +388,12 @@ struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_
 
 void upkeep_take(struct queue *queue, const PGresult *res, instant_us now)
 {
-    take_found(queue);
     if (tasks[queue->upkeep->task].take)
         tasks[queue->upkeep->task].take(queue, res, now);
 }
 
 void upkeep_end(struct queue *queue, const struct error *failure, instant_us now)
 {
-    take_found(queue);
     struct upkeep *upkeep = queue->upkeep;
     instant_us *due_at = &upkeep->due_at[upkeep->task], rested_at = now + (now - upkeep->began_at);
     if (failure)

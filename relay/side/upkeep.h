@@ -2,7 +2,7 @@
  * has paused the queue or a key, makes the archive's days, and removes what is older than it is to be kept.
  *
  *   upkeep_open -> (upkeep_next -> upkeep_begin -> send -> upkeep_take -> upkeep_end)*
- *   and for every turn: upkeep_hold
+ *   and for every turn: upkeep_hear before anything of that, and upkeep_hold
  *
  * One task at a time, of one statement each. A task that fails is tried again later and delays nothing else. One that
  * takes long rests for as long, at least, and takes turns with what the connection is there for. */
@@ -19,6 +19,9 @@ struct queue;
 
 void upkeep_open(struct queue *queue);
 void upkeep_close(struct queue *queue);
+
+/* Takes note of what claims have found. */
+void upkeep_hear(struct queue *queue);
 
 /* Chooses the task that is due; false: none is. `before_all`: of those that do not wait for settlements, or the others.
  */

@@ -28,6 +28,7 @@ START_TEST(nothing_is_claimed_while_another_relay_is_in_the_way)
     hear_who_serves("somebody");
     ck_assert(queue->paused);
     queue_found_paused(queue, NOW);
+    upkeep_hear(queue);
     ck_assert_int_eq(upkeep_due_at(queue), queue->upkeep->due_at[UPKEEP_SERVING]); /* nobody looks for pauses */
     look(NULL, 0);
     ck_assert(queue->paused);

@@ -44,6 +44,7 @@ START_TEST(look_from_before_a_pause_does_not_end_it)
     ck_assert_int_gt(queue->upkeep->due_at[UPKEEP_LOOK], NOW);
     queue->upkeep->began_at = NOW - 1;
     queue_found_paused(queue, NOW);
+    upkeep_hear(queue);
     ck_assert(upkeep_next(queue, true, NOW) && queue->upkeep->task == UPKEEP_LOOK); /* who has paused it, and why */
     look(NULL, 0);
     ck_assert(queue->paused);
