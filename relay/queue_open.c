@@ -32,18 +32,19 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     queue->table = table_inspect(conn, queue->config, err);
     if (!queue->table)
         return false;
-    queue->names = arena_new();
-    queue->variables = table_variables(queue->table, queue->config, queue->names);
-    const struct sql_variable *v = queue->variables,
-                              *guarded = table_guarded_variables(queue->table, queue->config, queue->names);
+    queue->sql.names = arena_new();
+    queue->sql.variables = table_variables(queue->table, queue->config, queue->sql.names);
+    const struct sql_variable *v = queue->sql.variables,
+                              *guarded = table_guarded_variables(queue->table, queue->config, queue->sql.names);
     queue->route = route_new(queue->config->destination, (const char *const *)queue->table->extra_names,
                              queue->table->extra_count, err);
-    queue->purge_sql = sql_render(sql_dead_purge, queue->variables, err);
+    queue->sql.purge = sql_render(sql_dead_purge, queue->sql.variables, err);
     bool passes = table_passes_delayed(queue->table, queue->config);
     bool after = table_comes_after(queue->table);
-    return queue->purge_sql && queue->route && guarded_text_init(&queue->empty, sql_queue_empty, v, guarded, err) &&
-           (!passes || guarded_text_init(&queue->due, sql_delayed_due, v, guarded, err)) &&
-           (!after || guarded_text_init(&queue->after, sql_after_look, v, guarded, err)) && unreadable_open(queue, err);
+    return queue->sql.purge && queue->route && guarded_text_init(&queue->sql.empty, sql_queue_empty, v, guarded, err) &&
+           (!passes || guarded_text_init(&queue->sql.due, sql_delayed_due, v, guarded, err)) &&
+           (!after || guarded_text_init(&queue->sql.after, sql_after_look, v, guarded, err)) &&
+           unreadable_open(queue, err);
 }
 
 static bool open_ordering(struct queue *queue, struct error *err)
@@ -51,10 +52,10 @@ static bool open_ordering(struct queue *queue, struct error *err)
     const struct queue_config *config = queue->config;
     const struct ordering_type *type = ordering_type_find(config->ordering);
     assert(type && "config_tables.c names those that there are");
-    struct ordering_options options = table_ordering_options(queue->table, config, queue->variables);
+    struct ordering_options options = table_ordering_options(queue->table, config, queue->sql.variables);
     options.lease_us = queue->leases.used ? config->lease_us : 0;
     options.lease_owner = queue->leases.owner;
-    options.guarded = table_guarded_variables(queue->table, config, queue->names);
+    options.guarded = table_guarded_variables(queue->table, config, queue->sql.names);
     queue->ordering = type->open(&options, err);
     return queue->ordering != NULL;
 }
@@ -75,7 +76,7 @@ static void open_connections(struct queue *queue)
     queue->claim_count = (size_t)queue->config->connections;
     queue->claims = memory_array(queue->claim_count, sizeof *queue->claims);
     holds_init(&queue->holds, queue->claim_count);
-    queue->offered = memory_array(queue->claim_count, sizeof *queue->offered);
+    queue->claiming.offered = memory_array(queue->claim_count, sizeof *queue->claiming.offered);
     for (size_t i = 0; i < queue->claim_count; i++) {
         claim_open(queue, &queue->claims[i], i);
         queue->holds.claimed[i] = &queue->claims[i].batches;
@@ -92,8 +93,8 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->log = options->log;
     queue->rng.state = options->seed;
     queue->pace.idle_us = config->poll_min_us;
-    queue->asking_since = INSTANT_NEVER;
-    queue->key_limit = config->keys_per_claim;
+    queue->claiming.asking_since = INSTANT_NEVER;
+    queue->claiming.key_limit = config->keys_per_claim;
     queue->watch = order_watch_new();
     queue->leases.used = config_leases(config);
     queue->leases.owner = queue->leases.used ? owner_name() : NULL;
@@ -115,17 +116,17 @@ void queue_close(struct queue *queue)
         claim_close(&queue->claims[i]);
     holds_done(&queue->holds);
     free(queue->claims);
-    free(queue->offered);
+    free(queue->claiming.offered);
     if (queue->ordering)
         queue->ordering->type->close(queue->ordering);
     route_free(queue->route);
-    guarded_text_done(&queue->empty);
-    guarded_text_done(&queue->due);
-    guarded_text_done(&queue->after);
-    free(queue->purge_sql);
+    guarded_text_done(&queue->sql.empty);
+    guarded_text_done(&queue->sql.due);
+    guarded_text_done(&queue->sql.after);
+    free(queue->sql.purge);
     unreadable_close(queue);
     free(queue->leases.owner);
-    arena_free(queue->names);
+    arena_free(queue->sql.names);
     table_free(queue->table);
     order_watch_free(queue->watch);
     key_book_done(&queue->keys);
@@ -134,7 +135,7 @@ void queue_close(struct queue *queue)
 
 void queue_hand_on(struct queue *queue, instant_us now)
 {
-    if (queue->handed_on && queue->next)
+    if (queue->told.handed_on && queue->next)
         pace_wake(queue->next, now);
-    queue->handed_on = false;
+    queue->told.handed_on = false;
 }

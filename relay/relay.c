@@ -259,7 +259,7 @@ static void end_opening(struct relay *relay, instant_us now)
 {
     bool shown = relay->opening != NULL;
     for (size_t i = 0; shown && i < relay->options.config->queue_count; i++)
-        shown = relay->queues[i]->looked; /* that comes after */
+        shown = relay->queues[i]->pause.known; /* that comes after */
     if (!shown && now < relay->started_at + OPENING_MAX_US)
         return;
     PQfinish(relay->opening);

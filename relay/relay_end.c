@@ -10,7 +10,7 @@
 
 static bool queue_is_quiet(const struct queue *queue)
 {
-    if (!holds_are_empty(&queue->holds) || queue->arrived || queue->side_busy)
+    if (!holds_are_empty(&queue->holds) || queue->arrived || queue->side_shown.busy)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
@@ -23,7 +23,7 @@ static bool queue_is_quiet(const struct queue *queue)
 /* Whether there is something for us: it has looked for a pause, its window and how far ids go, and could look again. */
 static bool knows(const struct queue *queue)
 {
-    return queue->asks.up && queue->asks.probed && queue->window_known;
+    return queue->asks.up && queue->asks.probed && queue->window.known;
 }
 
 static bool queue_is_idle(const struct queue *queue)
@@ -62,7 +62,7 @@ instant_us relay_end_check_at(const struct ending *ending)
 /* A paused queue has nothing for us, and neither has one outside of its window. */
 static bool has_nothing(const struct queue *queue)
 {
-    return queue->asks.empty || queue->paused || (queue->closed && queue->window_known);
+    return queue->asks.empty || queue->pause.on || (queue->window.closed && queue->window.known);
 }
 
 static bool all_have_nothing(const struct ending *ending)

@@ -97,7 +97,7 @@ static bool needs_side(const struct claim *claim, instant_us now)
 void claim_offer(struct queue *queue, instant_us now)
 {
     for (size_t i = 0; i < queue->claim_count; i++)
-        queue->offered[i] = needs_side(&queue->claims[i], now);
+        queue->claiming.offered[i] = needs_side(&queue->claims[i], now);
 }
 
 bool claim_was_refused(const struct claim *claim)
@@ -164,7 +164,7 @@ static void note_lean(struct claim *claim, instant_us now)
         events += batch->event_count;
         lanes += batch->lane_count;
     }
-    claim->queue->lean = events <= lanes * LEAN_EVENTS && now - claim->began_at < LEAN_US;
+    claim->queue->claiming.lean = events <= lanes * LEAN_EVENTS && now - claim->began_at < LEAN_US;
 }
 
 static int64_t most_keys(const struct queue *queue, instant_us now)
@@ -215,7 +215,7 @@ static int64_t keys_to_claim(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     int64_t limit = most_keys(queue, now);
-    if (queue->stopping || queue->paused || queue->closed || !queue->asks.probed || now < claim->retry_at ||
+    if (queue->stopping || queue->pause.on || queue->window.closed || !queue->asks.probed || now < claim->retry_at ||
         now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now) ||
         unreadable_holds_claims(queue, now))
         return 0;
@@ -425,9 +425,9 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 
 static void retry_at_once(struct queue *queue, instant_us now)
 {
-    for (size_t i = 0; queue->retry_at_once && i < queue->claim_count; i++)
+    for (size_t i = 0; queue->told.retry_claims && i < queue->claim_count; i++)
         queue->claims[i].retry_at = now;
-    queue->retry_at_once = false;
+    queue->told.retry_claims = false;
 }
 
 void claim_settle_resolved(struct queue *queue, instant_us now)

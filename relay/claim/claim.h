@@ -40,8 +40,8 @@ bool claim_is_finished(const struct claim *claim);
  */
 bool claim_was_refused(const struct claim *claim);
 
-/* Sets queue->offered: the claims of which the side connection may settle what is finished, because some lanes have
- * been under way for long and the claim's own connection cannot settle before they end. */
+/* Sets queue->claiming.offered: the claims of which the side connection may settle what is finished, because some lanes
+ * have been under way for long and the claim's own connection cannot settle before they end. */
 void claim_offer(struct queue *queue, instant_us now);
 
 #endif

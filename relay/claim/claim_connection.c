@@ -64,11 +64,11 @@ static void back_off(struct claim *claim, const struct sqlstate_rule *rule, inst
     struct queue *queue = claim->queue;
     claim->failures++;
     claim->retry_at = now + backoff_delay_us(&claim_backoff, claim->failures, &queue->rng);
-    queue->pace.poll_at = instant_min(queue->pace.poll_at, claim->retry_at);
+    pace_poll_by(&queue->pace, claim->retry_at);
     if (!rule)
         return;
-    if (rule->remedy == DB_SHRINK && queue->key_limit > 1)
-        queue->key_limit /= 2;
+    if (rule->remedy == DB_SHRINK && queue->claiming.key_limit > 1)
+        queue->claiming.key_limit /= 2;
     if (rule->remedy == DB_RECONNECT || rule->remedy == DB_UNPREPARED)
         db_drop(claim->db, rule->remedy == DB_UNPREPARED, claim->round.error.text);
 }
@@ -76,7 +76,7 @@ static void back_off(struct claim *claim, const struct sqlstate_rule *rule, inst
 static void go_back(struct claim *claim, instant_us now)
 {
     give_up_arriving(claim, now);
-    claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
+    pace_poll_by(&claim->queue->pace, now);
     round_done(&claim->round);
     start_rollback(claim, sql_settle_undo, sql_settle_release);
 }
@@ -211,8 +211,8 @@ static void take_arriving(struct claim *claim, instant_us now)
     holds_push(&claim->batches, batch);
     claim_follow_missed(claim, now);
     pace_claimed(queue, claim_intake_pace(claim, batch), now);
-    if (queue->key_limit < queue->config->keys_per_claim)
-        queue->key_limit++;
+    if (queue->claiming.key_limit < queue->config->keys_per_claim)
+        queue->claiming.key_limit++;
     claim_note_laneless(claim, batch);
     if (!found) {
         batch_free(holds_pop(&claim->batches));
@@ -221,7 +221,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     batch->sent_at = claim->sent_at;
     if (batch->event_count > 0)
         unreadable_claimed(queue);
-    queue->keys_locked = claim->plan.locked;
+    queue->claiming.keys_locked = claim->plan.locked;
     orphan_drop(queue, batch, now);
     if (batch->open > 0)
         refusal_note_claim(queue, now);
@@ -290,7 +290,7 @@ static void connection_lost(struct claim *claim, const struct error *err, instan
     lose_locks(claim, true, now);
     claim->state = CLAIM_OFF;
     claim_note_asking(claim->queue);
-    claim->queue->pace.poll_at = instant_min(claim->queue->pace.poll_at, now);
+    pace_poll_by(&claim->queue->pace, now);
 }
 
 static void round_ended(struct claim *claim, instant_us now)

@@ -27,8 +27,9 @@ struct request {
  * commit: there a claim takes all the locks that its connection may come to hold beside stragglers. */
 int64_t claim_keys_at_most(const struct queue *queue)
 {
-    bool limited = queue->key_limit < queue->config->keys_per_claim;
-    return queue->lean && !limited ? queue->key_limit * CLAIM_LOCKS_FACTOR : queue->key_limit;
+    bool limited = queue->claiming.key_limit < queue->config->keys_per_claim;
+    return queue->claiming.lean && !limited ? queue->claiming.key_limit * CLAIM_LOCKS_FACTOR
+                                            : queue->claiming.key_limit;
 }
 
 /* Where a claim takes no more than the sink has room for, that is the most. */
@@ -139,7 +140,7 @@ static int64_t events_per_key(const struct queue *queue, int64_t keys, bool behi
     if (behind)
         return 1;
     int64_t most = queue->config->max_events_per_key;
-    int64_t share = EVENTS_PER_CLAIM / (queue->keys_locked > 0 ? queue->keys_locked : keys);
+    int64_t share = EVENTS_PER_CLAIM / (queue->claiming.keys_locked > 0 ? queue->claiming.keys_locked : keys);
     if (share < EVENTS_PER_KEY_MIN)
         share = EVENTS_PER_KEY_MIN;
     if (share > EVENTS_ONE_BY_ONE && !queue->outlet->sink->traits)

@@ -15,11 +15,11 @@
 /* What is read from now on, or was since the first of them was sent, orphans may still have to be compared with. */
 void claim_note_asking(struct queue *queue)
 {
-    queue->asking_since = INSTANT_NEVER;
+    queue->claiming.asking_since = INSTANT_NEVER;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
         if (claim->state == CLAIM_BUSY && claim->round.claim)
-            queue->asking_since = instant_min(queue->asking_since, claim->sent_at);
+            queue->claiming.asking_since = instant_min(queue->claiming.asking_since, claim->sent_at);
     }
 }
 

@@ -13,7 +13,7 @@ void claim_send_round(struct claim *claim, struct settle_job *job, bool commit, 
 /* From here on the claim's batches are settled in parts of one transaction: see refusal.h. */
 void claim_begin_parts(struct claim *claim);
 
-/* Sets queue->asking_since, after a claim connection has changed its state. */
+/* Sets queue->claiming.asking_since, after a claim connection has changed its state. */
 void claim_note_asking(struct queue *queue);
 
 #endif

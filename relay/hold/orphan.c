@@ -56,7 +56,7 @@ void orphan_free(struct queue *queue)
 {
     for (struct batch **list = &queue->holds.orphans; *list;) {
         struct batch *batch = *list;
-        if (batch->unsettled > 0 || queue->asking_since <= batch->settled_at) {
+        if (batch->unsettled > 0 || queue->claiming.asking_since <= batch->settled_at) {
             list = &batch->next;
             continue;
         }

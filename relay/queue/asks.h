@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+/* Written by relay/side/, relay/claim/peek.c, relay/queue/pace.c, relay/relay_end.c, relay/queue/asks.h only. */
 struct asks {
     bool up;              /* the side connection has a session */
     bool confirm;         /* question: how far do ids go, by a probe that is sent from now on? */
@@ -16,6 +17,14 @@ struct asks {
     bool empty;           /* answer: the last one */
     bool outdated;        /* events have come since the question under way was sent */
     bool peek; /* question: is there anything to claim? See relay/claim/peek.h; pace_peeked() has the answer */
+};
+
+/* What a module tells one in a later folder, which looks at it in its turn and takes it back. Written by
+ * relay/settle/settle.c, relay/queue_open.c, relay/side/unreadable.c, relay/claim/claim.c only. */
+struct told {
+    bool handed_on;    /* the next queue got events, and was not woken since: settle.c tells queue_hand_on() */
+    bool retry_claims; /* claims that wait after a failure may be sent at once, because a row was found, or can be read:
+                        * unreadable.c tells claim.c */
 };
 
 /* A connection is new, maybe on another server: nothing is claimed until a probe says how far ids go there. */

@@ -9,6 +9,7 @@
 
 struct batch;
 
+/* Written by relay/hold/, relay/side/side.c, relay/queue_open.c, relay/queue/holds.c only. */
 struct holds {
     struct batch ***claimed; /* one a claim: its list, which stands in struct claim */
     size_t claim_count;

@@ -1,6 +1,7 @@
 #include "relay/queue/key_book.h"
 
 #include "relay/base/lesser.h"
+#include "relay/queue/pace.h"
 
 #define BUSY_ELSEWHERE_US (250 * MS_US)
 
@@ -58,5 +59,5 @@ void key_book_destination_down(struct queue *queue, struct book_key key, int64_t
     bool noted = key.key.data ? keyset_put(&queue->keys.destination_down, key.key, key.hash, until, NULL)
                               : keyset_put(&queue->keys.destination_down_ids, solo, span_hash(solo), until, NULL);
     if (!noted)
-        queue->pace.poll_at = now + lesser(until - now, queue->config->poll_max_us);
+        pace_poll_at(&queue->pace, now + lesser(until - now, queue->config->poll_max_us));
 }

@@ -13,6 +13,7 @@ struct histogram {
     int64_t max;
 };
 
+/* Written by everybody: who does something counts it. */
 struct metrics {
     uint64_t claims, empty_claims, delivered, retried, parked, buried, released, lost, missing, late;
     uint64_t settled;        /* delivered events that are written down: their rows are gone */

@@ -14,6 +14,17 @@
 
 struct queue;
 
+/* The next look at the table is then, or at the latest then. */
+static inline void pace_poll_at(struct pace *pace, instant_us at)
+{
+    pace->poll_at = at;
+}
+
+static inline void pace_poll_by(struct pace *pace, instant_us at)
+{
+    pace->poll_at = instant_min(pace->poll_at, at);
+}
+
 /* What a claim has brought. */
 struct pace_claim {
     instant_us sent_at;

@@ -5,7 +5,6 @@
 #ifndef RELAY_QUEUE_H
 #define RELAY_QUEUE_H
 
-#include "ordering/guarded_text.h"
 #include "ordering/ordering.h"
 #include "relay/base/backoff.h"
 #include "relay/base/log.h"
@@ -24,54 +23,56 @@ struct side;
 struct table;
 struct upkeep;
 
+/* Who may write a field stands above it, or above its struct in queue_parts.h, asks.h, holds.h or metrics.h. Lint
+ * checks it (tests/lint/owners.py). Everybody reads. */
 struct queue {
+    /* Written by relay/queue_open.c only: what the queue is. */
     const struct queue_config *config;
     const struct config *process;
     const struct log *log;
     struct table *table;
-    struct arena *names; /* holds `variables` */
-    const struct sql_variable *variables;
-    char *purge_sql;
-    struct guarded_text empty, due; /* the latter only where what is not due lets others pass */
-    struct guarded_text after;      /* only where events come after others */
-    struct unreadable unreadable;
-    bool retry_at_once; /* claims that wait after a failure may be sent at once: a row was found, or can be read */
-    struct queue *next; /* gets what was delivered; NULL: there is none */
-    bool handed_on;     /* `next` got events, and was not woken since: queue_hand_on() */
+    struct queue_sql sql;
     struct ordering *ordering;
     struct route *route;
     struct outlet *outlet;
+    struct order_watch *watch;
     struct claim *claims;
     size_t claim_count;
-    struct holds holds;
+
+    /* Written by relay/side/ only: what nobody else looks into. */
     struct side *side;
-    struct asks asks;
-    bool *offered; /* one a claim: the side connection may settle what is finished of it; see claim_offer() */
     struct upkeep *upkeep;
-    bool looked;             /* whether the queue is paused is known */
-    const char *patience;    /* of the side connection's statements, as a lock_timeout */
-    struct db *side_db;      /* leases end with the backend of this connection */
-    bool side_busy;          /* the side connection settles something */
-    struct batch *arrived;   /* claimed, not routed; linked by arrived_next */
-    instant_us asking_since; /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
+
+    struct side_shown side_shown;
+    struct asks asks;
+    struct told told;
+    struct pause pause;
+    struct window window;
+    struct claiming claiming;
+    struct holds holds;
     struct key_book keys;
+    struct pace pace;
+    struct ahead ahead;
     struct refusal refusal;
     struct blocked blocked;
-    struct ahead ahead;
-    instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
-    struct pace pace;
-    uint64_t trouble; /* see report_unreachable() */
     struct leases leases;
-    bool stopping;
-    bool paused;                /* by somebody: nothing is claimed, nothing more is sent */
-    instant_us found_paused_at; /* by a claim; its locks may be younger than what the side connection has looked at */
-    bool closed;                /* its window is, or nobody knows yet: nothing is claimed */
-    bool window_known;          /* whether it is open; true where there is none */
-    int64_t key_limit;          /* keys_per_claim, or less while the lock table is full */
-    int64_t keys_locked;        /* by the last claim that brought events, also those that it brought none of */
-    bool lean; /* the last claim that ended had an event or two of each key, and was quickly done with them */
+    struct unreadable unreadable;
     struct metrics metrics;
-    struct order_watch *watch;
+
+    /* Written by relay/claim/, relay/hold/lease.c, relay/route/route.c only. */
+    struct batch *arrived; /* claimed, not routed; linked by arrived_next */
+
+    /* Written by relay/deliver/deliver.c only. */
+    instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
+
+    /* Written by relay/claim/, relay/side/ only. */
+    uint64_t trouble; /* see report_unreachable() */
+
+    /* Written by relay/relay.c only. */
+    struct queue *next; /* gets what was delivered; NULL: there is none */
+    bool stopping;
+
+    /* Written by everybody: who draws changes it. */
     struct rng rng;
 };
 
@@ -89,8 +90,8 @@ static inline bool queue_is_guarded(const struct queue *queue)
 /* A claim was told that the queue is paused: nothing more is claimed or sent. */
 static inline void queue_found_paused(struct queue *queue, instant_us now)
 {
-    queue->paused = true;
-    queue->found_paused_at = now;
+    queue->pause.on = true;
+    queue->pause.found_at = now;
 }
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef RELAY_QUEUE_PARTS_H
 #define RELAY_QUEUE_PARTS_H
 
+#include "ordering/guarded_text.h"
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
 #include "relay/queue/keyset.h"
@@ -10,7 +11,51 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Everybody reads. Beside key_book.c, only relay/claim/claim_request.c writes: it moves keys into a claim. */
+struct db;
+struct sql_variable;
+
+/* The texts of the queue's own statements. Written by relay/queue_open.c only. */
+struct queue_sql {
+    struct arena *names; /* holds `variables` */
+    const struct sql_variable *variables;
+    char *purge;
+    struct guarded_text empty;
+    struct guarded_text due;   /* only where what is not due lets others pass */
+    struct guarded_text after; /* only where events come after others */
+};
+
+/* What others see of the side connection. Written by relay/side/side.c only. */
+struct side_shown {
+    struct db *db;        /* leases end with its backend */
+    const char *patience; /* of its statements, as a lock_timeout */
+    bool busy;            /* it settles something */
+};
+
+/* Somebody has paused the queue: nothing is claimed, nothing more is sent. Written by relay/side/upkeep.c,
+ * relay/queue/queue.h only: by queue_found_paused(). */
+struct pause {
+    bool on;
+    bool known;          /* the side connection has looked once */
+    instant_us found_at; /* by a claim; its locks may be younger than what the side connection has looked at */
+};
+
+/* The time of day in which a queue is served. Written by relay/side/upkeep.c only. */
+struct window {
+    bool closed; /* or nobody knows yet: nothing is claimed */
+    bool known;  /* whether it is open; true where there is none */
+};
+
+/* What the claims of a queue have in common. Written by relay/claim/, relay/queue_open.c only. */
+struct claiming {
+    instant_us asking_since; /* of the claims under way, when the first was sent; INSTANT_NEVER: none is */
+    bool *offered;           /* one a claim: the side connection may settle what is finished of it; claim_offer() */
+    int64_t key_limit;       /* keys_per_claim, or less while the lock table is full */
+    int64_t keys_locked;     /* by the last claim that brought events, also those that it brought none of */
+    bool lean; /* the last claim that ended had an event or two of each key, and was quickly done with them */
+};
+
+/* Claims move keys out of it, and those that they settle into it. Written by relay/queue/key_book.c,
+ * relay/claim/ only. */
 struct key_book {
     struct keyset more;                 /* keys with more events; owner: the claim that holds the key, or NULL */
     struct keyset busy_elsewhere;       /* such keys that another relay had locked; asked for again at entry->at */
@@ -18,6 +63,8 @@ struct key_book {
     struct keyset destination_down_ids; /* the same for events without a key; entry->key is the bytes of the id */
 };
 
+/* When the queue is claimed from again. Written by relay/queue/pace.c, relay/claim/peek.c,
+ * relay/queue_open.c only. */
 struct pace {
     instant_us poll_at;     /* the next look at the table */
     instant_us earliest_at; /* nothing is claimed before, so that claims are worth what they cost */
@@ -29,6 +76,7 @@ struct pace {
     instant_us coming_at;
 };
 
+/* What the database does not settle. Written by relay/settle/refusal.c only. */
 struct refusal {
     instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
     instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
@@ -38,11 +86,13 @@ struct refusal {
     size_t most;            /* things that are settled at once, since more took too long; 0: as many as there are */
 };
 
+/* Rows that another session holds. Written by relay/settle/blocked.c only. */
 struct blocked {
     instant_us wake_at;         /* the first wait is over; 0: there is none */
     instant_us impatient_until; /* somebody has held something */
 };
 
+/* How far claims run ahead of the sink. Written by relay/claim/ahead.c only. */
 struct ahead {
     instant_us measured_at; /* when `delivered` events had been, in all */
     uint64_t delivered;
@@ -52,6 +102,7 @@ struct ahead {
     instant_us behind_until; /* and more lanes wait for the sink than it has places */
 };
 
+/* Of `ordering: lease`. Written by relay/hold/lease.c, relay/queue_open.c only. */
 struct leases {
     bool used;                /* `ordering: lease` */
     char *owner;              /* who we are, in its leases */
@@ -69,7 +120,7 @@ struct unreadable_row {
     bool due;            /* to be tried again */
 };
 
-/* Only unreadable.c writes here. */
+/* Rows that cannot be read. Written by relay/side/unreadable.c only. */
 struct unreadable {
     char *ids_sql, *key_ids_sql, *where_sql, *read_sql, *known_sql;
     int64_t *ids;                /* of the rows, in no order; */

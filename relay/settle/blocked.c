@@ -84,7 +84,7 @@ const char *blocked_patience(const struct queue *queue, const struct db *db, ins
 {
     if (now < queue->blocked.impatient_until)
         return IMPATIENCE;
-    return db_is_shared(db) ? queue->patience : NULL;
+    return db_is_shared(db) ? queue->side_shown.patience : NULL;
 }
 
 bool blocked_is_full(const struct queue *queue, size_t lanes)

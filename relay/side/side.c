@@ -50,8 +50,8 @@ void side_open(struct queue *queue)
     queue->side = memory_new(sizeof *queue->side);
     *queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
     snprintf(queue->side->patience, sizeof queue->side->patience, "%" PRId64 "ms", options.lock_timeout_us / MS_US);
-    queue->patience = queue->side->patience;
-    queue->side_db = queue->side->db;
+    queue->side_shown.patience = queue->side->patience;
+    queue->side_shown.db = queue->side->db;
     upkeep_open(queue);
 }
 
@@ -101,7 +101,7 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
     struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->holds.orphans, false), now);
     for (size_t i = 0; !job && i < queue->claim_count; i++)
-        if (queue->offered[i])
+        if (queue->claiming.offered[i])
             job = worth_sending(queue, settle_collect(queue, *queue->holds.claimed[i], true), now);
     if (!job && !queue->leases.doubted)
         job = worth_sending(queue, settle_collect(queue, queue->holds.leased, true), now);
@@ -115,7 +115,7 @@ static bool start_pressing(struct queue *queue, instant_us now)
     if (now < side->retry_at)
         return false;
     /* Claims may wait for the probe, and what the table refuses for claims: see relay/settle/refusal.h. */
-    bool probe = now >= side->probe_at && queue->looked; /* claims wait for the first look, too */
+    bool probe = now >= side->probe_at && queue->pause.known; /* claims wait for the first look, too */
     struct settle_job *job = probe && side->settle_failed ? NULL : urgent_job(queue, now);
     orphan_free(queue);
     settle_free_batches(&queue->holds.leased);
@@ -249,7 +249,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
     FAULT_POINT("side.done");
     if (side->round.job) {
         if (queue->leases.used)
-            queue->pace.poll_at = now + 1; /* for the next turn: there is room, and maybe a next event */
+            pace_poll_at(&queue->pace, now + 1); /* for the next turn: there is room, and maybe a next event */
         refusal_commit(queue, side->round.job, now);
         orphan_free(queue);
         settle_free_batches(&queue->holds.leased);
@@ -264,7 +264,8 @@ static void round_succeeded(struct queue *queue, instant_us now)
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {
         if (!queue->asks.probed) {
-            queue->pace.poll_at = queue->asks.probed_at = now;
+            pace_poll_at(&queue->pace, now);
+            queue->asks.probed_at = now;
             queue->asks.check_empty = false; /* asked for before claims could look */
         }
         queue->asks.probed = true;
@@ -352,7 +353,7 @@ void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
     hear_claims(queue, now);
     take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
-    queue->side_busy = queue->side->round.job != NULL;
+    queue->side_shown.busy = queue->side->round.job != NULL;
 }
 
 /* What is due already waits for something else than time. */

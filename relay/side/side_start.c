@@ -79,7 +79,7 @@ void side_start_probe(struct queue *queue, instant_us now)
 
 static struct statement empty_question(const struct queue *queue, struct arena *arena)
 {
-    struct statement st = statement_of(guarded_text_of(&queue->empty, queue_is_guarded(queue)));
+    struct statement st = statement_of(guarded_text_of(&queue->sql.empty, queue_is_guarded(queue)));
     statement_add_text(&st, queue->config->name);
     struct id_ranges ids;
     queue->ordering->type->inhabited(queue->ordering, &ids);

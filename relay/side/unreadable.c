@@ -3,6 +3,7 @@
 #include "ordering/settler.h"
 #include "relay/base/backoff.h"
 #include "relay/base/utf8.h"
+#include "relay/queue/pace.h"
 #include "relay/queue/queue.h"
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
@@ -24,7 +25,7 @@ static const struct backoff search_backoff = {.base_us = 5 * SECOND_US, .max_us 
 bool unreadable_open(struct queue *queue, struct error *err)
 {
     struct unreadable *unreadable = &queue->unreadable;
-    const struct sql_variable *v = queue->variables;
+    const struct sql_variable *v = queue->sql.variables;
     return (unreadable->ids_sql = sql_render(sql_unreadable_ids, v, err)) &&
            (unreadable->key_ids_sql = sql_render(sql_unreadable_ids_of_key, v, err)) &&
            (unreadable->where_sql = sql_render(sql_unreadable_where, v, err)) &&
@@ -185,8 +186,8 @@ static void remove_row(struct unreadable *unreadable, int64_t id)
 
 static void claim_at_once(struct queue *queue, instant_us now)
 {
-    queue->pace.poll_at = now;
-    queue->retry_at_once = true;
+    pace_poll_at(&queue->pace, now);
+    queue->told.retry_claims = true;
 }
 
 /* Of the rows that were tried again, those that were not found can be read, or are gone. */

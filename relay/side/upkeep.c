@@ -2,6 +2,7 @@
 
 #include "ordering/result.h"
 #include "relay/deliver/deliver.h"
+#include "relay/queue/pace.h"
 #include "relay/queue/queue.h"
 #include "relay/queue/report.h"
 #include "relay/side/serving.h"
@@ -26,13 +27,13 @@ static const char serving_name[] = "serving";
 
 static void bind_serving(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    serving_statement(queue, db_is_shared(queue->side_db), arena, ret);
+    serving_statement(queue, db_is_shared(queue->side_shown.db), arena, ret);
 }
 
 /* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
 static void stand_still(struct queue *queue)
 {
-    queue->upkeep->refused = queue->paused = true;
+    queue->upkeep->refused = queue->pause.on = true;
     queue->upkeep->due_at[UPKEEP_LOOK] = INSTANT_NEVER;
 }
 
@@ -46,7 +47,7 @@ static void take_serving(struct queue *queue, const PGresult *res, instant_us no
         report_upkeep_failed(queue, serving_name, &other);
         return;
     }
-    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
+    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_shown.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
     if (upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = now;
     upkeep->refused = false;
@@ -81,7 +82,7 @@ static void stop_key(struct queue *queue, struct span key, instant_us now)
 
 void upkeep_hold(struct queue *queue, instant_us now)
 {
-    if (queue->paused)
+    if (queue->pause.on)
         stop_key(queue, (struct span){NULL, 0}, now);
 }
 
@@ -89,9 +90,9 @@ void upkeep_hold(struct queue *queue, instant_us now)
 void upkeep_hear(struct queue *queue)
 {
     struct upkeep *upkeep = queue->upkeep;
-    if (queue->found_paused_at == upkeep->found_at)
+    if (queue->pause.found_at == upkeep->found_at)
         return;
-    upkeep->found_at = queue->found_paused_at;
+    upkeep->found_at = queue->pause.found_at;
     if (!upkeep->told_paused && !upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = upkeep->found_at;
 }
@@ -120,10 +121,10 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
         return; /* it was sent before: the next one will know */
     if (queue->upkeep->told_paused && !paused)
         report_resumed(queue);
-    if (queue->paused && !paused)
-        queue->pace.poll_at = now;
-    queue->paused = queue->upkeep->told_paused = paused;
-    queue->looked = true;
+    if (queue->pause.on && !paused)
+        pace_poll_at(&queue->pace, now);
+    queue->pause.on = queue->upkeep->told_paused = paused;
+    queue->pause.known = true;
 }
 
 /* ---- windows ---- */
@@ -139,13 +140,13 @@ static void take_window(struct queue *queue, const PGresult *res, instant_us now
 {
     int64_t open = 0;
     result_bigint(res, 0, 0, &open);
-    if (queue->window_known && queue->closed == !open)
+    if (queue->window.known && queue->window.closed == !open)
         return;
-    queue->window_known = true;
-    queue->closed = !open;
+    queue->window.known = true;
+    queue->window.closed = !open;
     report_window(queue);
     if (open)
-        queue->pace.poll_at = now;
+        pace_poll_at(&queue->pace, now);
 }
 
 /* ---- schedules ---- */
@@ -158,7 +159,7 @@ static void take_scheduled(struct queue *queue, const PGresult *res, instant_us 
     struct span failed = result_span(res, 0, 1);
     queue->metrics.scheduled += (uint64_t)inserted;
     if (inserted > 0)
-        queue->pace.poll_at = now;
+        pace_poll_at(&queue->pace, now);
     if (failed.data)
         report_schedule_failed(queue, failed);
     queue->upkeep->due_at[UPKEEP_SCHEDULE] = more ? now : INSTANT_NEVER;
@@ -168,7 +169,7 @@ static void take_scheduled(struct queue *queue, const PGresult *res, instant_us 
 
 static void bind_due(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    ret->sql = guarded_text_of(&queue->due, queue_is_guarded(queue));
+    ret->sql = guarded_text_of(&queue->sql.due, queue_is_guarded(queue));
     statement_add_text(ret, queue->config->name);
     if (queue->upkeep->due_to > 0)
         statement_add_int(ret, arena, queue->upkeep->due_to);
@@ -183,7 +184,7 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
     result_bigint(res, 0, 0, &found);
     result_bigint(res, 0, 1, &looked);
     if (found > 0)
-        queue->pace.poll_at = now;
+        pace_poll_at(&queue->pace, now);
     bool put_off = looked == queue->upkeep->due_to; /* an entry was locked: not to be asked for all the time */
     if (found < DUE_MAX)
         queue->upkeep->due_to = looked;
@@ -195,7 +196,7 @@ static void take_due(struct queue *queue, const PGresult *res, instant_us now)
 
 static void bind_after(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    ret->sql = guarded_text_of(&queue->after, queue_is_guarded(queue));
+    ret->sql = guarded_text_of(&queue->sql.after, queue_is_guarded(queue));
     statement_add_text(ret, queue->config->name);
     statement_add_int(ret, arena, queue->upkeep->asked_to);
     statement_add_int(ret, arena, AFTER_MAX);
@@ -207,7 +208,7 @@ static void take_after(struct queue *queue, const PGresult *res, instant_us now)
     int64_t woken = 0;
     result_bigint(res, 0, 0, &woken);
     if (woken > 0)
-        queue->pace.poll_at = now;
+        pace_poll_at(&queue->pace, now);
     if (!result_bigint(res, 0, 1, &queue->upkeep->asked_to))
         queue->upkeep->asked_to = EVENT_NO_ID;
     if (woken >= WOKEN_MAX)
@@ -224,7 +225,7 @@ static void take_ownerless(struct queue *queue, const PGresult *res, instant_us 
     if (gone == 0)
         return;
     report_ownerless(queue, (uint64_t)gone);
-    queue->pace.poll_at = now;
+    pace_poll_at(&queue->pace, now);
 }
 
 /* ---- what is kept only for a time ---- */
@@ -252,7 +253,7 @@ static void take_expired(struct queue *queue, const PGresult *res, instant_us no
 
 static void bind_purge(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    ret->sql = queue->purge_sql;
+    ret->sql = queue->sql.purge;
     statement_add_text(ret, queue->config->name);
     statement_add_int(ret, arena, queue->config->dead_retention_us);
     statement_add_int(ret, arena, PURGE_MAX);
@@ -287,7 +288,7 @@ static bool lets_pass(const struct queue *queue)
 
 static bool comes_after(const struct queue *queue)
 {
-    return queue->after.plain != NULL;
+    return queue->sql.after.plain != NULL;
 }
 
 static bool has_window(const struct queue *queue)
@@ -340,11 +341,11 @@ static const struct {
 void upkeep_open(struct queue *queue)
 {
     struct upkeep *upkeep = queue->upkeep = memory_new(sizeof *upkeep);
-    queue->looked = !every_queue(queue);
+    queue->pause.known = !every_queue(queue);
     *upkeep = (struct upkeep){.asked_to = EVENT_NO_ID, .found_at = -1};
-    queue->found_paused_at = -1;
-    queue->closed = has_window(queue);
-    queue->window_known = !queue->closed;
+    queue->pause.found_at = -1;
+    queue->window.closed = has_window(queue);
+    queue->window.known = !queue->window.closed;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         upkeep->due_at[i] = tasks[i].is_wanted(queue) ? 0 : INSTANT_NEVER;
 }

@@ -260,7 +260,7 @@ START_TEST(keys_that_a_claim_has_locked_and_had_no_room_for_have_a_share_in_the_
     claim_brings(events, 2);
     script_brings(DB_ROUND_END);
     progress();
-    ck_assert_int_eq(stage.queue.keys_locked, 3);
+    ck_assert_int_eq(stage.queue.claiming.keys_locked, 3);
 }
 END_TEST
 

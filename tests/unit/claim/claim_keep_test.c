@@ -141,7 +141,7 @@ END_TEST
 START_TEST(transaction_of_a_straggler_that_is_kept_is_begun_anew_once_a_minute)
 {
     size_t from = keep_straggler();
-    stage.queue.paused = true;
+    stage.queue.pause.on = true;
     stage.queue.pace.poll_at = NOW;
     settle_at(NOW + 60 * SECOND_US - 1);
     ck_assert_uint_eq(script.sends, from);
@@ -179,7 +179,7 @@ START_TEST(nothing_is_kept_behind_a_pooler)
     settle_at(NOW);
     ck_assert_uint_eq(script.sends, 0);
     claim_offer(&stage.queue, NOW);
-    ck_assert(stage.queue.offered[0]);
+    ck_assert(stage.queue.claiming.offered[0]);
 }
 END_TEST
 
@@ -438,7 +438,7 @@ START_TEST(what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transa
     batch->open--;
     batch->blocked++;
     claim_offer(&stage.queue, NOW);
-    ck_assert(!stage.queue.offered[0]);
+    ck_assert(!stage.queue.claiming.offered[0]);
     settle_at(NOW);
     ck_assert_uint_eq(script_index("commit"), script.sends);
     bring_round(0, 0, 0);

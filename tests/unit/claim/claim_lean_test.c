@@ -37,7 +37,7 @@ END_TEST
 
 START_TEST(claim_behind_one_of_keys_with_many_events_takes_no_more_keys)
 {
-    stage.queue.lean = true;
+    stage.queue.claiming.lean = true;
     deliver(3);
     ck_assert_int_eq(next_claims_keys(), KEYS);
 }
@@ -46,7 +46,7 @@ END_TEST
 /* Stragglers of it would take the places of the keys that are claimed beside them. */
 START_TEST(claim_behind_a_slow_one_takes_no_more_keys)
 {
-    stage.queue.lean = true;
+    stage.queue.claiming.lean = true;
     claim->began_at = NOW - 25 * MS_US;
     deliver(1);
     ck_assert_int_eq(next_claims_keys(), KEYS);
@@ -55,7 +55,7 @@ END_TEST
 
 START_TEST(full_lock_table_is_not_asked_for_more)
 {
-    stage.queue.key_limit = KEYS / 2;
+    stage.queue.claiming.key_limit = KEYS / 2;
     deliver(1);
     ck_assert_int_eq(next_claims_keys(), KEYS / 2);
 }

@@ -343,7 +343,7 @@ END_TEST
 
 static int64_t events_per_key(int64_t keys_locked, int64_t keys)
 {
-    stage.queue.keys_locked = keys_locked;
+    stage.queue.claiming.keys_locked = keys_locked;
     return claim_request_make(&claims[0], false, keys, NOW)->events_per_key;
 }
 

@@ -437,7 +437,7 @@ END_TEST
 START_TEST(paused_queue_sends_nothing_more_of_what_is_leased)
 {
     struct lane *lane = leased_lane();
-    queue->paused = true;
+    queue->pause.on = true;
     upkeep_hold(queue, NOW);
     ck_assert_int_eq(lane->state, LANE_FINISHED);
 }

@@ -31,7 +31,7 @@ static void set_up(void)
     queue->pace.poll_at = INSTANT_NEVER; /* a claim is under way */
     claim = &stage.claim;
     claim->round.keys = KEYS;
-    queue->key_limit = KEYS;
+    queue->claiming.key_limit = KEYS;
     queue->pace.coming_at = NOW;
 }
 
@@ -120,12 +120,12 @@ START_TEST(no_claim_waits_for_more_than_it_may_take)
     expect(1000);
     find(24);
     ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US); /* 256 of 1,024 in 100 ms */
-    queue->key_limit = KEYS / 2;
+    queue->claiming.key_limit = KEYS / 2;
     expect(1000);
     find(24);
     ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US / 2);
     stage.config.keys_per_claim = KEYS / 2;
-    queue->lean = true;
+    queue->claiming.lean = true;
     expect(1000);
     find(24);
     ck_assert_int_eq(queue->pace.earliest_at, NOW + 25 * MS_US); /* it may take twice as many */

@@ -44,9 +44,9 @@ static bool is_idle(void)
 START_TEST(queue_is_quiet_when_nothing_is_claimed_or_settled)
 {
     ck_assert(is_quiet());
-    queue->side_busy = true;
+    queue->side_shown.busy = true;
     ck_assert(!is_quiet());
-    queue->side_busy = false;
+    queue->side_shown.busy = false;
     claim->state = CLAIM_BUSY;
     ck_assert(!is_quiet());
     claim->state = CLAIM_ROLLBACK;
@@ -69,7 +69,7 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     struct route_circuit route = {0};
     queue->outlet = &outlet;
     queue->asks.up = true;
-    queue->asks.probed = queue->window_known = true;
+    queue->asks.probed = queue->window.known = true;
     ck_assert(is_idle());
     queue->asks.up = false; /* it cannot ask */
     ck_assert(!is_idle());
@@ -77,9 +77,9 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     queue->asks.probed = false; /* it must not ask yet */
     ck_assert(!is_idle());
     queue->asks.probed = true;
-    queue->window_known = false;
+    queue->window.known = false;
     ck_assert(!is_idle());
-    queue->window_known = true;
+    queue->window.known = true;
     claim->state = CLAIM_BUSY; /* it asks */
     ck_assert(is_idle());
     claim->state = CLAIM_OFF;

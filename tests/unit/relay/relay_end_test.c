@@ -31,7 +31,7 @@ static void set_up(void)
         queues[i]->outlet = &outlet;
         stages[i].noting.ordering.type = &looking;
         queues[i]->asks.up = true;
-        queues[i]->asks.probed = queues[i]->window_known = true;
+        queues[i]->asks.probed = queues[i]->window.known = true;
         queues[i]->claims[0].state = CLAIM_IDLE;
     }
     queue = queues[0];
@@ -107,19 +107,19 @@ END_TEST
 
 START_TEST(queue_that_is_paused_or_outside_of_its_window_has_nothing)
 {
-    queues[0]->paused = true;
-    queues[1]->closed = true;
+    queues[0]->pause.on = true;
+    queues[1]->window.closed = true;
     ck_assert(relay_end_empty(&ending, NOW));
 }
 END_TEST
 
 START_TEST(window_that_nobody_has_looked_at_is_not_closed)
 {
-    queue->closed = true;
-    queue->window_known = false;
+    queue->window.closed = true;
+    queue->window.known = false;
     queues[1]->asks.empty = true;
     ck_assert(!relay_end_empty(&ending, NOW));
-    queue->window_known = true;
+    queue->window.known = true;
     ck_assert(relay_end_empty(&ending, NOW));
 }
 END_TEST

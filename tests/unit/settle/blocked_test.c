@@ -142,7 +142,7 @@ END_TEST
 START_TEST(waits_for_locks_are_short_while_somebody_holds_one)
 {
     ck_assert_ptr_null(blocked_patience(&stage.queue, NULL, stage_now));
-    stage.queue.patience = "5000ms";
+    stage.queue.side_shown.patience = "5000ms";
     script.shared = true; /* nobody has set it */
     ck_assert_str_eq(blocked_patience(&stage.queue, NULL, stage_now), "5000ms");
     script.shared = false;

@@ -112,7 +112,7 @@ static void set_up(void)
     stage.noting.ordering.type = &one;
     stage.queue.process = &process;
     stage.queue.table = &table;
-    stage.queue.empty.plain = empty_sql;
+    stage.queue.sql.empty.plain = empty_sql;
     batch = stage_batch(&stage);
     stage.queue.arrived = NULL;
     side_open(&stage.queue);
@@ -121,7 +121,7 @@ static void set_up(void)
     side->probe_at = INSTANT_NEVER;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         stage.queue.upkeep->due_at[i] = INSTANT_NEVER;
-    stage.queue.looked = true;
+    stage.queue.pause.known = true;
     script_reset();
 }
 
@@ -431,7 +431,7 @@ END_TEST
 /* Nobody has looked yet whether the queue is paused. */
 static void owe_a_look(void)
 {
-    stage.queue.looked = false;
+    stage.queue.pause.known = false;
     stage.queue.upkeep->due_at[UPKEEP_LOOK] = 0;
     side->probe_at = 0;
 }
@@ -460,7 +460,7 @@ START_TEST(look_does_not_wait_until_settling_is_tried_again)
     script_brings_result(0, PGRES_COMMAND_OK);
     script_brings(DB_ROUND_END);
     side_ready(&stage.queue, NULL, NOW);
-    ck_assert(stage.queue.looked);
+    ck_assert(stage.queue.pause.known);
     ck_assert_int_eq(side->state, SIDE_IDLE);
 }
 END_TEST

@@ -24,20 +24,20 @@ static void hear_who_serves(const char *other)
 
 START_TEST(nothing_is_claimed_while_another_relay_is_in_the_way)
 {
-    queue->looked = true;
+    queue->pause.known = true;
     hear_who_serves("somebody");
-    ck_assert(queue->paused);
+    ck_assert(queue->pause.on);
     queue_found_paused(queue, NOW);
     upkeep_hear(queue);
     ck_assert_int_eq(upkeep_due_at(queue), queue->upkeep->due_at[UPKEEP_SERVING]); /* nobody looks for pauses */
     look(NULL, 0);
-    ck_assert(queue->paused);
+    ck_assert(queue->pause.on);
     hear_who_serves(NULL);
     ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LOOK], NOW);
     ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SERVING], INSTANT_NEVER);
     queue->upkeep->began_at = NOW + 1;
     look(NULL, 0);
-    ck_assert(!queue->paused);
+    ck_assert(!queue->pause.on);
 }
 END_TEST
 
@@ -47,11 +47,11 @@ START_TEST(what_cannot_be_shown_is_not_served_but_for_want_of_a_right)
     error_set(&err, ERROR_PERMISSION, "no");
     queue->upkeep->task = UPKEEP_SERVING;
     upkeep_end(queue, &err, NOW);
-    ck_assert(!queue->paused);
+    ck_assert(!queue->pause.on);
     ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SERVING], INSTANT_NEVER);
     error_set(&err, ERROR_REFUSED, "no");
     upkeep_end(queue, &err, NOW);
-    ck_assert(queue->paused);
+    ck_assert(queue->pause.on);
     ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LOOK], INSTANT_NEVER);
     ck_assert_int_lt(queue->upkeep->due_at[UPKEEP_SERVING], INSTANT_NEVER);
 }

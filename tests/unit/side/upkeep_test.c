@@ -13,7 +13,7 @@ START_TEST(paused_queue_gives_back_what_is_not_on_its_way)
 {
     first->in_flight = 1;
     look((const char *const[]){NULL}, 1);
-    ck_assert(queue->paused && queue->looked);
+    ck_assert(queue->pause.on && queue->pause.known);
     ck_assert_int_eq(first->state, LANE_OPEN);
     upkeep_hold(queue, NOW);
     ck_assert_int_eq(first->state, LANE_STOPPED);
@@ -31,7 +31,7 @@ START_TEST(queue_that_is_resumed_is_looked_at_at_once)
     look((const char *const[]){NULL}, 1);
     ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     look(NULL, 0);
-    ck_assert(!queue->paused);
+    ck_assert(!queue->pause.on);
     ck_assert_int_eq(queue->pace.poll_at, NOW);
     upkeep_hold(queue, NOW);
     ck_assert_int_eq(first->state, LANE_OPEN);
@@ -47,17 +47,17 @@ START_TEST(look_from_before_a_pause_does_not_end_it)
     upkeep_hear(queue);
     ck_assert(upkeep_next(queue, true, NOW) && queue->upkeep->task == UPKEEP_LOOK); /* who has paused it, and why */
     look(NULL, 0);
-    ck_assert(queue->paused);
+    ck_assert(queue->pause.on);
     queue->upkeep->began_at = NOW + 1;
     look(NULL, 0);
-    ck_assert(!queue->paused);
+    ck_assert(!queue->pause.on);
 }
 END_TEST
 
 START_TEST(paused_key_is_given_back_and_no_other)
 {
     look((const char *const[]){"b", "nobody"}, 2);
-    ck_assert(!queue->paused);
+    ck_assert(!queue->pause.on);
     ck_assert_int_eq(first->state, LANE_OPEN);
     ck_assert_int_eq(second->state, LANE_FINISHED);
     ck_assert_int_eq(alone->state, LANE_OPEN);
@@ -70,7 +70,7 @@ START_TEST(look_comes_first_and_twice_a_second)
 {
     stage.config.after = AFTER_ARCHIVE;
     open_again();
-    ck_assert(!queue->looked);
+    ck_assert(!queue->pause.known);
     ck_assert_int_eq(upkeep_due_at(queue), 0);
     ck_assert(upkeep_next(queue, true, NOW));
     struct statement st = upkeep_begin(queue, arena, NOW);
@@ -161,7 +161,7 @@ START_TEST(what_becomes_due_is_looked_for_from_the_end_of_the_last_look)
     stage.config.delayed = DELAYED_PASS;
     open_again();
     static char sql[] = "look";
-    queue->due.plain = sql;
+    queue->sql.due.plain = sql;
     queue->upkeep->task = UPKEEP_DUE;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql);
@@ -189,7 +189,7 @@ START_TEST(what_others_wait_for_is_asked_about_in_turns)
 {
     static char sql[] = "look";
     ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_AFTER], INSTANT_NEVER);
-    queue->after.plain = sql;
+    queue->sql.after.plain = sql;
     open_again();
     queue->upkeep->task = UPKEEP_AFTER;
     struct statement st = upkeep_begin(queue, arena, NOW);
@@ -220,7 +220,7 @@ static void look_finds(int64_t due)
     queue->upkeep->task = UPKEEP_LOOK;
     upkeep_take(queue, res, NOW);
     PQclear(res);
-    ck_assert(!queue->paused);
+    ck_assert(!queue->pause.on);
     queue->upkeep->due_at[UPKEEP_LOOK] = INSTANT_NEVER;
     queue->pace.poll_at = NOW + SECOND_US;
 }
@@ -267,25 +267,25 @@ END_TEST
 START_TEST(queue_with_a_window_is_closed_until_it_is_known_to_be_open)
 {
     static char window[] = "23:00-06:00", zone[] = "Europe/Berlin";
-    ck_assert(!queue->closed && queue->window_known); /* it has none */
+    ck_assert(!queue->window.closed && queue->window.known); /* it has none */
     stage.config.window = window;
     stage.config.window_zone = zone;
     open_again();
-    ck_assert(queue->closed && !queue->window_known);
+    ck_assert(queue->window.closed && !queue->window.known);
     queue->upkeep->task = UPKEEP_WINDOW;
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_ptr_eq(st.sql, sql_window_look);
     ck_assert_str_eq(st.values[0], "23:00-06:00");
     ck_assert_str_eq(st.values[1], "Europe/Berlin");
     answer(0, 0);
-    ck_assert(queue->closed && queue->window_known);
+    ck_assert(queue->window.closed && queue->window.known);
     queue->pace.poll_at = NOW + SECOND_US;
     answer(1, 0);
-    ck_assert(!queue->closed);
+    ck_assert(!queue->window.closed);
     ck_assert_int_eq(queue->pace.poll_at, NOW);
     queue->pace.poll_at = NOW + SECOND_US;
     answer(0, 0);
-    ck_assert(queue->closed);
+    ck_assert(queue->window.closed);
     ck_assert_int_eq(queue->pace.poll_at, NOW + SECOND_US);
     upkeep_hold(queue, NOW); /* what was claimed is finished */
     ck_assert_int_eq(first->state, LANE_OPEN);
@@ -325,7 +325,7 @@ START_TEST(task_that_fails_is_tried_again_after_a_while)
     upkeep_begin(queue, arena, NOW);
     upkeep_end(queue, &err, NOW);
     ck_assert_int_eq(upkeep_due_at(queue), NOW + SECOND_US);
-    ck_assert(!queue->looked);
+    ck_assert(!queue->pause.known);
 }
 END_TEST
 
@@ -355,7 +355,7 @@ START_TEST(task_that_has_more_to_do_rests_for_as_long_as_it_took)
     stage.config.columns.not_before = column;
     stage.config.delayed = DELAYED_PASS;
     open_again();
-    queue->due.plain = sql;
+    queue->sql.due.plain = sql;
     queue->upkeep->task = UPKEEP_DUE;
     upkeep_begin(queue, arena, NOW - SECOND_US);
     due(10000, 6000);
@@ -368,7 +368,7 @@ START_TEST(queue_of_another_schema_is_never_paused)
 {
     stage.config.state = "bench";
     open_again();
-    ck_assert(queue->looked);
+    ck_assert(queue->pause.known);
     ck_assert_int_eq(upkeep_due_at(queue), INSTANT_NEVER);
 }
 END_TEST

@@ -30,7 +30,7 @@ static void set_up(void)
     outlet.sink = &sink;
     sink.traits = SINK_KEEPS_KEY_ORDER;
     queue->outlet = &outlet;
-    queue->keys_locked = 0;
+    queue->claiming.keys_locked = 0;
     stage.config.max_events_per_key = 1000;
 }
 

@@ -125,7 +125,7 @@ static inline void set_up(void)
     stage.config.max_batch_bytes = 1 << 20;
     stage.config.poll_min_us = MS_US;
     stage.config.keys_per_claim = KEYS;
-    stage.queue.key_limit = KEYS;
+    stage.queue.claiming.key_limit = KEYS;
     stage.queue.outlet = &outlet;
     stage.queue.asks.probed = true;
     stage.queue.pace.idle_us = MS_US;

@@ -47,7 +47,7 @@ static inline void stage_claims(struct stage *stage, struct claim *claims, size_
     queue->claim_count = count;
     queue->holds.claimed = stage->held;
     queue->holds.claim_count = count;
-    queue->offered = stage->offered;
+    queue->claiming.offered = stage->offered;
     for (size_t i = 0; i < count; i++)
         stage->held[i] = &claims[i].batches;
 }
@@ -79,7 +79,7 @@ static inline void stage_init(struct stage *stage, const char *destination)
     queue->log = &stage->log;
     queue->ordering = &stage->noting.ordering;
     queue->watch = order_watch_new();
-    queue->asking_since = INSTANT_NEVER;
+    queue->claiming.asking_since = INSTANT_NEVER;
     stage_claims(stage, &stage->claim, 1);
     queue->side = &stage->side;
     queue->upkeep = &stage->upkeep;
