@@ -255,7 +255,7 @@ static int64_t keys_beside(struct claim *claim, instant_us now)
 static bool has_only_kept(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        if (!batch->kept && batch->open + batch->blocked > 0)
+        if (batch->hold != HOLD_SESSION && batch->open + batch->blocked > 0)
             return false;
     return true;
 }

@@ -48,14 +48,14 @@ static void add_busy_batches(struct request *request, const struct batch *batche
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (lane->state <= last && lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
-            else if (lane->state <= last && (lane->last || lane->delayed || lane->kept))
+            else if (lane->state <= last && (lane->last || lane->delayed || lane->hold == HOLD_SESSION))
                 request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
 }
 
 /* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */
 static bool is_kept_from_claims(const struct lane *lane, bool sure)
 {
-    return lane->state != LANE_SETTLED && (!sure || lane->lost);
+    return lane->state != LANE_SETTLED && (!sure || lane->hold == HOLD_LOST);
 }
 
 static void add_busy_leases(struct request *request, const struct queue *queue, instant_us now)
@@ -210,7 +210,7 @@ void claim_follow_again(struct claim *claim, instant_us now)
 static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
 {
     for (const struct batch *batch = holder->batches; batch; batch = batch->next)
-        if (!batch->kept && has_lane(batch, key, hash))
+        if (batch->hold != HOLD_SESSION && has_lane(batch, key, hash))
             return true;
     return keyset_find(&holder->held, key, hash) != NULL;
 }

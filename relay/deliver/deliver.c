@@ -115,7 +115,7 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     FAULT_POINT("deliver.failed");
     send_no_more(lane);
     /* A lane may have been stopped by something behind this event. Without its lock, only what was acked counts. */
-    if (lane->batch->lost || lane->lost || (lane->failed && lane->failed->event.id < item->event.id))
+    if (lane_is_lost(lane) || (lane->failed && lane->failed->event.id < item->event.id))
         return;
     bool last = item->event.attempt >= queue->config->retry_attempts;
     if (lane->state == LANE_OPEN)

@@ -53,7 +53,7 @@ int64_t lease_room(const struct queue *queue)
     for (const struct batch *batch; (batch = holds_next(&walk));) {
         lanes += batch->unsettled - batch->blocked; /* these have no place in the sink any more */
         blocked += batch->blocked;
-        bytes += batch->leased ? batch->bytes : 0;
+        bytes += batch->hold == HOLD_LEASE ? batch->bytes : 0;
     }
     size_t places = outlet_places(queue->outlet);
     return places > lanes && !blocked_is_full(queue, blocked) && bytes <= bytes_max ? (int64_t)(places - lanes) : 0;
@@ -75,7 +75,7 @@ static bool is_held(const struct queue *queue, const struct lane *lane, instant_
         return false;
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         for (const struct lane *earlier = batch_chain(batch, lane->hash); earlier; earlier = earlier->chain_next)
-            if (!earlier->lost && lane_repeats(lane, earlier, sent_at))
+            if (earlier->hold != HOLD_LOST && lane_repeats(lane, earlier, sent_at))
                 return true;
     return false;
 }
@@ -137,7 +137,9 @@ static void begin_terms(struct batch *batch, instant_us leased_at)
 static struct batch *hand_over(struct queue *queue, struct batch **batches, instant_us sent_at)
 {
     struct batch *batch = holds_pop(batches);
-    batch->leased = true;
+    batch_hold(batch, HOLD_LEASE);
+    for (struct lane *lane = batch->lanes; lane; lane = lane->next)
+        lane_hold(lane, HOLD_LEASE);
     begin_terms(batch, sent_at);
     holds_push(&queue->holds.leased, batch);
     return batch;
@@ -147,7 +149,7 @@ static struct batch *hand_over(struct queue *queue, struct batch **batches, inst
 static void lose(struct lane *lane, instant_us now)
 {
     FAULT_POINT("lease.lost");
-    lane->lost = true;
+    lane_hold(lane, HOLD_LOST);
     deliver_cancel(lane);
     if (lane->state == LANE_BLOCKED)
         lane_move(lane, LANE_FINISHED);
@@ -172,7 +174,7 @@ void lease_abandon(struct queue *queue, struct batch **batches, instant_us sent_
         struct batch *batch = hand_over(queue, batches, sent_at);
         lose_what_has_none(batch, now);
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (!lane->lost)
+            if (lane->hold != HOLD_LOST)
                 deliver_stop(lane, 0, now);
     }
 }
@@ -199,10 +201,9 @@ bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant
 /* True when that concerns something that is under way. */
 static bool call_back(struct lane *lane)
 {
-    bool under_way = !lane->lost && lane->in_flight > 0;
     deliver_cancel(lane);
-    lane->called_back = true;
-    return under_way;
+    lane_hold(lane, HOLD_CALLED_BACK);
+    return lane->in_flight > 0;
 }
 
 void lease_hold(struct queue *queue, instant_us now)
@@ -212,7 +213,7 @@ void lease_hold(struct queue *queue, instant_us now)
         for (struct lane *lane = lease_is_sure(queue, batch, now) ? NULL : batch->lanes; lane; lane = lane->next) {
             if (lane->state == LANE_OPEN && !is_sure(queue, lane->leased_at, now))
                 deliver_stop(lane, 0, now);
-            if (!lane->called_back && now >= over_at(queue, lane->leased_at))
+            if (lane->hold == HOLD_LEASE && now >= over_at(queue, lane->leased_at))
                 called_back += call_back(lane);
         }
     if (called_back > 0)
@@ -223,11 +224,14 @@ void lease_hold(struct queue *queue, instant_us now)
  * mostly all lanes have one term. */
 static instant_us earliest_term(const struct batch *batch)
 {
+    const struct lane *ours = batch->lanes;
+    while (batch->unrenewed == 0 && ours && ours->hold == HOLD_LOST)
+        ours = ours->next;
     if (batch->unrenewed == 0)
-        return batch->lanes->called_back ? INSTANT_NEVER : batch->leased_at;
+        return ours && ours->hold == HOLD_LEASE ? batch->leased_at : INSTANT_NEVER;
     instant_us earliest = INSTANT_NEVER;
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->state <= LANE_STOPPED && !lane->called_back)
+        if (lane->state <= LANE_STOPPED && lane->hold == HOLD_LEASE)
             earliest = instant_min(earliest, lane->leased_at);
     return earliest;
 }
@@ -258,7 +262,7 @@ bool lease_is_due(const struct queue *queue, instant_us now)
 
 static bool is_ours(const struct lane *lane)
 {
-    return lane->state < LANE_SETTLED && !lane->lost;
+    return lane->state < LANE_SETTLED && lane->hold != HOLD_LOST;
 }
 
 struct statement lease_renewal(struct queue *queue, struct arena *arena, instant_us now)
@@ -322,7 +326,8 @@ static void renew_batch(struct batch *batch)
             batch->leased_at = instant_min(batch->leased_at, lane->leased_at);
         } else {
             lane->leased_at = batch->renewed_at;
-            lane->called_back = false;
+            if (lane->hold == HOLD_CALLED_BACK)
+                lane_hold(lane, HOLD_LEASE);
         }
 }
 

@@ -27,12 +27,12 @@ void orphan_make(struct queue *queue, struct batch **held, bool session, instant
     for (struct batch **list = held; *list;) {
         struct batch *batch = *list;
         refusal_undo_parts(batch);
-        if (batch->kept && !session) {
+        if (batch->hold == HOLD_SESSION && !session) {
             list = &batch->next;
             continue;
         }
         *list = batch->next;
-        batch->lost = true;
+        batch_hold(batch, HOLD_LOST);
         for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
             events += lane->state < LANE_SETTLED ? lane->count : 0;
             in_flight += lane->in_flight;
@@ -44,7 +44,7 @@ void orphan_make(struct queue *queue, struct batch **held, bool session, instant
     }
     struct holds_walk walk = holds_walk(&queue->holds);
     for (struct batch *batch; (batch = holds_next(&walk));)
-        if (!batch->lost)
+        if (batch->hold != HOLD_LOST)
             orphan_drop(queue, batch, now);
     if (events > 0) {
         queue->metrics.lost++;

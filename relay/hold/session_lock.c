@@ -19,7 +19,7 @@ bool session_lock_is_needed(const struct batch *batch)
 /* Some of its lanes are kept, or are to be. */
 static bool is_listed(const struct batch *batch)
 {
-    return batch->kept || session_lock_is_needed(batch);
+    return batch->hold == HOLD_SESSION || session_lock_is_needed(batch);
 }
 
 static struct key_list list_new(const struct batch *batches, struct arena *arena)
@@ -46,14 +46,15 @@ static void list_unkept(struct key_list *list, const struct batch *batch)
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->state != LANE_SETTLED || lane->start) {
             list_lane(list, lane);
-            lane->kept = true;
+            if (lane->hold != HOLD_SESSION)
+                lane_hold(lane, HOLD_SESSION);
         }
 }
 
 static void list_settled(struct key_list *list, const struct batch *batch)
 {
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->kept && lane->state >= LANE_SETTLING)
+        if (lane->hold == HOLD_SESSION && lane->state >= LANE_SETTLING)
             list_lane(list, lane);
 }
 
@@ -65,7 +66,7 @@ bool session_lock_add(const struct queue *queue, struct batch *batches, struct r
         return true;
     struct key_list list = list_new(batches, round->arena);
     for (const struct batch *batch = batches; batch; batch = batch->next)
-        if (!batch->kept && session_lock_is_needed(batch))
+        if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
             list_unkept(&list, batch);
     round->keep_count = list.key_count + list.solo_count;
     if (round->keep_count == 0)
@@ -105,7 +106,8 @@ bool session_lock_taken(struct batch *batches, const struct round *round, const 
     if (!is_whole(res, round->keep_count, "kept", err))
         return false;
     for (struct batch *batch = batches; batch; batch = batch->next)
-        batch->kept = is_listed(batch);
+        if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
+            batch_hold(batch, HOLD_SESSION);
     return true;
 }
 
@@ -118,5 +120,6 @@ void session_lock_settled(struct batch *batches)
 {
     for (struct batch *batch = batches; batch; batch = batch->next)
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
-            lane->kept = lane->kept && lane->state != LANE_SETTLED;
+            if (lane->hold == HOLD_SESSION && lane->state == LANE_SETTLED)
+                lane_hold(lane, HOLD_FREED);
 }

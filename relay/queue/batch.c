@@ -152,6 +152,18 @@ void lane_move(struct lane *lane, enum lane_state to)
     lane->state = to;
 }
 
+void lane_hold(struct lane *lane, enum hold to)
+{
+    assert(lane_life_has_hold(lane->hold, to));
+    lane->hold = to;
+}
+
+void batch_hold(struct batch *batch, enum hold to)
+{
+    assert(lane_life_has_hold(batch->hold, to));
+    batch->hold = to;
+}
+
 static struct lane *lane_add_finished(struct batch *batch, struct span key, int64_t id)
 {
     struct lane *lane = lane_add(batch, key, id);
@@ -221,7 +233,7 @@ bool batch_is_over(const struct batch *batch)
     if (batch->unsettled > 0)
         return false;
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-        if (lane->kept)
+        if (lane->hold == HOLD_SESSION)
             return false;
     return true;
 }

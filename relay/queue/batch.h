@@ -52,14 +52,12 @@ struct lane {
     bool delayed;         /* after its events, or first of all, comes one that is not due: `gone_id` */
     bool waited;          /* the key has an entry in outbox.parked */
     bool progressed;      /* events of it were settled ahead of its end */
-    bool kept;            /* the session has been told to lock the key, too: see session_lock.h */
-    bool lost;            /* its lease is somebody else's: nothing more is sent or written of it */
     bool unrenewed;       /* the renewal under way has found its entry locked by somebody */
-    bool called_back;     /* what was under way when its term was about to be over */
     instant_us leased_at; /* when its term was asked for */
     bool whole;           /* nothing of it is settled ahead of its end */
     char token[37];       /* of its lease; empty: it has none */
     enum lane_state state;
+    enum hold hold;
     enum lane_outcome outcome;
     int64_t gone_id;    /* of a lane without events: the event it waited for */
     struct item *start; /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
@@ -89,15 +87,13 @@ struct batch {
     size_t unsettled; /* lanes not yet LANE_SETTLED */
     size_t bytes;     /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
-    size_t response_max;        /* bytes of an answer that each event may get besides */
-    bool solo;                  /* every event has a lane of its own, whatever its key */
-    size_t lane_max;            /* events of one key; 0: as many as come */
-    bool spilled;               /* rows were left out because bytes_max was reached, */
-    size_t spilled_bytes;       /* so much of them */
-    bool found_paused;          /* the claim was told that the queue is paused */
-    bool lost;                  /* its locks are gone: nothing more of it is sent */
-    bool kept;                  /* what is not settled of it is kept: see session_lock.h */
-    bool leased;                /* its lanes are held by leases: see lease.h */
+    size_t response_max;  /* bytes of an answer that each event may get besides */
+    bool solo;            /* every event has a lane of its own, whatever its key */
+    size_t lane_max;      /* events of one key; 0: as many as come */
+    bool spilled;         /* rows were left out because bytes_max was reached, */
+    size_t spilled_bytes; /* so much of them */
+    bool found_paused;    /* the claim was told that the queue is paused */
+    enum hold hold;
     size_t finished;            /* lanes in LANE_FINISHED */
     size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
     size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
@@ -148,6 +144,17 @@ bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_u
 
 /* The lane, its batch's counts with it, goes to another state. The move must be one of lane_life.c. */
 void lane_move(struct lane *lane, enum lane_state to);
+
+/* The key of the lane, or what is not settled of the batch, is held in another way. The move must be one of
+ * lane_life.c. */
+void lane_hold(struct lane *lane, enum hold to);
+void batch_hold(struct batch *batch, enum hold to);
+
+/* It is not ours any more: nothing more is sent of it. */
+static inline bool lane_is_lost(const struct lane *lane)
+{
+    return lane->hold == HOLD_LOST || lane->batch->hold == HOLD_LOST;
+}
 
 /* Lanes that are not settled, of these batches together. */
 size_t batch_unsettled(const struct batch *batches);

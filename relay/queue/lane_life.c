@@ -43,3 +43,45 @@ void lane_life_print(FILE *out)
         fprintf(out, "| %s | %s | %s | %s | %s |\n", names[moves[i].from], names[moves[i].to], moves[i].by,
                 moves[i].when, moves[i].written);
 }
+
+static const char *const hold_names[HOLDS] = {
+    [HOLD_TRANSACTION] = "TRANSACTION", [HOLD_SESSION] = "SESSION", [HOLD_FREED] = "FREED", [HOLD_LEASE] = "LEASE",
+    [HOLD_CALLED_BACK] = "CALLED_BACK", [HOLD_LOST] = "LOST"};
+
+static const struct hold_move {
+    enum hold from, to;
+    const char *of, *by, *when, *written;
+} hold_moves[] = {
+    {HOLD_TRANSACTION, HOLD_SESSION, "lane", "hold/session_lock.c", "the session is told to take the lock",
+     "the session's lock"},
+    {HOLD_TRANSACTION, HOLD_SESSION, "batch", "hold/session_lock.c", "the session has the locks", "nothing"},
+    {HOLD_SESSION, HOLD_FREED, "lane", "hold/session_lock.c", "the lane is settled",
+     "the session's lock is freed, behind the COMMIT"},
+    {HOLD_TRANSACTION, HOLD_LEASE, "lane, batch", "hold/lease.c", "the claim's COMMIT was sent",
+     "an entry with the lane's token"},
+    {HOLD_LEASE, HOLD_CALLED_BACK, "lane", "hold/lease.c", "no renewal would come before the term is over", "nothing"},
+    {HOLD_CALLED_BACK, HOLD_LEASE, "lane", "hold/lease.c", "a renewal has begun a new term", "the entry's time"},
+    {HOLD_LEASE, HOLD_LOST, "lane", "hold/lease.c, settle/refusal.c",
+     "the token is gone, or not even the key's wait can be written", "nothing"},
+    {HOLD_CALLED_BACK, HOLD_LOST, "lane", "hold/lease.c, settle/refusal.c", "the same", "nothing"},
+    {HOLD_TRANSACTION, HOLD_LOST, "batch", "hold/orphan.c", "the transaction is lost", "nothing"},
+    {HOLD_SESSION, HOLD_LOST, "batch", "hold/orphan.c", "the session is lost", "nothing"},
+};
+
+#define HOLD_MOVES (sizeof hold_moves / sizeof hold_moves[0])
+
+bool lane_life_has_hold(enum hold from, enum hold to)
+{
+    for (size_t i = 0; i < HOLD_MOVES; i++)
+        if (hold_moves[i].from == from && hold_moves[i].to == to)
+            return true;
+    return false;
+}
+
+void lane_life_print_holds(FILE *out)
+{
+    fprintf(out, "| from | to | of | moved by | when | written |\n|---|---|---|---|---|---|\n");
+    for (size_t i = 0; i < HOLD_MOVES; i++)
+        fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", hold_names[hold_moves[i].from], hold_names[hold_moves[i].to],
+                hold_moves[i].of, hold_moves[i].by, hold_moves[i].when, hold_moves[i].written);
+}

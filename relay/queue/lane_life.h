@@ -1,6 +1,8 @@
-/* relay/queue/lane_life.h -- the states of a lane, and who moves it from one to another.
+/* relay/queue/lane_life.h -- the states of a lane, the ways in which its key is held, and who moves it from one to
+ * another.
  *
- * lane_move() makes the moves. Their table is in lane_life.c; docs/architecture.md shows it. */
+ * lane_move(), lane_hold() and batch_hold() make the moves. Their tables are in lane_life.c; docs/architecture.md shows
+ * them. */
 #ifndef RELAY_LANE_LIFE_H
 #define RELAY_LANE_LIFE_H
 
@@ -17,10 +19,23 @@ enum lane_state {
     LANE_STATES
 };
 
+/* A batch is held as a whole; its lanes may differ by what is on its way. */
+enum hold {
+    HOLD_TRANSACTION, /* the claim's transaction has the lock */
+    HOLD_SESSION,     /* the claim's session has it, too, or was told to take it: see session_lock.h */
+    HOLD_FREED,       /* it had it: the lane is settled */
+    HOLD_LEASE,       /* an entry in outbox.parked has the lane's token: see lease.h */
+    HOLD_CALLED_BACK, /* the same; but its term is about to be over, so what was under way is called back */
+    HOLD_LOST,        /* nobody, or another relay: nothing more is sent */
+    HOLDS
+};
+
 /* Is there such a move? */
 bool lane_life_has(enum lane_state from, enum lane_state to);
+bool lane_life_has_hold(enum hold from, enum hold to);
 
-/* The table, as docs/architecture.md has it. */
+/* The tables, as docs/architecture.md has them. */
 void lane_life_print(FILE *out);
+void lane_life_print_holds(FILE *out);
 
 #endif

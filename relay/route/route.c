@@ -63,7 +63,7 @@ void route_claimed(struct queue *queue)
     while (queue->arrived) {
         struct batch *batch = queue->arrived;
         queue->arrived = batch->arrived_next;
-        if (!batch->lost)
+        if (batch->hold != HOLD_LOST)
             route_batch(queue, batch);
         FAULT_POINT("route.batch");
     }

@@ -72,10 +72,11 @@ static void leave_out(struct queue *queue, struct lane *lane, const struct error
         lane->outcome = LANE_RELEASED;
         lane->release_us = queue->config->retry_max_us;
         lane->refused = NULL;
-        lane->lost = lane->batch->leased; /* nor that it is given back: its term will run out */
+        if (lane->batch->hold == HOLD_LEASE)
+            lane_hold(lane, HOLD_LOST); /* nor that it is given back: its term will run out */
         return;
     }
-    if (lane->batch->lost) /* without the lock nothing is written about it: who claims it next finds out */
+    if (lane->batch->hold == HOLD_LOST) /* without the lock nothing is written about it: who claims it next finds out */
         queue->ordering->type->released(queue->ordering, item->event.id, item->event.id, now);
     else
         blame_row(queue, item, cause);

@@ -74,7 +74,7 @@ static bool is_delayed(const struct lane *lane)
 static bool is_resumed(const struct lane *lane)
 {
     bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
-    bool has_entry = lane->waited || lane->batch->leased;
+    bool has_entry = lane->waited || lane->batch->hold == HOLD_LEASE;
     return has_entry && moved && lane->outcome != LANE_RETRY && lane->outcome != LANE_CLOSED && !is_delayed(lane);
 }
 
@@ -91,14 +91,14 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
 /* What became of the lane, besides its acked events, has to be written down. */
 static bool end_is_written(const struct lane *lane)
 {
-    return !lane->batch->lost && !lane->lost &&
-           (lane->outcome > LANE_RELEASED || lane->batch->leased || is_resumed(lane) || is_delayed(lane));
+    return !lane_is_lost(lane) &&
+           (lane->outcome > LANE_RELEASED || lane->batch->hold == HOLD_LEASE || is_resumed(lane) || is_delayed(lane));
 }
 
 /* Where there are leases. `next` is the first event of the lane that stays in the table for now. */
 static void add_lease(struct settlement *s, struct lists *lists, const struct lane *lane, const struct item *next)
 {
-    if (!lists->tokens || lane->lost)
+    if (!lists->tokens || lane->hold == HOLD_LOST)
         return;
     struct span token = span_of(lane->token);
     lists->tokens[s->token_count++] = token;
@@ -153,7 +153,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     struct settlement *s = &job->settlement;
     if (lane->state != LANE_FINISHED || lane->settling < lane->acked)
         return;
-    if (lane->refused && !lane->batch->lost)
+    if (lane->refused && lane->batch->hold != HOLD_LOST)
         verdict_rule_stuck(lane, lane_queue(lane)->config, &lane_queue(lane)->rng);
     size_t end = end_is_written(lane);
     if (end > lists->room)
@@ -161,7 +161,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     lists->room -= end;
     count_things(job, lane, end);
     lane_move(lane, LANE_SETTLING);
-    if (lane->batch->lost)
+    if (lane->batch->hold == HOLD_LOST)
         return; /* without the lock only this is certain: what was acked is done */
     if (lane->outcome > LANE_RELEASED)
         add_failure(s, lists, lane);
@@ -269,7 +269,7 @@ static struct book_key key_of(const struct lane *lane)
 
 static void note_more(struct queue *queue, const struct lane *lane, instant_us now)
 {
-    const struct claim *holder = lane->batch->lost ? NULL : lane->batch->owner;
+    const struct claim *holder = lane->batch->hold == HOLD_LOST ? NULL : lane->batch->owner;
     const struct item *from = lane->first ? lane->first : lane->last;
     if (lane->key.data)
         key_book_more(queue, key_of(lane), holder, from ? from->event.id : SCAN_ID_MIN, now);
@@ -301,7 +301,7 @@ static void lane_settled(struct queue *queue, struct lane *lane, instant_us now)
     lane_move(lane, LANE_SETTLED);
     lane->settled_at = lane->batch->settled_at = now;
     struct metrics *metrics = &queue->metrics;
-    enum lane_outcome outcome = lane->batch->lost ? LANE_RELEASED : lane->outcome;
+    enum lane_outcome outcome = lane->batch->hold == HOLD_LOST ? LANE_RELEASED : lane->outcome;
     switch (outcome) {
     case LANE_RELEASED:
         metrics->released++;

@@ -89,12 +89,12 @@ START_TEST(straggler_is_kept_while_others_are_settled_and_more_keys_are_claimed)
     ck_assert_uint_eq(let_go.key_count, 1);
     ck_assert(span_equal(let_go.keys[0], done->key));
     bring_round(0, 2, 1);
-    ck_assert(batch->kept && slow->kept && !done->kept);
+    ck_assert(batch->hold == HOLD_SESSION && slow->hold == HOLD_SESSION && done->hold != HOLD_SESSION);
     ck_assert_int_eq(slow->state, LANE_OPEN);
     ck_assert_int_eq(done->state, LANE_SETTLED);
     ck_assert_ptr_eq(claim->batches, stage.queue.arrived);
     ck_assert_ptr_eq(claim->batches->next, batch);
-    ck_assert(!claim->batches->kept);
+    ck_assert(claim->batches->hold == HOLD_TRANSACTION);
 }
 END_TEST
 
@@ -149,7 +149,7 @@ START_TEST(transaction_of_a_straggler_that_is_kept_is_begun_anew_once_a_minute)
     assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "end", NULL});
     bring_round(from, 0, 0);
     ck_assert_ptr_eq(claim->batches, batch);
-    ck_assert(slow->kept && claim->in_transaction);
+    ck_assert(slow->hold == HOLD_SESSION && claim->in_transaction);
     ck_assert_int_eq(claim->began_at, NOW);
 }
 END_TEST
@@ -158,7 +158,7 @@ START_TEST(lane_that_is_given_back_is_freed_though_nothing_is_written)
 {
     size_t from = keep_straggler();
     struct lane *other = lane_of("other", 3);
-    other->kept = true;
+    lane_hold(other, HOLD_SESSION);
     stage_finish(other, 0, LANE_RELEASED);
     settle_at(NOW + SECOND_US);
     assert_sent(from, (const char *const[]){"commit", sql_claim_begin, "let go", sql_claim_rest, "end", NULL});
@@ -222,7 +222,7 @@ START_TEST(claim_that_finds_nothing_beside_a_straggler_does_not_keep_its_transac
     bring_round(from, 0, 0);
     settle_at(NOW + SECOND_US);
     ck_assert_uint_eq(script.sends, from + 3); /* once */
-    ck_assert(slow->kept && claim->in_transaction && !claim->has_read);
+    ck_assert(slow->hold == HOLD_SESSION && claim->in_transaction && !claim->has_read);
 }
 END_TEST
 
@@ -243,7 +243,7 @@ START_TEST(claims_beside_stragglers_are_bounded)
 {
     size_t from = keep_straggler();
     for (size_t open = 1; open < limits[_i].open; open++)
-        lane_of("other", (int64_t)open + 10)->kept = true;
+        lane_of("other", (int64_t)open + 10)->hold = HOLD_SESSION;
     batch->open = limits[_i].open;
     batch->bytes += limits[_i].bytes > 0 ? limits[_i].bytes - batch->bytes : 0;
     sink.in_flight = limits[_i].full ? 100 : 99;
@@ -306,7 +306,7 @@ START_TEST(claim_that_fails_costs_no_lock_that_is_kept)
     script_brings(DB_ROUND_END);
     progress();
     ck_assert_ptr_eq(claim->batches, batch);
-    ck_assert(batch->kept && !batch->lost);
+    ck_assert(batch->hold == HOLD_SESSION);
     ck_assert_int_eq(slow->state, LANE_OPEN);
     ck_assert_int_eq(done->state, LANE_SETTLED);
 }

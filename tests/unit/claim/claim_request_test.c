@@ -10,7 +10,7 @@ static struct lane *lost_lane(struct claim *claim, const char *key)
     struct lane *lane = lane_of(claim, key);
     struct batch *batch = claim->batches;
     claim->batches = batch->next;
-    batch->lost = true;
+    batch_hold(batch, HOLD_LOST);
     batch->next = stage.queue.holds.orphans;
     stage.queue.holds.orphans = batch;
     return lane;
@@ -43,7 +43,8 @@ START_TEST(key_whose_lock_its_session_keeps_is_not_claimed_again)
 {
     struct lane *lane = lane_of(&claims[0], "own");
     lane_of(&claims[0], NULL);
-    lane->kept = lane->batch->kept = true;
+    lane_hold(lane, HOLD_SESSION);
+    batch_hold(lane->batch, HOLD_SESSION);
     follow("own", NULL);
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 1);
@@ -58,7 +59,8 @@ START_TEST(event_that_was_gone_and_whose_lock_its_session_keeps_is_left_out)
 {
     struct batch *batch = batch_of(&claims[0]);
     batch_add_gone(batch, (struct span){NULL, 0}, 7);
-    batch->lanes->kept = batch->kept = true;
+    lane_hold(batch->lanes, HOLD_SESSION);
+    batch_hold(batch, HOLD_SESSION);
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
     ck_assert_uint_eq(request->busy_solo_count, 1);
     ck_assert_int_eq(request->busy_solos[0], 7);
@@ -68,7 +70,7 @@ END_TEST
 START_TEST(settled_key_of_a_kept_batch_is_anybodys)
 {
     struct lane *lane = lane_of(&claims[1], "a");
-    lane->batch->kept = true;
+    batch_hold(lane->batch, HOLD_SESSION);
     lane->state = LANE_SETTLED;
     miss(&claims[0], "a");
     ck_assert_uint_eq(stage.queue.keys.more.count, 0);

@@ -36,7 +36,7 @@ START_TEST(what_a_claim_brings_is_leased_before_it_arrives)
     ck_assert_ptr_eq(queue->arrived, batch);
     ck_assert_ptr_eq(queue->holds.leased, batch);
     ck_assert_ptr_null(claim->batches);
-    ck_assert(batch->leased && !claim->in_transaction);
+    ck_assert(batch->hold == HOLD_LEASE && !claim->in_transaction);
     queue->arrived = NULL;
 }
 END_TEST
@@ -49,7 +49,7 @@ START_TEST(claim_that_has_not_leased_all_of_its_keys_sends_nothing)
     ck_assert_ptr_eq(queue->holds.leased, lane->batch);
     ck_assert_int_eq(lane->state, LANE_FINISHED);
     ck_assert_int_eq(lane->outcome, LANE_RELEASED); /* it may be leased: nobody knows */
-    ck_assert(!lane->lost);
+    ck_assert(lane->hold == HOLD_LEASE);
 }
 END_TEST
 
@@ -59,7 +59,7 @@ START_TEST(claim_that_is_lost_before_it_leases_has_nothing_to_give_back)
     script_brings(DB_DOWN);
     progress();
     ck_assert_ptr_eq(queue->holds.leased, lane->batch);
-    ck_assert(lane->lost);
+    ck_assert(lane->hold == HOLD_LOST);
     struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     ck_assert(settle_is_empty(job));
     settle_commit(queue, job, NOW);
@@ -78,9 +78,9 @@ START_TEST(what_a_lane_of_ours_has_is_not_leased_a_second_time)
     batch->sent_at = NOW;
     lease(1);
     ck_assert_uint_eq(granted.count, 1);
-    ck_assert(again->lost && !again->token[0]);
+    ck_assert(again->hold == HOLD_LOST && !again->token[0]);
     ck_assert_int_eq(again->state, LANE_FINISHED);
-    ck_assert(!held->lost && !other->lost);
+    ck_assert(held->hold == HOLD_LEASE && other->hold == HOLD_LEASE);
     ck_assert_int_eq(held->state, LANE_OPEN);
     ck_assert_int_eq(other->state, LANE_OPEN);
     queue->arrived = NULL;
@@ -101,7 +101,7 @@ START_TEST(claim_of_nothing_but_what_is_ours_leases_nothing)
     script_brings(DB_ROUND_END);
     progress();
     ck_assert_str_eq(script.sent[0], "commit");
-    ck_assert(again->lost && !held->lost);
+    ck_assert(again->hold == HOLD_LOST && held->hold == HOLD_LEASE);
     queue->arrived = NULL;
 }
 END_TEST
@@ -153,6 +153,7 @@ static struct lane *lane_beside(const struct lane *lane)
     struct lane *other = stage_event(lane->batch, 9, "b")->lane;
     other->leased_at = lane->leased_at;
     memset(other->token, 'x', sizeof other->token - 1);
+    lane_hold(other, HOLD_LEASE);
     return other;
 }
 
@@ -179,7 +180,7 @@ START_TEST(entry_that_somebody_has_locked_costs_its_own_term_alone)
     ck_assert_int_eq(lane->state, LANE_FINISHED);
     ck_assert_int_eq(other->state, LANE_OPEN);
     lease_hold(queue, NOW + TERM_US - 1);
-    ck_assert(lane->called_back && !other->called_back);
+    ck_assert(lane->hold == HOLD_CALLED_BACK && other->hold == HOLD_LEASE);
     ck_assert_int_eq(lease_over_at(queue), at + TERM_US - TERM_US / 12);
 }
 END_TEST
@@ -190,7 +191,7 @@ START_TEST(entry_that_is_let_go_too_late_keeps_no_others_from_being_called_back)
     struct lane *lane = leased_lane(), *other = lane_beside(lane);
     renew_all_but(lane, NOW + TERM_US / 3);
     lease_hold(queue, NOW + TERM_US - 1);
-    ck_assert(lane->called_back && !other->called_back);
+    ck_assert(lane->hold == HOLD_CALLED_BACK && other->hold == HOLD_LEASE);
     instant_us at = NOW + TERM_US - 1;
     lease_renewal(queue, lane->batch->arena, at);
     lease_renewed(queue, false, at);
@@ -232,7 +233,7 @@ START_TEST(lane_whose_lease_is_lost_sends_and_writes_nothing_more)
     lease_take(queue, res, NOW); /* it is known */
     PQclear(res);
     ck_assert_uint_eq(queue->metrics.leases_lost, 1);
-    ck_assert(lane->lost);
+    ck_assert(lane->hold == HOLD_LOST);
     ck_assert_int_eq(lane->state, LANE_FINISHED);
     struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     ck_assert(settle_is_empty(job));
@@ -248,7 +249,7 @@ START_TEST(lease_that_is_lost_before_anything_was_sent_is_not_counted)
     PGresult *res = lost_token(lane->token);
     lease_take(queue, res, NOW);
     PQclear(res);
-    ck_assert(lane->lost);
+    ck_assert(lane->hold == HOLD_LOST);
     ck_assert_uint_eq(queue->metrics.leases_lost, 0);
 }
 END_TEST
@@ -284,7 +285,7 @@ START_TEST(nothing_is_begun_when_that_backend_is_lost_while_they_are_granted)
     ck_assert_ptr_eq(queue->holds.leased, lane->batch);
     ck_assert_ptr_eq(queue->arrived, _i ? lane->batch : NULL);
     ck_assert_int_eq(lane->state, _i ? LANE_OPEN : LANE_FINISHED);
-    ck_assert(!lane->lost); /* it may be ours: it is given back */
+    ck_assert(lane->hold == HOLD_LEASE); /* it may be ours: it is given back */
     queue->arrived = NULL;
 }
 END_TEST
@@ -399,7 +400,7 @@ START_TEST(lease_that_cannot_even_be_given_back_is_left_to_run_out)
     queue->refusal.blame_until = NOW + 1;
     struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
     ck_assert(refusal_take(queue, job, &cause, NOW));
-    ck_assert(lane->lost);
+    ck_assert(lane->hold == HOLD_LOST);
 }
 END_TEST
 

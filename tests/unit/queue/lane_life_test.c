@@ -62,19 +62,49 @@ START_TEST(batch_counts_its_lanes_by_their_states)
 }
 END_TEST
 
-START_TEST(architecture_page_has_the_table_of_moves)
+START_TEST(lost_key_is_not_held_again)
+{
+    for (enum hold to = 0; to < HOLDS; to++)
+        ck_assert(!lane_life_has_hold(HOLD_LOST, to));
+    ck_assert(!lane_is_lost(lane));
+    lane_hold(lane, HOLD_LEASE);
+    lane_hold(lane, HOLD_CALLED_BACK);
+    lane_hold(lane, HOLD_LEASE);
+    ck_assert(!lane_is_lost(lane));
+    lane_hold(lane, HOLD_LOST);
+    ck_assert(lane_is_lost(lane));
+}
+END_TEST
+
+START_TEST(lanes_of_a_lost_batch_are_lost)
+{
+    lane_hold(lane, HOLD_SESSION);
+    batch_hold(batch, HOLD_SESSION);
+    ck_assert(!lane_is_lost(lane));
+    batch_hold(batch, HOLD_LOST);
+    ck_assert(lane_is_lost(lane));
+}
+END_TEST
+
+static void assert_page_has(void (*print)(FILE *out))
 {
     struct error err;
     size_t page_size, table_size;
     char *table, *page = file_read("docs/architecture.md", PAGE_BYTES_MAX, &page_size, &err);
     ck_assert_msg(page != NULL, "%s", err.text);
     FILE *out = open_memstream(&table, &table_size);
-    lane_life_print(out);
+    print(out);
     fclose(out);
     ck_assert_msg(memmem(page, page_size, table, table_size) != NULL, "docs/architecture.md lacks this table:\n%s",
                   table);
     free(table);
     free(page);
+}
+
+START_TEST(architecture_page_has_the_tables_of_moves)
+{
+    assert_page_has(lane_life_print);
+    assert_page_has(lane_life_print_holds);
 }
 END_TEST
 
@@ -85,6 +115,8 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, batch_counts_its_lanes_by_their_states);
-    tcase_add_test(tcase, architecture_page_has_the_table_of_moves);
+    tcase_add_test(tcase, lost_key_is_not_held_again);
+    tcase_add_test(tcase, lanes_of_a_lost_batch_are_lost);
+    tcase_add_test(tcase, architecture_page_has_the_tables_of_moves);
     return run_suite(suite);
 }

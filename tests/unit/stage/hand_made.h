@@ -176,7 +176,7 @@ static inline void stage_lose(struct stage *stage)
     while (stage->claim.batches) {
         struct batch *batch = stage->claim.batches;
         stage->claim.batches = batch->next;
-        batch->lost = true;
+        batch_hold(batch, HOLD_LOST);
         batch->next = stage->queue.holds.orphans;
         stage->queue.holds.orphans = batch;
     }
