@@ -39,76 +39,115 @@ enum lane_outcome {
     LANE_DEAD       /* `failed` was the last attempt: it becomes a dead letter */
 };
 
+/* Who may write a field stands above it; lint checks it (tests/lint/owners.py). What a lane does and how its key is
+ * held are `state` and `hold`. The booleans that are left are facts which do not exclude each other. */
 struct lane {
-    struct span key;           /* absent: an event without a key */
-    uint64_t hash;             /* of the key, or of the event's id, for the relay's own tables */
-    struct item *first, *last; /* oldest event that is not settled, newest claimed; see batch_add_gone() */
-    struct item *unsent;       /* next to submit; NULL: all were, or nothing more is sent */
-    struct item *unacked;      /* first without a verdict of acked; NULL: all were acked */
-    size_t count, in_flight;
-    size_t acked;         /* leading events with a verdict of acked, not settled */
-    size_t settling;      /* of those, on their way out of the table */
-    bool more;            /* the key has, or may have, events that were not claimed */
-    bool delayed;         /* after its events, or first of all, comes one that is not due: `gone_id` */
-    bool waited;          /* the key has an entry in outbox.parked */
-    bool progressed;      /* events of it were settled ahead of its end */
-    bool unrenewed;       /* the renewal under way has found its entry locked by somebody */
-    instant_us leased_at; /* when its term was asked for */
-    bool whole;           /* nothing of it is settled ahead of its end */
-    char token[37];       /* of its lease; empty: it has none */
+    /* Written by relay/queue/batch.c only: which lane it is, and what has come. */
+    struct span key;         /* absent: an event without a key */
+    uint64_t hash;           /* of the key, or of the event's id, for the relay's own tables */
+    struct batch *batch;     /* whose it is */
+    struct lane *chain_next; /* of the batch's chain */
+    struct item *last;       /* newest claimed; see batch_add_gone() */
+    size_t count;
+    int64_t gone_id; /* of a lane without events: the event it waited for */
+    bool delayed;    /* after its events, or first of all, comes one that is not due: `gone_id` */
+
+    /* Written by relay/queue/batch.c only: by lane_move() and lane_hold(). */
     enum lane_state state;
     enum hold hold;
+
+    /* Written by relay/queue/batch.c, relay/claim/ only: what the claim knows of the key. */
+    bool more;        /* it has, or may have, events that were not claimed */
+    bool waited;      /* it has an entry in outbox.parked */
+    int64_t after_id; /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
+
+    /* Written by relay/queue/batch.c, relay/deliver/, relay/hold/lease.c only: what is sent. */
+    struct item *unsent;  /* next to submit; NULL: all were, or nothing more is sent */
+    struct item *unacked; /* first without a verdict of acked; NULL: all were acked */
+    size_t in_flight;
+    instant_us finished_at;
+
+    /* Written by relay/queue/batch.c, relay/deliver/, relay/settle/, relay/hold/lease.c only: what became of it. */
+    struct item *first; /* oldest event that is not settled; see batch_add_gone() */
+    size_t acked;       /* leading events with a verdict of acked, not settled */
     enum lane_outcome outcome;
-    int64_t gone_id;    /* of a lane without events: the event it waited for */
-    struct item *start; /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
     struct item *failed;
-    struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
-    int64_t delay_us;     /* RETRY, or `delayed`; negative: for ever */
-    const struct error *unreadable; /* why `delayed` says no more than that a row cannot be read; NULL: it can */
+    int64_t release_us; /* RELEASED: not to be claimed again for this long */
+    bool progressed;    /* events of it were settled ahead of its end */
+
+    /* Written by relay/queue/batch.c, relay/deliver/, relay/side/unreadable.c only. */
+    int64_t delay_us; /* RETRY, or `delayed`; negative: for ever */
+
+    /* Written by relay/side/unreadable.c only: `delayed` says no more than that a row cannot be read. */
+    const struct error *unreadable; /* why; NULL: it can */
     unsigned failures;              /* of that, so far; */
     bool counted;                   /* the last one is new */
-    int64_t after_id;               /* `delayed` until this event is done; EVENT_NO_ID: by time alone */
-    int64_t release_us;             /* RELEASED: not to be claimed again for this long */
-    instant_us finished_at, settled_at;
+
+    /* Written by relay/settle/, relay/hold/lease.c only. */
+    size_t settling;      /* of those that are acked, on their way out of the table */
+    struct item *start;   /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
+    struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
+    instant_us settled_at;
+    bool whole;               /* nothing of it is settled ahead of its end */
     instant_us blocked_until; /* LANE_BLOCKED */
     unsigned blocked_times;   /* that it was tried in vain */
-    struct batch *batch;
-    struct lane *next;                    /* of the batch */
-    struct lane *chain_next;              /* of the batch's chain */
+
+    /* Written by relay/hold/lease.c only. */
+    instant_us leased_at; /* when its term was asked for */
+    char token[37];       /* of its lease; empty: it has none */
+    bool unrenewed;       /* the renewal under way has found its entry locked by somebody */
+
+    /* Written by relay/deliver/ready.c only. */
     struct lane *ready_next, *ready_prev; /* of the deliverer's list */
     bool queued;                          /* in that list; only while LANE_OPEN and something is unsent */
+
+    /* Written by relay/queue/batch.c, relay/settle/refusal.c only. */
+    struct lane *next; /* of the batch */
 };
 
 struct batch {
+    /* Written by relay/queue/batch.c only: whose it is, what has come, and its lanes by their states. */
     struct arena *arena;
-    struct lane *lanes, *lanes_end;
+    void *owner;                      /* the claim */
+    struct queue *queue;              /* whose it is */
     struct lane *chains[LANE_CHAINS]; /* by lane->hash */
     size_t lane_count, event_count;
-    size_t unsettled; /* lanes not yet LANE_SETTLED */
-    size_t bytes;     /* held: payloads, headers and bookkeeping */
+    size_t bytes; /* held: payloads, headers and bookkeeping */
     size_t bytes_max;
-    size_t response_max;  /* bytes of an answer that each event may get besides */
-    bool solo;            /* every event has a lane of its own, whatever its key */
-    size_t lane_max;      /* events of one key; 0: as many as come */
     bool spilled;         /* rows were left out because bytes_max was reached, */
     size_t spilled_bytes; /* so much of them */
-    bool found_paused;    /* the claim was told that the queue is paused */
+    size_t unsettled;     /* lanes not yet LANE_SETTLED */
+    size_t finished;      /* lanes in LANE_FINISHED */
+    size_t open;          /* lanes in LANE_OPEN or LANE_STOPPED */
+    size_t blocked;       /* lanes in LANE_BLOCKED */
     enum hold hold;
-    size_t finished;            /* lanes in LANE_FINISHED */
-    size_t in_settlement;       /* lanes that a settlement under way takes part of, or all */
-    size_t open;                /* lanes in LANE_OPEN or LANE_STOPPED */
-    size_t blocked;             /* lanes in LANE_BLOCKED */
-    size_t settle_max;          /* the database refused to settle more than this at once; 0: it did not */
-    size_t refusals;            /* in a row, of one thing each */
-    instant_us refused_at;      /* for the first time */
-    instant_us sent_at;         /* when the claim of it was */
-    instant_us settled_at;      /* of the lane that was settled last */
-    instant_us leased_at;       /* the earliest of its lanes', */
-    instant_us renewed_at;      /* and when they were asked for anew: granted or not */
-    size_t unrenewed;           /* lanes whose terms did not begin anew with those of the others */
-    void *owner;                /* the claim */
-    struct queue *queue;        /* whose it is */
-    struct batch *next;         /* of the claim */
+
+    /* Written by relay/queue/batch.c, relay/settle/refusal.c only. */
+    struct lane *lanes, *lanes_end;
+
+    /* Written by relay/claim/ only: what the claim that brings it may take, and was told. */
+    size_t response_max; /* bytes of an answer that each event may get besides */
+    size_t lane_max;     /* events of one key; 0: as many as come */
+    instant_us sent_at;  /* when the claim of it was */
+    bool solo;           /* every event has a lane of its own, whatever its key */
+    bool found_paused;   /* the claim was told that the queue is paused */
+
+    /* Written by relay/settle/ only. */
+    size_t in_settlement;  /* lanes that a settlement under way takes part of, or all */
+    size_t settle_max;     /* the database refused to settle more than this at once; 0: it did not */
+    size_t refusals;       /* in a row, of one thing each */
+    instant_us refused_at; /* for the first time */
+    instant_us settled_at; /* of the lane that was settled last */
+
+    /* Written by relay/hold/lease.c only. */
+    instant_us leased_at;  /* the earliest of its lanes', */
+    instant_us renewed_at; /* and when they were asked for anew: granted or not */
+    size_t unrenewed;      /* lanes whose terms did not begin anew with those of the others */
+
+    /* Written by relay/queue/holds.c, relay/hold/orphan.c, relay/settle/settle.c only. */
+    struct batch *next; /* of its holder's list: see holds.h */
+
+    /* Written by relay/claim/, relay/hold/lease.c, relay/route/route.c only. */
     struct batch *arrived_next; /* of the queue: claimed and not routed */
 };
 

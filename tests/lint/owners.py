@@ -13,6 +13,8 @@ from tests.lint.structure import included_modules, reachable, read, tracked  # n
 # struct -> (its header, how its variables are written in C)
 OWNED = {
     "queue": ("relay/queue/queue.h", r"(?:\w*queue|lane_queue\(\w+\)|queues\[\w+\])"),
+    "lane": ("relay/queue/batch.h", r"(?:\w*lane|other|lost|earlier|orphan|ours)"),
+    "batch": ("relay/queue/batch.h", r"(?:\w*batch|arriving)"),
 }
 EVERYBODY = "everybody"
 WRITTEN_BY = re.compile(r"Written by ([^:]*?)(?: only\b|:|\.(?: |$)|$)")
@@ -76,7 +78,8 @@ def wrong_writes(name, text, field, patterns, writers):
             yield f"{name}:{number}: {found.group(0).strip()}: {field} is written by {', '.join(writers)} only"
 
 
-def problems_in(sources):
+def problems_in(sources, writing=None):
+    """What is wrong in these sources, by their names; with `writing`, only writes in those files are looked for."""
     headers = {name: text for name, text in sources.items() if name.endswith(".h")}
     graph = included_modules(sources)
     for struct, (header, variable) in OWNED.items():
@@ -84,15 +87,16 @@ def problems_in(sources):
         knowing = {module for module in graph if os.path.splitext(header)[0] in {module, *reachable(graph, module)}}
         for field, group, writers in fields_of(body):
             defined = next(filter(None, (body_of(text, group) for text in headers.values())), None) if group else None
-            writers = (defined and writers_in(defined[0])) or writers
+            of_group = defined and writers_in(defined[0])
+            writers = of_group or writers
             if not writers:
                 yield f"{header}: struct {struct}: nothing says who writes `{field}`"
                 continue
             for path in writers:
                 if path != EVERYBODY and not any(name.startswith(path) for name in sources):
                     yield f"{header}: struct {struct}: {field} is written by {path}, which is not there"
-            patterns = [re.compile(pattern) for pattern in patterns_of(field, group, variable)]
-            for name, text in sources.items():
+            patterns = [re.compile(pattern) for pattern in patterns_of(field, group if of_group else None, variable)]
+            for name, text in sources.items() if writing is None else ((name, sources[name]) for name in writing):
                 if os.path.splitext(name)[0] in knowing and not is_writer(name, writers):
                     yield from wrong_writes(name, text, field, patterns, writers)
 
