@@ -302,11 +302,6 @@ struct pollset *relay_prepare(struct relay *relay, instant_us now)
         listener_prepare(relay->listeners[i], ps);
         claim_prepare(queue, ps, now);
         side_prepare(queue, ps, now);
-        instant_us again_at = queue->ordering->type->pending_at(queue->ordering);
-        if (queue->pace.poll_at > now)
-            pollset_deadline(ps, queue->pace.poll_at);
-        if (again_at > now)
-            pollset_deadline(ps, again_at);
     }
     for (size_t i = 0; i < config->sink_count; i++)
         outlet_prepare(relay->outlets[i], ps, now);

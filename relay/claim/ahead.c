@@ -57,9 +57,19 @@ int64_t ahead_places(const struct queue *queue)
     return (int64_t)outlet_places(queue->outlet) * (queue->ahead.brief ? LANES_A_PLACE : 1);
 }
 
-int64_t ahead_room(const struct queue *queue, int64_t open, bool claiming)
+static bool is_ahead_of_few(const struct queue *queue)
 {
-    if (!queue->ahead.slow && !has_few_places(queue))
+    return queue->ahead.slow || has_few_places(queue);
+}
+
+bool ahead_takes_turns(const struct queue *queue)
+{
+    return is_ahead_of_few(queue) && !queue->ordering->type->solo;
+}
+
+int64_t ahead_room(const struct queue *queue, int64_t open)
+{
+    if (!is_ahead_of_few(queue))
         return INT64_MAX;
     int64_t most = ahead_places(queue);
     if (!has_few_places(queue)) {
@@ -67,5 +77,5 @@ int64_t ahead_room(const struct queue *queue, int64_t open, bool claiming)
         most = most < LANES_MIN ? LANES_MIN : most;
     }
     int64_t room = most - open;
-    return claiming || room < most / ROOM_PART ? 0 : room;
+    return room < most / ROOM_PART ? 0 : room;
 }

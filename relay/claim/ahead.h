@@ -26,8 +26,10 @@ bool ahead_is_behind(const struct queue *queue, instant_us now);
 int64_t ahead_places(const struct queue *queue);
 
 /* How many keys may be claimed now for such a sink, or for one that takes few events a second, one of a key at a time:
- * `open` lanes are claimed and not finished. 0 as well while there is little room, or while another claim is under way
- * (`claiming`). For any other sink: any number. */
-int64_t ahead_room(const struct queue *queue, int64_t open, bool claiming);
+ * `open` lanes are claimed and not finished. 0 as well while there is little room. For any other sink: any number. */
+int64_t ahead_room(const struct queue *queue, int64_t open);
+
+/* Its claims are sent one after the other, for such a sink. */
+bool ahead_takes_turns(const struct queue *queue);
 
 #endif

@@ -1,35 +1,27 @@
 #include "relay/claim/claim.h"
 
 #include "relay/base/fault_point.h"
-#include "relay/base/lesser.h"
 #include "relay/claim/ahead.h"
 #include "relay/claim/claim_connection.h"
 #include "relay/claim/claim_request.h"
 #include "relay/claim/claim_send.h"
+#include "relay/claim/claim_wait.h"
 #include "relay/claim/peek.h"
 #include "relay/deliver/outlet.h"
-#include "relay/hold/lease.h"
 #include "relay/hold/session_lock.h"
-#include "relay/queue/order_watch.h"
 #include "relay/queue/queue.h"
-#include "relay/route/destination.h"
+#include "relay/queue/report.h"
 #include "relay/settle/blocked.h"
-#include "relay/settle/refusal.h"
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
-#include "relay/side/unreadable.h"
 #include "relay/table/table.h"
 
 #define STRAGGLER_US (50 * MS_US)
 #define HELD_SPARE 4 /* times keys_per_claim: a key that is claimed again is counted in its lane, too */
 #define SILENT_MAX_US (60 * SECOND_US) /* well before idle_in_transaction_session_timeout, see session_settings.sql */
 #define PART_US (1 * SECOND_US)
-#define VAIN_BURST_US (50 * MS_US)
 #define LEAN_EVENTS 2
 #define LEAN_US (STRAGGLER_US / 2)
-#define ROOM_PART 4
-#define LOOK_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
-#define ROOM_WAIT_US (5 * MS_US)
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
 {
@@ -80,9 +72,15 @@ bool claim_is_finished(const struct claim *claim)
     return true;
 }
 
+/* What is under way then takes long. */
+static instant_us straggles_at(const struct claim *claim)
+{
+    return claim->began_at + STRAGGLER_US;
+}
+
 static bool is_straggling(const struct claim *claim, instant_us now)
 {
-    return open_lanes(claim) > 0 && now - claim->began_at >= STRAGGLER_US;
+    return open_lanes(claim) > 0 && now >= straggles_at(claim);
 }
 
 static bool needs_side(const struct claim *claim, instant_us now)
@@ -117,46 +115,6 @@ static bool leaves_some(const struct claim *claim)
     return false;
 }
 
-/* Settlements that failed or whose claim was lost come first: without them, claiming would pile up deliveries that
- * nobody writes down. A few rows that somebody else holds are no reason to wait. */
-static bool orphans_wait(const struct queue *queue)
-{
-    size_t blocked = 0;
-    for (const struct batch *batch = queue->holds.orphans; batch; batch = batch->next) {
-        if (batch->finished > 0)
-            return true;
-        blocked += batch->blocked;
-    }
-    return blocked_is_full(queue, blocked);
-}
-
-/* A backlog for a destination that is down is claimed and given back, over and over, for the sake of what may be behind
- * it: that must not keep the database busy. */
-static instant_us vain_over_at(const struct queue *queue)
-{
-    return queue->vain_until - VAIN_BURST_US;
-}
-
-static bool has_reason(const struct claim *claim, instant_us now)
-{
-    const struct queue *queue = claim->queue;
-    return now >= queue->pace.poll_at || queue->ordering->type->pending(queue->ordering, now) ||
-           claim_has_followed(claim);
-}
-
-static bool is_claiming_now(const struct claim *claim)
-{
-    return claim->state == CLAIM_BUSY && claim->round.claim;
-}
-
-static bool is_claiming(const struct queue *queue)
-{
-    for (size_t i = 0; i < queue->claim_count; i++)
-        if (is_claiming_now(&queue->claims[i]))
-            return true;
-    return false;
-}
-
 static void note_lean(struct claim *claim, instant_us now)
 {
     size_t events = 0, lanes = 0;
@@ -165,68 +123,6 @@ static void note_lean(struct claim *claim, instant_us now)
         lanes += batch->lane_count;
     }
     claim->queue->claiming.lean = events <= lanes * LEAN_EVENTS && now - claim->began_at < LEAN_US;
-}
-
-static int64_t most_keys(const struct queue *queue, instant_us now)
-{
-    if (!orphans_wait(queue))
-        return claim_keys_at_most(queue);
-    return refusal_wants_trial(queue, now);
-}
-
-/* What one claim is looking at, the next one goes past: it would take younger events for the oldest. */
-static bool is_looking(const struct queue *queue, instant_us now)
-{
-    for (size_t i = 0; i < queue->claim_count; i++)
-        if (is_claiming_now(&queue->claims[i]) && now - queue->claims[i].sent_at < LOOK_US)
-            return true;
-    return false;
-}
-
-static int64_t lanes_open(const struct queue *queue)
-{
-    int64_t open = 0;
-    for (size_t i = 0; i < queue->claim_count; i++)
-        for (const struct batch *batch = queue->claims[i].batches; batch; batch = batch->next)
-            open += (int64_t)batch->open;
-    return open;
-}
-
-/* Events that wait for nobody are claimed as there is room for them: others may have the rest, and what comes meanwhile
- * may be more urgent. A little room is waited for to become more. */
-static int64_t keys_with_room(const struct claim *claim, int64_t wanted, instant_us now)
-{
-    const struct queue *queue = claim->queue;
-    if (!queue->ordering->type->solo)
-        return lesser(wanted, ahead_room(queue, lanes_open(queue), is_looking(queue, now)));
-    int64_t room = outlet_room(queue->outlet, ahead_places(queue));
-    for (size_t i = 0; i < queue->claim_count; i++)
-        room -= is_claiming_now(&queue->claims[i]) ? queue->claims[i].round.keys : 0;
-    for (const struct batch *batch = queue->arrived; batch; batch = batch->arrived_next)
-        room -= (int64_t)batch->event_count; /* about to be offered to the sink */
-    bool little = room < wanted && room < outlet_most_in_flight(queue->outlet) / ROOM_PART;
-    if (room <= 0 || (little && now - claim->sent_at < ROOM_WAIT_US))
-        return 0;
-    return lesser(room, wanted);
-}
-
-/* How many keys to claim now; 0: none. */
-static int64_t keys_to_claim(struct claim *claim, instant_us now)
-{
-    struct queue *queue = claim->queue;
-    int64_t limit = most_keys(queue, now);
-    if (queue->stopping || queue->pause.on || queue->window.closed || !queue->asks.probed || now < claim->retry_at ||
-        now < queue->pace.earliest_at || now < vain_over_at(queue) || limit == 0 || !has_reason(claim, now) ||
-        unreadable_holds_claims(queue, now))
-        return 0;
-    int64_t wanted = outlet_keys_wanted(queue->outlet, route_static(queue->route), now);
-    /* What has a lease and no place in its sink would only be kept from others. */
-    if (queue->leases.used)
-        limit = is_claiming(queue) ? 0 : lesser(limit, lease_room(queue));
-    /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
-    if (wanted == 0 || (wanted == 1 && (queue->arrived || is_claiming(queue))))
-        return 0;
-    return keys_with_room(claim, lesser(wanted, limit), now);
 }
 
 /* Of what stays in memory as long as a straggler of theirs is under way. */
@@ -246,7 +142,7 @@ static int64_t keys_beside(struct claim *claim, instant_us now)
     bool room = open < most && bytes_held(claim) <= (size_t)queue->config->max_batch_bytes * (HELD_BYTES_FACTOR - 1);
     if (!room || (open > cap / 2 && !outlet_has_room(queue->outlet)))
         return 0;
-    int64_t keys = keys_to_claim(claim, now);
+    int64_t keys = claim_wait(claim, now).keys;
     FAULT_POINT("claim.beside");
     return keys < (int64_t)(most - open) ? keys : (int64_t)(most - open);
 }
@@ -296,7 +192,7 @@ static bool may_commit_part(const struct claim *claim, instant_us now)
 void claim_finish(struct claim *claim, instant_us now)
 {
     if (claim->queue->leases.used) {
-        claim_send_round(claim, NULL, true, keys_to_claim(claim, now), now);
+        claim_send_round(claim, NULL, true, claim_wait(claim, now).keys, now);
         return;
     }
     bool finished = claim_is_finished(claim), let_go = claim->has_read;
@@ -317,7 +213,7 @@ void claim_finish(struct claim *claim, instant_us now)
         follow_delivered(claim, job, now);
     if (finished)
         note_lean(claim, now);
-    int64_t keys = finished ? keys_to_claim(claim, now) : keys_beside(claim, now);
+    int64_t keys = finished ? claim_wait(claim, now).keys : keys_beside(claim, now);
     /* Whoever wants the table for himself waits for a transaction that has read it: it does not last as long as a
      * straggler, whether it has found something or not. And one that stands still for long the server would end, and
      * with its session the locks. */
@@ -364,7 +260,7 @@ static void start_claim(struct claim *claim, instant_us now)
     bool holding = claim->batches != NULL;
     if (holding && session_lock_is_possible(claim->queue, claim->db))
         return; /* claim_finish() claims for it */
-    int64_t keys = keys_to_claim(claim, now);
+    int64_t keys = claim_wait(claim, now).keys;
     if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))
         return;
     if (holding && keys > 0)
@@ -396,31 +292,46 @@ void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
         start_claim(&queue->claims[i], now);
 }
 
+/* What is due already waits for something else than time. */
+static void wake_at(struct pollset *ps, instant_us at, instant_us now)
+{
+    if (at > now)
+        pollset_deadline(ps, at);
+}
+
+static void note_reason(struct claim *claim, struct claim_wait wait, instant_us now)
+{
+    const char *reason = claim_waits_for(wait.reason);
+    if (reason == claim->told_reason || wait.reason == CLAIM_WAITS_FOR_NOTHING)
+        return;
+    claim->told_reason = reason;
+    report_claim_waits(claim->queue, claim->index, reason, wait.until, now);
+}
+
+static void prepare_claim(struct claim *claim, struct pollset *ps, instant_us now)
+{
+    db_prepare(claim->db, ps);
+    if (claim->unread)
+        pollset_deadline(ps, 0);
+    if (claim->state != CLAIM_IDLE)
+        return; /* its answer wakes the loop */
+    struct claim_wait wait = claim_wait(claim, now);
+    wake_at(ps, wait.until, now);
+    if (wait.keys > 0) /* since its step of this turn: it goes with the next look */
+        wake_at(ps, claim->queue->pace.poll_at, now);
+    note_reason(claim, wait, now);
+    wake_at(ps, silent_until(claim), now);
+    if (batch_unsettled(claim->batches) > 0) {
+        wake_at(ps, claim->retry_at, now);
+        wake_at(ps, straggles_at(claim), now);
+    }
+}
+
 void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 {
-    if (vain_over_at(queue) > now)
-        pollset_deadline(ps, vain_over_at(queue));
-    if (queue->pace.earliest_at > now)
-        pollset_deadline(ps, queue->pace.earliest_at);
-    if (queue->refusal.doubt_at > 0 && queue->refusal.trial_at > now)
-        pollset_deadline(ps, queue->refusal.trial_at);
-    if (queue->blocked.wake_at > 0)
-        pollset_deadline(ps, queue->blocked.wake_at);
-    for (size_t i = 0; i < queue->claim_count; i++) {
-        struct claim *claim = &queue->claims[i];
-        db_prepare(claim->db, ps);
-        if (claim->unread)
-            pollset_deadline(ps, 0);
-        if (claim->retry_at > now)
-            pollset_deadline(ps, claim->retry_at);
-        if (queue->ordering->type->solo && claim->sent_at + ROOM_WAIT_US > now)
-            pollset_deadline(ps, claim->sent_at + ROOM_WAIT_US);
-        if (silent_until(claim) > now)
-            pollset_deadline(ps, silent_until(claim));
-        if (claim->state == CLAIM_IDLE && claim->batches && batch_unsettled(claim->batches) > 0 &&
-            now - claim->began_at < STRAGGLER_US)
-            pollset_deadline(ps, claim->began_at + STRAGGLER_US);
-    }
+    wake_at(ps, blocked_wake_at(queue), now);
+    for (size_t i = 0; i < queue->claim_count; i++)
+        prepare_claim(&queue->claims[i], ps, now);
 }
 
 static void retry_at_once(struct queue *queue, instant_us now)

@@ -39,7 +39,8 @@ struct claim {
     bool in_parts;          /* what it has settled is not committed yet */
     bool aside;             /* and nothing will be: it is settled on the side connection, before the transaction ends */
     instant_us sent_at, began_at;
-    instant_us retry_at; /* no new claim before */
+    instant_us retry_at;     /* no new claim before */
+    const char *told_reason; /* why it was not sent, as the log has it; NULL: nothing was said yet */
     unsigned failures;
 };
 

@@ -72,6 +72,12 @@ void report_claimed(const struct queue *queue, size_t index, const struct claim_
         log_int("oldest_hi", plan->scan.oldest.hi), log_int("took_us", took_us));
 }
 
+void report_claim_waits(const struct queue *queue, size_t index, const char *reason, instant_us until, instant_us now)
+{
+    LOG(queue->log, LOG_DEBUG, "claim.waits", log_text("queue", queue->config->name), log_int("claim", (int64_t)index),
+        log_text("for", reason), log_int("wait_us", until == INSTANT_NEVER ? -1 : until - now));
+}
+
 static void report_statement_failed(const struct queue *queue, const char *fact, const struct error *err)
 {
     LOG(queue->log, LOG_WARN, fact, log_text("queue", queue->config->name), log_text("table", queue->config->table),

@@ -9,6 +9,7 @@ void report_late(const struct queue *queue, const struct event *event);
 void report_missing(const struct queue *queue, size_t missing);
 void report_claimed(const struct queue *queue, size_t index, const struct claim_plan *plan, const struct batch *batch,
                     int64_t took_us);
+void report_claim_waits(const struct queue *queue, size_t index, const char *reason, instant_us until, instant_us now);
 void report_claim_failed(const struct queue *queue, const struct error *err);
 void report_settle_failed(const struct queue *queue, const struct error *err);
 void report_side_failed(const struct queue *queue, const char *task, const struct error *err);

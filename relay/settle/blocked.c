@@ -71,10 +71,15 @@ static instant_us wake_lanes(const struct queue *queue, instant_us now)
     return next;
 }
 
+instant_us blocked_wake_at(const struct queue *queue)
+{
+    return queue->blocked.wake_at > 0 ? queue->blocked.wake_at : INSTANT_NEVER;
+}
+
 void blocked_wake(struct queue *queue, instant_us now)
 {
     struct blocked *blocked = &queue->blocked;
-    if (blocked->wake_at == 0 || now < blocked->wake_at)
+    if (now < blocked_wake_at(queue))
         return;
     instant_us next = wake_lanes(queue, now);
     blocked->wake_at = next == INSTANT_NEVER ? 0 : next;

@@ -22,6 +22,9 @@ struct settle_job;
  * and, where nothing of its batch passes, what is left of that. Frees the job. */
 void blocked_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now);
 
+/* When the first wait is over; INSTANT_NEVER: there is none. */
+instant_us blocked_wake_at(const struct queue *queue);
+
 /* The waits that are over end: these lanes wait to be settled. */
 void blocked_wake(struct queue *queue, instant_us now);
 

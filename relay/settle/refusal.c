@@ -208,9 +208,9 @@ void refusal_end_parts(struct batch *batch)
         lane->start = NULL;
 }
 
-bool refusal_wants_trial(const struct queue *queue, instant_us now)
+instant_us refusal_trial_at(const struct queue *queue)
 {
-    return queue->refusal.doubt_at > 0 && now >= queue->refusal.trial_at;
+    return queue->refusal.doubt_at > 0 ? queue->refusal.trial_at : INSTANT_NEVER;
 }
 
 void refusal_note_claim(struct queue *queue, instant_us now)

@@ -41,8 +41,9 @@ void refusal_begin_parts(struct batch *batch);
 void refusal_undo_parts(struct batch *batch);
 void refusal_end_parts(struct batch *batch); /* it has committed */
 
-/* One key may be claimed although orphans wait, to find out whether the table lets it go. */
-bool refusal_wants_trial(const struct queue *queue, instant_us now);
+/* From then on one key may be claimed although orphans wait, to find out whether the table lets it go. INSTANT_NEVER:
+ * nobody doubts that. */
+instant_us refusal_trial_at(const struct queue *queue);
 
 /* A claim has found something to deliver: if it is such a trial, it was the last one for a while. */
 void refusal_note_claim(struct queue *queue, instant_us now);

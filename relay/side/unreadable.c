@@ -85,10 +85,10 @@ bool unreadable_settle_failed(struct queue *queue, const struct round *round, in
     return unreadable->search != NULL;
 }
 
-bool unreadable_holds_claims(const struct queue *queue, instant_us now)
+instant_us unreadable_claims_at(const struct queue *queue)
 {
     const struct unreadable *unreadable = &queue->unreadable;
-    return unreadable->search && !unreadable->search->again && now < unreadable->held_until;
+    return unreadable->search && !unreadable->search->again ? unreadable->held_until : 0;
 }
 
 /* ---- what a claim has met ---- */

@@ -34,8 +34,8 @@ void unreadable_claim_failed(struct queue *queue, const struct claim_plan *plan,
  * begun; none of them is to blame, and it may go well when that is over. */
 bool unreadable_settle_failed(struct queue *queue, const struct round *round, instant_us now);
 
-/* Claims are to wait for the search under way; not for long. */
-bool unreadable_holds_claims(const struct queue *queue, instant_us now);
+/* Claims wait for the search under way, but no longer than until then. 0: there is none to wait for. */
+instant_us unreadable_claims_at(const struct queue *queue);
 
 /* A claim has brought events. */
 void unreadable_claimed(struct queue *queue);

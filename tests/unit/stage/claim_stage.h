@@ -104,6 +104,14 @@ static bool never(const struct ordering *o, instant_us now)
     return false;
 }
 
+static instant_us pending_at; /* until then nothing is known to be left */
+
+static instant_us when_pending(const struct ordering *o)
+{
+    (void)o;
+    return pending_at;
+}
+
 static const struct ordering_type one = {.claim = one_claim,
                                          .claimed = one_claimed,
                                          .claim_done = one_claim_done,
@@ -112,11 +120,13 @@ static const struct ordering_type one = {.claim = one_claim,
                                          .settle = one_settle,
                                          .settled = one_settled,
                                          .pending = never,
+                                         .pending_at = when_pending,
                                          .sweep_due = never,
                                          .released = note_released};
 
 static inline void set_up(void)
 {
+    pending_at = INSTANT_NEVER;
     stage_init(&stage, "there");
     claim = &stage.claim;
     stage.noting.ordering.type = &one;
