@@ -101,7 +101,7 @@ void claim_offer(struct queue *queue, instant_us now)
 bool claim_was_refused(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
-        if (batch->settle_max > 0 && batch->finished + batch->in_settlement > 0)
+        if (batch->halving.most > 0 && batch->finished + batch->in_settlement > 0)
             return true;
     return false;
 }

@@ -8,6 +8,7 @@
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
 #include "relay/base/event.h"
+#include "relay/base/halving.h"
 #include "relay/queue/lane_life.h"
 #include "sinks/delivery.h"
 
@@ -133,11 +134,11 @@ struct batch {
     bool found_paused;   /* the claim was told that the queue is paused */
 
     /* Written by relay/settle/ only. */
-    size_t in_settlement;  /* lanes that a settlement under way takes part of, or all */
-    size_t settle_max;     /* the database refused to settle more than this at once; 0: it did not */
-    size_t refusals;       /* in a row, of one thing each */
-    instant_us refused_at; /* for the first time */
-    instant_us settled_at; /* of the lane that was settled last */
+    size_t in_settlement;   /* lanes that a settlement under way takes part of, or all */
+    struct halving halving; /* of its settlement, since the database did not let all of it pass */
+    size_t refusals;        /* in a row, of one thing each */
+    instant_us refused_at;  /* for the first time */
+    instant_us settled_at;  /* of the lane that was settled last */
 
     /* Written by relay/hold/lease.c only. */
     instant_us leased_at;  /* the earliest of its lanes', */

@@ -5,6 +5,7 @@
 #include "ordering/guarded_text.h"
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
+#include "relay/base/halving.h"
 #include "relay/queue/keyset.h"
 
 #include <stdbool.h>
@@ -83,7 +84,7 @@ struct refusal {
     instant_us trial_at;    /* no key is claimed to find out before */
     int64_t blamed_id;      /* the event whose row was blamed last, */
     bool blamed;            /* if one was */
-    size_t most;            /* things that are settled at once, since more took too long; 0: as many as there are */
+    struct halving in_time; /* of all settlements, since one took too long */
 };
 
 /* Rows that another session holds. Written by relay/settle/blocked.c only. */

@@ -49,7 +49,7 @@ void blocked_take(struct queue *queue, struct settle_job *job, const struct erro
     struct lane *lane = job->thing;
     queue->blocked.impatient_until = now + IMPATIENT_US;
     for (size_t i = 0; i < job->lane_count; i++)
-        job->lanes[i]->batch->settle_max = things > 1 ? things / 2 : 1;
+        halving_failed(&job->lanes[i]->batch->halving, things, 2);
     settle_abort(job);
     if (things == 1)
         take_one(queue, lane, cause, now);

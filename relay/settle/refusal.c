@@ -20,11 +20,11 @@
 
 #define MOST_MAX 65536 /* more things than any settlement has */
 
-static void take_fewer(struct queue *queue, struct batch *batch, size_t fewer, instant_us now)
+static void take_fewer(struct queue *queue, struct batch *batch, size_t things, size_t parts, instant_us now)
 {
-    if (batch->settle_max == 0)
+    if (batch->halving.most == 0)
         batch->refused_at = now;
-    batch->settle_max = fewer;
+    halving_failed(&batch->halving, things, parts);
     if (queue->refusal.doubt_at == 0)
         queue->refusal.doubt_at = now;
 }
@@ -104,7 +104,7 @@ static bool take(struct queue *queue, struct settle_job *job, size_t part, const
     size_t things = job->things;
     struct lane *lane = job->thing;
     for (size_t i = 0; i < job->lane_count; i++)
-        take_fewer(queue, job->lanes[i]->batch, things > part ? things / part : 1, now);
+        take_fewer(queue, job->lanes[i]->batch, things, part, now);
     settle_abort(job);
     if (things != 1)
         return things > 1; /* what only moves entries on is tried again as it is */
@@ -131,7 +131,7 @@ static bool take_late(struct queue *queue, struct settle_job *job, const struct 
     size_t things = job->things;
     bool cancelled = now - job->sent_at < queue->process->statement_timeout_us;
     if (things > 1 && !cancelled)
-        queue->refusal.most = things > DEAR_PART ? things / DEAR_PART : 1;
+        halving_failed(&queue->refusal.in_time, things, DEAR_PART);
     if (things > 1 || !cancelled)
         return take(queue, job, DEAR_PART, cause, now);
     blocked_take(queue, job, cause, now);
@@ -153,10 +153,13 @@ bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
 /* What is settled at once is a part of what took too long, until that is quickly done. */
 static void allow_more(struct queue *queue, const struct settle_job *job, instant_us now)
 {
-    size_t *most = &queue->refusal.most;
-    if (*most == 0 || job->things < *most || now - job->sent_at > queue->process->statement_timeout_us / DEAR_PART)
+    struct halving *in_time = &queue->refusal.in_time;
+    if (in_time->most == 0 || job->things < in_time->most ||
+        now - job->sent_at > queue->process->statement_timeout_us / DEAR_PART)
         return;
-    *most = *most * 2 < MOST_MAX ? *most * 2 : 0;
+    halving_passed(in_time, MOST_MAX);
+    if (in_time->most == MOST_MAX)
+        in_time->most = 0;
 }
 
 /* Only what was sent when there was doubt, and took a delivered event out, says that the table lets others go. */
@@ -164,7 +167,7 @@ void refusal_passed(struct queue *queue, const struct settle_job *job, instant_u
 {
     struct refusal *refusal = &queue->refusal;
     struct batch *batch = job->lanes[0]->batch;
-    batch->settle_max = batch->settle_max < SIZE_MAX / 2 ? batch->settle_max * 2 : SIZE_MAX;
+    halving_passed(&batch->halving, SIZE_MAX);
     batch->refusals = 0;
     allow_more(queue, job, now);
     if (refusal->doubt_at == 0 || job->doubt_at != refusal->doubt_at || job->settlement.done_count <= job->missing)

@@ -222,13 +222,12 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
         lists.responses = arena_array(arena, tally.done, sizeof *lists.responses);
     if (queue->leases.used)
         add_lease_lists(&lists, tally.lanes, arena);
-    size_t most = queue->refusal.most > 0 ? queue->refusal.most : SIZE_MAX;
+    size_t most = halving_room(&queue->refusal.in_time, SIZE_MAX);
     for (struct batch *batch = batches; batch && job->things < most; batch = batch->next) {
-        bool alone = batch->settle_max > 0;
+        bool alone = batch->halving.most > 0;
         if (alone && job->lane_count > 0)
             break;
-        size_t left = most - job->things;
-        lists.room = alone && batch->settle_max < left ? batch->settle_max : left;
+        lists.room = halving_room(&batch->halving, most - job->things);
         add_lanes(job, &lists, batch, prefixes);
         if (alone && job->lane_count > 0)
             break;
@@ -241,7 +240,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     s->done = lists.done;
     /* A place that is another row's by now has all be refused: a part of it goes by ids, and so does one thing alone,
      * which would be blamed for it. */
-    s->tids = job->things > 1 && job->lanes[0]->batch->settle_max == 0 ? lists.tids : NULL;
+    s->tids = job->things > 1 && job->lanes[0]->batch->halving.most == 0 ? lists.tids : NULL;
     s->responses = lists.responses;
     s->parked = lists.parked;
     s->buried = lists.buried;

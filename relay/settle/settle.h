@@ -28,7 +28,7 @@ struct settle_job {
 };
 
 /* Takes the finished lanes of `batches` (linked by next), and with `prefixes` the acked events of unfinished ones.
- * Lanes of a lost batch settle what was acked and nothing else. A batch with settle_max is collected by itself, and no
+ * Lanes of a lost batch settle what was acked and nothing else. A batch that is halved is collected by itself, and no
  * more of it than that. NULL when there is nothing. */
 struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes);
 

@@ -128,11 +128,6 @@ struct unreadable_search *unreadable_search_settlement(const struct settlement *
     return search;
 }
 
-static void push(struct unreadable_search *search, size_t at, size_t count)
-{
-    search->parts[search->part_count++] = (struct search_part){at, count};
-}
-
 struct unreadable_search *unreadable_search_again(const int64_t *ids, size_t count)
 {
     struct unreadable_search *search = search_new();
@@ -142,7 +137,7 @@ struct unreadable_search *unreadable_search_again(const int64_t *ids, size_t cou
     search->id_count = count < SEARCH_IDS_MAX ? count : SEARCH_IDS_MAX;
     memcpy(search->ids, ids, search->id_count * sizeof *ids);
     search->step = SEARCH_TRY;
-    push(search, 0, search->id_count);
+    halving_list_begin(&search->parts, search->id_count);
     return search;
 }
 
@@ -177,9 +172,9 @@ struct statement unreadable_search_statement(const struct queue *queue, const st
     }
     bool read = search->sources[search->source].read;
     struct statement st = statement_of(read ? queue->unreadable.read_sql : queue->unreadable.where_sql);
-    struct search_part part = {0, 0};
+    struct halving_part part = {0, 0};
     if (search->step == SEARCH_TRY)
-        part = search->parts[search->part_count - 1];
+        part = halving_list_part(&search->parts);
     st.by_row = true;
     statement_add_ids(&st, arena, search->ids + part.at, part.count);
     return st;
@@ -300,14 +295,12 @@ static void next_list(const struct queue *queue, struct unreadable_search *searc
 
 static void take_part(struct unreadable_search *search, const struct error *failure)
 {
-    struct search_part part = search->parts[--search->part_count];
+    struct halving_part part = halving_list_part(&search->parts);
     bool read = search->sources[search->source].read;
     if (!failure) {
+        halving_list_passed(&search->parts);
         search->passed[read] += part.count;
-    } else if (part.count > 1) {
-        push(search, part.at + part.count / 2, part.count - part.count / 2);
-        push(search, part.at, part.count / 2);
-    } else if (search->found_count < SEARCH_FOUND_MAX) {
+    } else if (halving_list_failed(&search->parts) && search->found_count < SEARCH_FOUND_MAX) {
         search->found_read = read;
         search->found[search->found_count++] = (struct search_found){search->ids[part.at], *failure};
     }
@@ -326,8 +319,8 @@ void unreadable_search_ended(const struct queue *queue, struct unreadable_search
         search->step = SEARCH_TRY;
         if (failure)
             search->over = true;
-        else if (search->id_count > 0)
-            push(search, 0, search->id_count);
+        else
+            halving_list_begin(&search->parts, search->id_count);
         break;
     case SEARCH_TRY:
         take_part(search, failure);
@@ -336,6 +329,6 @@ void unreadable_search_ended(const struct queue *queue, struct unreadable_search
         search->over = true;
         return;
     }
-    if (!search->over && search->part_count == 0)
+    if (!search->over && search->parts.count == 0)
         next_list(queue, search);
 }

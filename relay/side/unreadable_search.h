@@ -11,6 +11,7 @@
 
 #include "ordering/ordering.h"
 #include "relay/base/error.h"
+#include "relay/base/halving.h"
 #include "relay/config/config.h"
 #include "relay/queue/queue_parts.h"
 
@@ -19,10 +20,6 @@ struct queue;
 #define UNREADABLE_WHY "its row cannot be read" /* how the reason of a wait begins */
 
 struct search_source;
-
-struct search_part {
-    size_t at, count;
-};
 
 struct search_found {
     int64_t id;
@@ -38,7 +35,6 @@ enum search_step {
 
 #define SEARCH_IDS_MAX 16384
 #define SEARCH_FOUND_MAX 1024
-#define SEARCH_PARTS_MAX 32
 
 struct unreadable_search {
     struct arena *arena;
@@ -56,9 +52,8 @@ struct unreadable_search {
     int64_t last;  /* of these */
     int64_t rows;  /* of the source, that could be read */
     int64_t key_limit;
-    struct search_part parts[SEARCH_PARTS_MAX]; /* to be tried, the last one first */
-    size_t part_count;
-    size_t passed[2]; /* by the condition alone; as a whole */
+    struct halving_list parts; /* of them, to be tried */
+    size_t passed[2];          /* by the condition alone; as a whole */
     struct search_found found[SEARCH_FOUND_MAX];
     size_t found_count, source_found;
     bool found_read;

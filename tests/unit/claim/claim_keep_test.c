@@ -415,7 +415,7 @@ START_TEST(what_was_settled_in_parts_is_kept_until_that_is_committed)
 {
     struct lane *next = lane_of("next", 3);
     stage_finish(next, 1, LANE_DELIVERED);
-    batch->settle_max = 1;
+    batch->halving.most = 1;
     claim->began_at = NOW - 100 * MS_US;
     settle_at(NOW);
     bring_round(0, 0, 0);
@@ -423,7 +423,7 @@ START_TEST(what_was_settled_in_parts_is_kept_until_that_is_committed)
     ck_assert(claim->in_parts);
     ck_assert_int_eq(done->state, LANE_SETTLED);
     ck_assert_uint_eq(kept.key_count, 0);
-    batch->settle_max = 1;
+    batch->halving.most = 1;
     settle_at(NOW + SECOND_US);
     ck_assert_uint_eq(kept.key_count, 3);
 }

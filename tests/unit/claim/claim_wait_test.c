@@ -27,7 +27,7 @@ static void set_up_two(void)
 
 static void tear_down_two(void)
 {
-    stage.queue.orphans = NULL;
+    stage.queue.holds.orphans = NULL;
     stage.queue.unreadable.search = NULL;
     outlet.circuit = (struct circuit){.state = CIRCUIT_CLOSED};
     stage_free_batches(&two[1].batches);

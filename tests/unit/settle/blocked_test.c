@@ -210,17 +210,17 @@ START_TEST(what_comes_next_is_settled_in_such_parts_until_they_are_quick)
 {
     finish_lanes(KEYS);
     settle_slowly(SECOND_US);
-    ck_assert_uint_gt(stage.queue.refusal.most, 0);
+    ck_assert_uint_gt(stage.queue.refusal.in_time.most, 0);
     batch = stage_batch(&stage);
     finish_lanes(KEYS);
     ck_assert_int_eq(settle_slowly(SECOND_US), 0);
-    while (stage.queue.refusal.most > 0) {
-        size_t most = stage.queue.refusal.most;
+    while (stage.queue.refusal.in_time.most > 0) {
+        size_t most = stage.queue.refusal.in_time.most;
         batch = stage_batch(&stage);
         batch->bytes_max = SIZE_MAX;
         finish_lanes((int64_t)most / 3 + 1);
         ck_assert_int_eq(settle_slowly(1), 0);
-        ck_assert(stage.queue.refusal.most == 0 || stage.queue.refusal.most > most);
+        ck_assert(stage.queue.refusal.in_time.most == 0 || stage.queue.refusal.in_time.most > most);
     }
 }
 END_TEST

@@ -151,7 +151,7 @@ START_TEST(what_was_sent_before_the_doubt_does_not_end_it)
     struct batch *doubtful = batch;
     batch = stage_batch(&stage);
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
-    doubtful->settle_max = 2; /* so that the other is collected by itself */
+    doubtful->halving.most = 2; /* so that the other is collected by itself */
     struct settle_job *before = settle_collect(&stage.queue, batch, false);
     refuse_everything(doubtful, stage_now + 5 * SECOND_US);
     refusal_commit(&stage.queue, before, stage_now);

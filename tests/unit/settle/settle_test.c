@@ -245,7 +245,7 @@ START_TEST(event_without_a_key_that_is_settled_in_parts_resumes_by_its_id)
     struct lane *lane = stage_event(batch, 7, NULL)->lane;
     lane->waited = true;
     stage_finish(lane, 1, LANE_DELIVERED);
-    batch->settle_max = 1;
+    batch->halving.most = 1;
     struct settle_job *job = collect(false);
     assert_done(job, 1, 7);
     ck_assert_uint_eq(job->settlement.resumed_solo_count, 0);
@@ -265,7 +265,7 @@ START_TEST(places_are_named_where_a_part_can_go_without_them)
     const size_t most[] = {0, 2, 0}, done[] = {3, 2, 1}; /* one is left in the end */
     stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
     for (size_t i = 0; i < 3; i++) {
-        batch->settle_max = most[i];
+        batch->halving.most = most[i];
         struct settle_job *job = collect(false);
         assert_done(job, done[i], i == 2 ? 3 : 1);
         ck_assert_int_eq(job->settlement.tids != NULL, i == 0);

@@ -74,7 +74,7 @@ static void answer_list(struct unreadable_search *search, struct arena *arena)
 
 static void answer_try(struct unreadable_search *search)
 {
-    const struct search_part *part = &search->parts[search->part_count - 1];
+    const struct halving_part *part = &search->parts.parts[search->parts.count - 1];
     bool failed = false;
     for (size_t i = 0; i < part->count; i++)
         failed = failed || is_bad(search->ids[part->at + i]);
