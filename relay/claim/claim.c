@@ -87,8 +87,9 @@ static bool needs_side(const struct claim *claim, instant_us now)
 {
     /* A busy queue claims again and again: what is finished must not wait for a pause. */
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
-    return (claim->state == CLAIM_IDLE || extending) && (claim->aside || is_straggling(claim, now)) &&
-           !claim->in_parts && !session_lock_is_possible(claim->queue, claim->db) &&
+    return (claim->state == CLAIM_IDLE || extending) &&
+           (claim->settling == CLAIM_SETTLES_NOTHING || is_straggling(claim, now)) &&
+           claim->settling != CLAIM_SETTLES_PARTS && !session_lock_is_possible(claim->queue, claim->db) &&
            !claim->queue->ordering->locks_rows;
 }
 
@@ -160,13 +161,13 @@ bool claim_is_due(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
         return false;
-    if (claim->aside && batch_unsettled(claim->batches) > 0)
+    if (claim->settling == CLAIM_SETTLES_NOTHING && batch_unsettled(claim->batches) > 0)
         return false;
     if (claim->queue->leases.used || claim_is_finished(claim))
         return true;
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
     if (!session_lock_is_possible(claim->queue, claim->db))
-        return claim->in_parts && leaves_some(claim);
+        return claim->settling == CLAIM_SETTLES_PARTS && leaves_some(claim);
     return is_straggling(claim, now) || (has_only_kept(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
 
@@ -218,7 +219,7 @@ void claim_finish(struct claim *claim, instant_us now)
      * straggler, whether it has found something or not. And one that stands still for long the server would end, and
      * with its session the locks. */
     bool stale = now - claim->began_at >= SILENT_MAX_US;
-    if (finished || job || let_go || claim->in_parts || keys > 0 || stale)
+    if (finished || job || let_go || claim->settling == CLAIM_SETTLES_PARTS || keys > 0 || stale)
         claim_send_round(claim, job, true, keys, now);
 }
 
@@ -235,7 +236,7 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (claim->queue->ordering->locks_rows || claim->in_parts || !is_straggling(claim, now) ||
+    if (claim->queue->ordering->locks_rows || claim->settling == CLAIM_SETTLES_PARTS || !is_straggling(claim, now) ||
         open_lanes(claim) > cap / 2 || !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;

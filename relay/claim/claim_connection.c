@@ -12,6 +12,7 @@
 #include "relay/queue/pace.h"
 #include "relay/queue/queue.h"
 #include "relay/queue/report.h"
+#include "relay/settle/blame.h"
 #include "relay/settle/blocked.h"
 #include "relay/settle/refusal.h"
 #include "relay/settle/settle.h"
@@ -31,7 +32,7 @@ static void lose_locks(struct claim *claim, bool session, instant_us now)
     claim->in_transaction = false;
     claim_forget_held(claim);
     orphan_make(claim->queue, &claim->batches, session, now);
-    claim->in_parts = claim->aside = false;
+    claim->settling = CLAIM_SETTLES_WHOLE;
 }
 
 /* `then` may be NULL. */
@@ -86,10 +87,10 @@ static void go_back(struct claim *claim, instant_us now)
 static bool settle_aside(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
-    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->in_parts ||
+    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->settling == CLAIM_SETTLES_PARTS ||
         session_lock_is_possible(claim->queue, claim->db) || claim->queue->ordering->locks_rows)
         return false;
-    claim->aside = true;
+    claim->settling = CLAIM_SETTLES_NOTHING;
     report_settle_failed(claim->queue, &round->error);
     refusal_answer(claim->queue, round, now);
     go_back(claim, now);
@@ -102,7 +103,7 @@ static bool settle_in_parts(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
-    bool first = !claim->in_parts;
+    bool first = claim->settling != CLAIM_SETTLES_PARTS;
     if (settle_aside(claim, now))
         return true;
     claim_begin_parts(claim);
@@ -122,9 +123,10 @@ static void take_commit(struct claim *claim, instant_us now)
     if (round->job)
         refusal_commit(claim->queue, round->job, now);
     round->job = NULL;
-    for (struct batch *batch = claim->in_parts ? claim->batches : NULL; batch; batch = batch->next)
+    for (struct batch *batch = claim->settling == CLAIM_SETTLES_PARTS ? claim->batches : NULL; batch;
+         batch = batch->next)
         refusal_end_parts(batch);
-    claim->in_parts = claim->aside = false;
+    claim->settling = CLAIM_SETTLES_WHOLE;
     if (claim->queue->leases.used)
         lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
     session_lock_settled(claim->batches);
@@ -224,7 +226,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     queue->claiming.keys_locked = claim->plan.locked;
     orphan_drop(queue, batch, now);
     if (batch->open > 0)
-        refusal_note_claim(queue, now);
+        blame_note_claim(queue, now);
     if (queue->leases.used)
         return; /* it has arrived when it is leased */
     batch->arrived_next = queue->arrived;

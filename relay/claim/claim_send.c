@@ -44,9 +44,10 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
 
 void claim_begin_parts(struct claim *claim)
 {
-    for (struct batch *batch = claim->in_parts ? NULL : claim->batches; batch; batch = batch->next)
+    bool begun = claim->settling == CLAIM_SETTLES_PARTS;
+    for (struct batch *batch = begun ? NULL : claim->batches; batch; batch = batch->next)
         refusal_begin_parts(batch);
-    claim->in_parts = true;
+    claim->settling = CLAIM_SETTLES_PARTS;
 }
 
 /* Behind a savepoint: when the database refuses it, the locks stay. What a deferred constraint has to say has to be

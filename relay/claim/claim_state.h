@@ -18,6 +18,13 @@ enum claim_state {
     CLAIM_ROLLBACK /* a rollback is under way */
 };
 
+/* How the open transaction's lanes are settled. */
+enum claim_settling {
+    CLAIM_SETTLES_WHOLE,  /* all that is finished, with the commit */
+    CLAIM_SETTLES_PARTS,  /* in halves, see refusal.h: what it has settled is not committed yet */
+    CLAIM_SETTLES_NOTHING /* the side connection does, and the transaction ends when all of it is settled */
+};
+
 /* One connection that claims. */
 struct claim {
     struct queue *queue;
@@ -36,8 +43,7 @@ struct claim {
     bool has_read;          /* the open transaction has claimed: DDL on the table waits for its end */
     bool full;              /* it holds as many locks as it may */
     bool unread;            /* more may have come than what was read */
-    bool in_parts;          /* what it has settled is not committed yet */
-    bool aside;             /* and nothing will be: it is settled on the side connection, before the transaction ends */
+    enum claim_settling settling;
     instant_us sent_at, began_at;
     instant_us retry_at;     /* no new claim before */
     const char *told_reason; /* why it was not sent, as the log has it; NULL: nothing was said yet */

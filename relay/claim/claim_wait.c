@@ -8,8 +8,8 @@
 #include "relay/hold/lease.h"
 #include "relay/queue/queue.h"
 #include "relay/route/destination.h"
+#include "relay/settle/blame.h"
 #include "relay/settle/blocked.h"
-#include "relay/settle/refusal.h"
 #include "relay/side/unreadable.h"
 
 #define VAIN_BURST_US (50 * MS_US)
@@ -114,7 +114,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
         /* A backlog for it is claimed and given back, over and over, for the sake of what may be behind it. */
         return queue->vain_until - VAIN_BURST_US;
     case CLAIM_WAITS_FOR_SETTLEMENT:
-        return orphans_wait(queue) ? refusal_trial_at(queue) : 0;
+        return orphans_wait(queue) ? blame_trial_at(queue) : 0;
     case CLAIM_WAITS_FOR_SEARCH:
         return unreadable_claims_at(queue);
     case CLAIM_WAITS_FOR_TURN:

@@ -77,7 +77,7 @@ struct pace {
     instant_us coming_at;
 };
 
-/* What the database does not settle. Written by relay/settle/refusal.c only. */
+/* What the database does not settle. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
 struct refusal {
     instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
     instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */

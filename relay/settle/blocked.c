@@ -24,7 +24,7 @@ static void set_aside(struct queue *queue, struct lane *lane, instant_us now)
     *first = *first > 0 ? instant_min(*first, lane->blocked_until) : lane->blocked_until;
 }
 
-static void take_one(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
+void blocked_wait(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
 {
     struct batch *batch = lane->batch;
     if (lane->state != LANE_FINISHED) {
@@ -43,16 +43,9 @@ static void take_one(struct queue *queue, struct lane *lane, const struct error 
             set_aside(queue, other, now);
 }
 
-void blocked_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now)
+void blocked_met(struct queue *queue, instant_us now)
 {
-    size_t things = job->things;
-    struct lane *lane = job->thing;
     queue->blocked.impatient_until = now + IMPATIENT_US;
-    for (size_t i = 0; i < job->lane_count; i++)
-        halving_failed(&job->lanes[i]->batch->halving, things, 2);
-    settle_abort(job);
-    if (things == 1)
-        take_one(queue, lane, cause, now);
 }
 
 /* Returns when the next wait is over; INSTANT_NEVER: there is none. */

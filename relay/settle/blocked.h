@@ -1,7 +1,7 @@
 /* relay/settle/blocked.h -- what was delivered and cannot be settled yet because somebody else holds its row, or what
  * its row needs.
  *
- *   refusal_answer -> blocked_take -> ... -> blocked_wake -> settle_collect
+ *   refusal_answer -> blocked_wait -> ... -> blocked_wake -> settle_collect
  *
  * That is no fault of the row, and the event is not delivered again: its lane is set aside (LANE_BLOCKED), its key
  * stays locked, leased or, where its lock is lost, in mind; and its settlement is tried again after a wait that grows.
@@ -18,9 +18,11 @@
 struct queue;
 struct settle_job;
 
-/* The lanes of the job wait to be collected again, fewer things at a time. The lane of a job of one thing is set aside
- * and, where nothing of its batch passes, what is left of that. Frees the job. */
-void blocked_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now);
+/* Somebody holds something of a settlement. */
+void blocked_met(struct queue *queue, instant_us now);
+
+/* That is the lane's one thing: it is set aside and, where nothing of its batch passes, what is left of that. */
+void blocked_wait(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now);
 
 /* When the first wait is over; INSTANT_NEVER: there is none. */
 instant_us blocked_wake_at(const struct queue *queue);

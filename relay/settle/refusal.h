@@ -1,13 +1,10 @@
-/* relay/settle/refusal.h -- what the database does not let out of a table.
- *
- * A settlement is refused as a whole. It is tried again in halves, down to the one row to blame, whose key then waits:
+/* relay/settle/refusal.h -- a settlement that does not pass is halved, until one row is to blame or waited for.
  *
  *   settle_collect -> refusal_answer -> settle_collect -> ... -> refusal_commit
  *
- * So is one that takes too long. A row that somebody else holds is not to blame: see blocked.h.
- *
- * A row is blamed when others pass. A table that lets nothing go will be mended by somebody: what was acked is kept in
- * mind until then, nothing is delivered again, and now and then one more key is claimed, to find out. */
+ * A settlement does not pass as a whole, because the database refuses one row, because somebody else holds one, or
+ * because all of them take too long. It is tried again in parts (relay/base/halving.h). What does not pass alone is to
+ * blame (blame.h), or it is waited for (blocked.h). */
 #ifndef RELAY_REFUSAL_H
 #define RELAY_REFUSAL_H
 
@@ -24,10 +21,18 @@ struct settle_job;
  * the lanes wait to be collected again. False: it is not to be tried again at once. Frees the job. */
 bool refusal_answer(struct queue *queue, struct round *round, instant_us now);
 
-/* What is in the rows may be why: the lanes wait to be collected again, fewer things at a time. One thing that is to
- * blame stays in the table: its lane goes on without it, and ends as one that failed there. False: nothing passes, and
- * it is not to be tried again at once. Frees the job. */
-bool refusal_take(struct queue *queue, struct settle_job *job, const struct error *cause, instant_us now);
+/* How a settlement that did not pass is tried again. */
+struct refusal_way {
+    size_t parts; /* it is one of so many, next time */
+    bool waits;   /* one thing alone is waited for; else it is to blame */
+};
+
+extern const struct refusal_way refusal_blames, refusal_waits; /* in halves */
+
+/* The lanes wait to be collected again, fewer things at a time; and one thing alone is blamed, or waited for. False:
+ * nothing passes, and it is not to be tried again at once. Frees the job. */
+bool refusal_halve(struct queue *queue, struct settle_job *job, struct refusal_way way, const struct error *cause,
+                   instant_us now);
 
 /* The transaction of the job, which is not empty, has done what it says: more may be tried again. */
 void refusal_passed(struct queue *queue, const struct settle_job *job, instant_us now);
@@ -40,12 +45,5 @@ void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now)
 void refusal_begin_parts(struct batch *batch);
 void refusal_undo_parts(struct batch *batch);
 void refusal_end_parts(struct batch *batch); /* it has committed */
-
-/* From then on one key may be claimed although orphans wait, to find out whether the table lets it go. INSTANT_NEVER:
- * nobody doubts that. */
-instant_us refusal_trial_at(const struct queue *queue);
-
-/* A claim has found something to deliver: if it is such a trial, it was the last one for a while. */
-void refusal_note_claim(struct queue *queue, instant_us now);
 
 #endif

@@ -4,6 +4,7 @@
 #include "relay/claim/claim_request.h"
 #include "relay/deliver/deliver.h"
 #include "relay/route/route.h"
+#include "relay/settle/blame.h"
 #include "relay/settle/refusal.h"
 #include "relay/side/side.h"
 #include "relay/side/upkeep.h"
@@ -399,7 +400,7 @@ START_TEST(lease_that_cannot_even_be_given_back_is_left_to_run_out)
     deliver_stop(lane, 0, NOW);
     queue->refusal.blame_until = NOW + 1;
     struct settle_job *job = settle_collect(queue, queue->holds.leased, true);
-    ck_assert(refusal_take(queue, job, &cause, NOW));
+    ck_assert(refusal_halve(queue, job, refusal_blames, &cause, NOW));
     ck_assert(lane->hold == HOLD_LOST);
 }
 END_TEST

@@ -1,6 +1,8 @@
 /* What the database refuses to settle, in batches made by hand: fewer and fewer at a time, down to the one to blame. */
 #include "relay/settle/refusal.h"
 
+#include "relay/settle/blame.h"
+
 #include "relay/settle/settle.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/stage/hand_made.h"
@@ -52,7 +54,7 @@ static int settle_all(int64_t bad, bool *ret_waits)
             continue;
         }
         refused++;
-        *ret_waits = !refusal_take(&stage.queue, job, &cause, stage_now);
+        *ret_waits = !refusal_halve(&stage.queue, job, refusal_blames, &cause, stage_now);
     }
     return refused;
 }
@@ -106,7 +108,7 @@ static int refuse_everything(struct batch *batches, instant_us until)
         struct settle_job *job = settle_collect(&stage.queue, batches, false);
         ck_assert_ptr_nonnull(job);
         ck_assert_uint_gt(job->settlement.done_count, 0);
-        waits += !refusal_take(&stage.queue, job, &cause, stage_now);
+        waits += !refusal_halve(&stage.queue, job, refusal_blames, &cause, stage_now);
     }
     return waits;
 }
@@ -126,18 +128,18 @@ END_TEST
 
 START_TEST(one_key_at_a_time_finds_out_whether_the_table_lets_others_go)
 {
-    ck_assert_int_eq(refusal_trial_at(&stage.queue), INSTANT_NEVER);
+    ck_assert_int_eq(blame_trial_at(&stage.queue), INSTANT_NEVER);
     two_in_doubt();
     refuse_everything(batch, stage_now + 5 * SECOND_US);
-    ck_assert_int_le(refusal_trial_at(&stage.queue), stage_now);
-    refusal_note_claim(&stage.queue, stage_now);
-    ck_assert_int_eq(refusal_trial_at(&stage.queue), stage_now + 30 * SECOND_US);
+    ck_assert_int_le(blame_trial_at(&stage.queue), stage_now);
+    blame_note_claim(&stage.queue, stage_now);
+    ck_assert_int_eq(blame_trial_at(&stage.queue), stage_now + 30 * SECOND_US);
 
     batch = stage_batch(&stage);
     struct batch *trial = batch;
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     refusal_commit(&stage.queue, settle_collect(&stage.queue, trial, false), stage_now);
-    ck_assert_int_eq(refusal_trial_at(&stage.queue), INSTANT_NEVER);
+    ck_assert_int_eq(blame_trial_at(&stage.queue), INSTANT_NEVER);
     bool waits;
     settle_all(11, &waits);
     ck_assert(!waits);
@@ -180,7 +182,7 @@ START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
 {
     struct lane *lane = stage_lane_of_three(batch, 1, "a");
     stage_finish(lane, 1, LANE_RELEASED);
-    ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
+    ck_assert(refusal_halve(&stage.queue, collect(false), refusal_blames, &cause, stage_now));
     ck_assert_ptr_nonnull(lane->refused);
     ck_assert_int_eq(lane->refused->event.id, 1);
     refusal_commit(&stage.queue, collect(false), stage_now);
@@ -189,7 +191,7 @@ START_TEST(only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not)
     batch = stage_batch(&stage);
     lane = stage_lane_of_three(batch, 11, "b");
     stage_finish(lane, 1, LANE_RELEASED);
-    ck_assert(!refusal_take(&stage.queue, collect(false), &cause, stage_now));
+    ck_assert(!refusal_halve(&stage.queue, collect(false), refusal_blames, &cause, stage_now));
     ck_assert_ptr_null(lane->refused);
 }
 END_TEST
@@ -200,10 +202,10 @@ START_TEST(only_key_of_a_claim_is_not_blamed_for_an_error_of_the_server_before_o
     const struct error internal = {.kind = ERROR_INTERNAL, .text = "cache lookup failed (SQLSTATE XX000)"};
     struct lane *lane = stage_lane_of_three(batch, 1, "a");
     stage_finish(lane, 1, LANE_RELEASED);
-    ck_assert(!refusal_take(&stage.queue, collect(false), &internal, stage_now));
+    ck_assert(!refusal_halve(&stage.queue, collect(false), refusal_blames, &internal, stage_now));
     ck_assert_ptr_null(lane->refused);
     stage.queue.refusal.blame_until = stage_now + 1;
-    ck_assert(refusal_take(&stage.queue, collect(false), &internal, stage_now));
+    ck_assert(refusal_halve(&stage.queue, collect(false), refusal_blames, &internal, stage_now));
     ck_assert_ptr_nonnull(lane->refused);
 }
 END_TEST
@@ -213,7 +215,7 @@ START_TEST(row_that_was_blamed_is_blamed_again_when_its_wait_is_forgotten)
     for (int i = 0; i < 2; i++) {
         struct lane *lane = stage_lane_of_three(batch, 1, "a");
         stage_finish(lane, 1, LANE_RELEASED);
-        ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
+        ck_assert(refusal_halve(&stage.queue, collect(false), refusal_blames, &cause, stage_now));
         ck_assert_ptr_nonnull(lane->refused);
         refusal_commit(&stage.queue, collect(false), stage_now);
         stage_now += SECOND_US;
@@ -227,7 +229,7 @@ START_TEST(dead_letter_that_cannot_be_made_waits)
     stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_DEAD);
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.buried_count, 1);
-    ck_assert(refusal_take(&stage.queue, job, &cause, stage_now));
+    ck_assert(refusal_halve(&stage.queue, job, refusal_blames, &cause, stage_now));
     job = collect(false);
     ck_assert_uint_eq(job->settlement.buried_count, 0);
     ck_assert_uint_eq(job->settlement.parked_count, 1);
@@ -238,7 +240,7 @@ END_TEST
 START_TEST(wait_that_cannot_be_written_is_kept_in_mind)
 {
     stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_RETRY);
-    ck_assert(refusal_take(&stage.queue, collect(false), &cause, stage_now));
+    ck_assert(refusal_halve(&stage.queue, collect(false), refusal_blames, &cause, stage_now));
     struct settle_job *job = collect(false);
     ck_assert(settle_is_empty(job));
     refusal_commit(&stage.queue, job, stage_now);
@@ -254,7 +256,7 @@ START_TEST(lost_claim_writes_nothing_about_a_row_and_gives_it_back)
     for (struct settle_job *job; (job = settle_collect(&stage.queue, stage.queue.holds.orphans, false));) {
         ck_assert_uint_eq(job->settlement.parked_count, 0);
         if (has(job, 2))
-            refusal_take(&stage.queue, job, &cause, stage_now);
+            refusal_halve(&stage.queue, job, refusal_blames, &cause, stage_now);
         else
             refusal_commit(&stage.queue, job, stage_now);
     }

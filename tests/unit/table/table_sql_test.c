@@ -1,4 +1,5 @@
-/* How the names of one table go into the statements. tests/integration/schema/test_statements.py has PostgreSQL read them. */
+/* How the names of one table go into the statements. tests/integration/schema/test_statements.py has PostgreSQL read
+ * them. */
 #include "relay/table/table_sql.h"
 
 #include "tests/support/run_suite.h"

@@ -1,0 +1,107 @@
+#include "relay/settle/blame.h"
+
+#include "relay/base/utf8.h"
+#include "relay/queue/queue.h"
+#include "relay/settle/settle.h"
+
+#define TRIAL_US (30 * SECOND_US) /* from one trial to the next */
+
+/* How long a table that has let others go is not suspected of refusing everything: enough for what is given back to be
+ * claimed, delivered and refused again. */
+#define BLAME_US (30 * SECOND_US)
+
+#define CAUSE_MAX 300 /* bytes of what the database said */
+
+void blame_doubt(struct queue *queue, struct batch *batch, instant_us now)
+{
+    if (batch->halving.most == 0)
+        batch->refused_at = now;
+    if (queue->refusal.doubt_at == 0)
+        queue->refusal.doubt_at = now;
+}
+
+static void blame_row(struct queue *queue, struct item *item, const struct error *cause)
+{
+    queue->refusal.blamed = true;
+    queue->refusal.blamed_id = item->event.id;
+    struct error *why = arena_alloc(item->lane->batch->arena, sizeof *why);
+    error_set(why, ERROR_REFUSED, "its row cannot be taken out of %s: mend what refuses it, or delete it by hand: %.*s",
+              queue->config->table, (int)utf8_fit(span_of(cause->text), CAUSE_MAX), cause->text);
+    item->delivery.cause = why;
+    if (!item->lane->refused)
+        item->lane->refused = item;
+}
+
+/* Of the one thing of the lane that was to be settled; NULL: that is only an entry in parked. */
+static struct item *item_of_thing(const struct lane *lane)
+{
+    return lane->acked > 0 ? lane->first : lane->failed;
+}
+
+/* The lane goes on without the one thing of it that was to be settled. */
+static void leave_out(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
+{
+    struct item *item = item_of_thing(lane);
+    if (lane->acked > 0) {
+        lane->first = item->next;
+        lane->acked--;
+    } else if (lane->outcome != LANE_DEAD) {
+        /* Not even its wait can be written down. Here it is kept away; other relays are on their own. */
+        lane->outcome = LANE_RELEASED;
+        lane->release_us = queue->config->retry_max_us;
+        lane->refused = NULL;
+        if (lane->batch->hold == HOLD_LEASE)
+            lane_hold(lane, HOLD_LOST); /* nor that it is given back: its term will run out */
+        return;
+    }
+    if (lane->batch->hold == HOLD_LOST) /* without the lock nothing is written about it: who claims it next finds out */
+        queue->ordering->type->released(queue->ordering, item->event.id, item->event.id, now);
+    else
+        blame_row(queue, item, cause);
+}
+
+/* Its failures so far may be forgotten: somebody has opened its key. */
+static bool was_blamed(const struct queue *queue, const struct lane *lane)
+{
+    const struct item *item = item_of_thing(lane);
+    return item && queue->refusal.blamed && queue->refusal.blamed_id == item->event.id;
+}
+
+/* The only one of a claim is blamed at once where nothing else is in doubt: it must not hold up what comes next. But
+ * what the server calls an error of its own may be the session's: a new one comes first. */
+static bool is_to_blame(const struct queue *queue, const struct lane *lane, const struct error *cause, instant_us now)
+{
+    const struct batch *batch = lane->batch;
+    bool known = was_blamed(queue, lane) || (lane->waited && lane->first && lane->first->event.attempt > 1);
+    bool first = cause->kind != ERROR_INTERNAL && batch->unsettled == 1 && batch->refused_at == queue->refusal.doubt_at;
+    return now < queue->refusal.blame_until || known || first;
+}
+
+bool blame_take(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now)
+{
+    if (!is_to_blame(queue, lane, cause, now))
+        return false;
+    leave_out(queue, lane, cause, now);
+    return true;
+}
+
+/* Only what was sent when there was doubt, and took a delivered event out, says that the table lets others go. */
+void blame_passed(struct queue *queue, const struct settle_job *job, instant_us now)
+{
+    struct refusal *refusal = &queue->refusal;
+    if (refusal->doubt_at == 0 || job->doubt_at != refusal->doubt_at || job->settlement.done_count <= job->missing)
+        return;
+    refusal->doubt_at = 0;
+    refusal->blame_until = now + BLAME_US;
+}
+
+instant_us blame_trial_at(const struct queue *queue)
+{
+    return queue->refusal.doubt_at > 0 ? queue->refusal.trial_at : INSTANT_NEVER;
+}
+
+void blame_note_claim(struct queue *queue, instant_us now)
+{
+    if (queue->refusal.doubt_at > 0)
+        queue->refusal.trial_at = now + TRIAL_US;
+}
