@@ -9,7 +9,7 @@
 enum event_column {
     EVENT_ATTEMPTS,
     EVENT_HEAD,
-    EVENT_GONE,
+    EVENT_ENDED_WAIT,
     EVENT_ID,
     EVENT_CREATED_AT,
     EVENT_OVERSIZE,
@@ -92,7 +92,7 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
         return true;
     }
     if (waited && PQgetisnull(res, row, EVENT_ID)) {
-        intake->gone(intake->to, result_span(res, row, EVENT_GONE), head);
+        intake->ended_wait(intake->to, result_span(res, row, EVENT_ENDED_WAIT), head);
         return true;
     }
     if (!result_bigint(res, row, EVENT_ID, &event.id))

@@ -6,7 +6,7 @@
 
 struct held_locks {
     int32_t lock_class;
-    char *keep_sql, *free_sql;
+    char *lock_sql, *unlock_sql;
 };
 
 /* After a failure, too, it is ready for held_locks_done(). */

@@ -9,7 +9,7 @@
  *   with leases (options.lease_us): claimed -> grant, COMMIT -> renew at a third of the term -> settle with tokens
  *
  * Invariant all strategies keep: at any instant at most one relay holds a claim on a key, and it holds that key's
- * oldest unsettled event. A strategy with `solo` knows no keys: then at most one relay holds a claim on an event. */
+ * oldest unsettled event. A strategy with `keyless` knows no keys: then at most one relay holds a claim on an event. */
 #ifndef ORDERING_ORDERING_H
 #define ORDERING_ORDERING_H
 
@@ -51,8 +51,8 @@ struct claim_request {
     int64_t events_per_key;       /* at most */
     const struct span *busy_keys; /* keys that must not be claimed */
     size_t busy_key_count;
-    const int64_t *busy_solos; /* the same for events without a key */
-    size_t busy_solo_count;
+    const int64_t *busy_keyless_ids; /* the same for events without a key */
+    size_t busy_keyless_count;
     const struct span *follow_keys; /* keys known to have more events */
     size_t follow_key_count;
     const int64_t *unreadable; /* rows that cannot be read: not tried, they end what is read of their key */
@@ -66,8 +66,8 @@ struct claim_request {
 struct key_list {
     struct span *keys;
     size_t key_count;
-    int64_t *solos;
-    size_t solo_count;
+    int64_t *keyless_ids;
+    size_t keyless_count;
 };
 
 /* Keys to be leased, and events without one; each has its place in all four. */
@@ -92,7 +92,7 @@ struct claim_plan {
     struct scan_report report;
     int64_t locked;                       /* locks taken by this claim */
     struct span locked_keys;              /* their keys, see array_text.h; in the intake's arena */
-    struct span locked_solos;             /* events without a key, the same by their ids */
+    struct span locked_keyless_ids;       /* events without a key, the same by their ids */
     bool guarded;                         /* the request has named rows that cannot be read */
     bool thin;                            /* the rows looked at had too few keys */
     int64_t rows, rows_limit;             /* events returned and asked for */
@@ -118,7 +118,7 @@ struct claim_intake {
      * order: the claim must not be delivered. */
     bool (*event)(void *to, const struct event *event, bool waited, struct error *err);
     /* A key, or an event without one, that waited for event `id` and has no event any more. */
-    void (*gone)(void *to, struct span key, int64_t id);
+    void (*ended_wait)(void *to, struct span key, int64_t id);
     /* The event is not due for so long, or with a negative number ever: it is not delivered now, nor is what follows of
      * its key. It may be earlier, when event `after_id` is done; EVENT_NO_ID: there is none such. */
     void (*delayed)(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id);
@@ -151,8 +151,8 @@ struct settlement {
     size_t buried_count;
     const struct span *resumed_keys; /* keys that waited and whose head is done or buried */
     size_t resumed_key_count;
-    const int64_t *resumed_solos;
-    size_t resumed_solo_count;
+    const int64_t *resumed_keyless_ids;
+    size_t resumed_keyless_count;
     const struct span *tokens; /* leases of all of this: nothing is done unless each is still ours. They end, but for */
     size_t token_count;
     const struct span *moved_tokens; /* those that go on with event moved_ids[i] */
@@ -165,7 +165,7 @@ struct settlement {
 };
 
 struct ordering_type {
-    bool solo; /* every event stands for itself, and a key is only sent with it */
+    bool keyless; /* every event stands for itself, and a key is only sent with it */
 
     struct ordering *(*open)(const struct ordering_options *options, struct error *err);
     void (*close)(struct ordering *o);

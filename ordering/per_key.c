@@ -35,7 +35,7 @@ enum lock_column {
     LOCK_MISSED_MAX,
     LOCK_LOCKED,
     LOCK_CLAIM,
-    LOCK_SOLO,
+    LOCK_KEYLESS,
     LOCK_MISSED_KEY,
     LOCK_SEEN_MIN,
     LOCK_THIN,
@@ -143,7 +143,7 @@ static struct statement lock_some(const struct per_key *pk, const struct claim_r
     statement_add_int(&lock, arena, request->max_keys);
     statement_add_int(&lock, arena, claim_rows_share(request, pk->options.oldest_share));
     statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(&lock, arena, request->busy_solos, request->busy_solo_count);
+    statement_add_ids(&lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
     statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
     statement_add_text(&lock, pk->options.queue);
     statement_add_int(&lock, arena, pk->options.lock_class);
@@ -179,7 +179,7 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
     statement_add_int(&lock, arena, pk->horizon.floor);
     left_behind_add_to(&pk->horizon.left, arena, &lock);
     statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(&lock, arena, request->busy_solos, request->busy_solo_count);
+    statement_add_ids(&lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
     return lock;
 }
 
@@ -187,7 +187,7 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
  * or not all of it can be read and an order has to see to it that each key has its turn. */
 static bool has_to_choose(const struct per_key *pk, const struct claim_request *request)
 {
-    size_t busy = request->busy_key_count + request->busy_solo_count;
+    size_t busy = request->busy_key_count + request->busy_keyless_count;
     return request->behind || request->max_keys == 1 || (int64_t)busy * BUSY_SHARE > request->max_keys ||
            pk->wary > 0 || !claim_rows_suffice(&pk->rows);
 }
@@ -269,7 +269,7 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
     plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, LOCK_CLAIM));
-    plan->locked_solos = arena_copy(intake->arena, result_span(res, 0, LOCK_SOLO));
+    plan->locked_keyless_ids = arena_copy(intake->arena, result_span(res, 0, LOCK_KEYLESS));
     bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min);
     note_bare(pk, plan, seen);
     if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->horizon.floor) {

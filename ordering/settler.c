@@ -16,7 +16,7 @@ static const char *template_of(enum settle_kind kind, const struct ordering_opti
 {
     const char *const templates[] = {
         [SETTLE_LEASES] = sql_settle_leases, [SETTLE_DONE] = done_of(options),
-        [SETTLE_BURY] = sql_settle_bury,     [SETTLE_KEPT] = sql_settle_kept,
+        [SETTLE_BURY] = sql_settle_bury,     [SETTLE_UNDELETED] = sql_settle_undeleted,
         [SETTLE_PARK] = sql_settle_park,     [SETTLE_UNPARK] = sql_settle_unpark,
         [SETTLE_MOVE] = sql_settle_move,     [SETTLE_GIVE_BACK] = sql_settle_give_back,
     };
@@ -62,13 +62,13 @@ void settler_done(struct settler *settler)
 /* The statements of a settlement, in the order they run. */
 static size_t settle_kinds(const struct settlement *s, enum settle_kind *ret)
 {
-    const size_t resumed = s->resumed_key_count + s->resumed_solo_count;
+    const size_t resumed = s->resumed_key_count + s->resumed_keyless_count;
     const bool wanted[] = {
         [SETTLE_GUARD] = s->unreadable_count > 0 && s->parked_count + resumed > 0,
         [SETTLE_LEASES] = s->token_count > 0,
         [SETTLE_DONE] = s->done_count > 0,
         [SETTLE_BURY] = s->buried_count > 0,
-        [SETTLE_KEPT] = s->done_count + s->buried_count > 0,
+        [SETTLE_UNDELETED] = s->done_count + s->buried_count > 0,
         [SETTLE_PARK] = s->parked_count > 0,
         [SETTLE_UNPARK] = resumed > 0,
         [SETTLE_MOVE] = s->moved_count > 0,
@@ -117,7 +117,7 @@ static int by_place(const void *a, const void *b)
     return x->tid < y->tid ? -1 : x->tid > y->tid;
 }
 
-/* In the order of their places settle_gone.sql does not have to look anything up. The answers have another. */
+/* In the order of their places settle_deleted.sql does not have to look anything up. The answers have another. */
 static void add_done(struct statement *st, const struct settlement *s, struct arena *arena)
 {
     if (!s->tids || s->responses) {
@@ -161,7 +161,7 @@ static struct statement settle_statement(const struct settler *settler, const st
         statement_add_text(&st, settler->queue);
         add_failures(&st, arena, s->buried, s->buried_count, false);
         break;
-    case SETTLE_KEPT:
+    case SETTLE_UNDELETED:
         statement_add_ids(&st, arena, s->done, s->done_count + s->buried_count);
         break;
     case SETTLE_PARK:
@@ -172,7 +172,7 @@ static struct statement settle_statement(const struct settler *settler, const st
     case SETTLE_UNPARK:
         statement_add_text(&st, settler->queue);
         statement_add_texts(&st, arena, s->resumed_keys, s->resumed_key_count);
-        statement_add_ids(&st, arena, s->resumed_solos, s->resumed_solo_count);
+        statement_add_ids(&st, arena, s->resumed_keyless_ids, s->resumed_keyless_count);
         statement_add_texts(&st, arena, s->tokens, s->token_count);
         break;
     case SETTLE_MOVE:

@@ -16,7 +16,7 @@ enum settle_kind {
     SETTLE_GUARD,
     SETTLE_DONE,
     SETTLE_BURY,
-    SETTLE_KEPT,
+    SETTLE_UNDELETED,
     SETTLE_PARK,
     SETTLE_UNPARK,
     SETTLE_MOVE,

@@ -38,7 +38,7 @@ enum lock_column {
     LOCK_THIN,
     LOCK_TOP_PRIORITY,
     LOCK_TOP_ID,
-    LOCK_SOLO,
+    LOCK_KEYLESS,
     LOCK_SIGN,
     LOCK_COLUMNS
 };
@@ -135,7 +135,7 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
     statement_add_int(lock, arena, claim_rows_look(&un->rows, request->max_keys, false));
     statement_add_int(lock, arena, request->max_keys);
     statement_add_int(lock, arena, claim_rows_share(request, un->options.priority ? un->options.oldest_share : 100));
-    statement_add_ids(lock, arena, request->busy_solos, request->busy_solo_count);
+    statement_add_ids(lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
     statement_add_text(lock, un->options.queue);
     statement_add_int(lock, arena, claim_rows_waits_last(request));
     add_top(un, ret_plan, now, arena, lock);
@@ -166,7 +166,7 @@ static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGre
     if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
-    plan->locked_solos = arena_copy(arena, result_span(res, 0, LOCK_SOLO));
+    plan->locked_keyless_ids = arena_copy(arena, result_span(res, 0, LOCK_KEYLESS));
     plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
     if (!result_bigint(res, 0, LOCK_TOP_PRIORITY, &plan->top_priority) ||
         !result_bigint(res, 0, LOCK_TOP_ID, &plan->top_id)) {
@@ -307,7 +307,7 @@ static bool unordered_sweep_due(const struct ordering *o, instant_us now)
 }
 
 const struct ordering_type ordering_unordered = {
-    .solo = true,
+    .keyless = true,
     .open = unordered_open,
     .close = unordered_close,
     .claim = unordered_claim,

@@ -107,7 +107,7 @@ static void read_claim(struct relay *relay, size_t index, const PGresult *res)
     const struct claim_intake intake = {.arena = relay->arena,
                                         .to = relay,
                                         .event = on_event,
-                                        .gone = on_gone,
+                                        .ended_wait = on_gone,
                                         .delayed = on_delayed,
                                         .paused = on_paused};
     struct error err;

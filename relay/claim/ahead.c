@@ -13,22 +13,22 @@
 
 static bool goes_one_by_one(const struct queue *queue)
 {
-    return !queue->outlet->sink->traits && !queue->ordering->type->solo;
+    return !queue->outlet->sink->traits && !queue->ordering->type->keyless;
 }
 
 /* Before anything is known of it a sink counts as slow, but not as behind. */
 void ahead_turn(struct queue *queue, instant_us now)
 {
     struct ahead *ahead = &queue->ahead;
-    int64_t passed_us = now - ahead->measured_at;
+    int64_t elapsed_us = now - ahead->measured_at;
     if (ahead->measured_at == 0) {
         ahead->slow = goes_one_by_one(queue);
         ahead->measured_at = now;
-    } else if (passed_us >= MEASURE_US) {
+    } else if (elapsed_us >= MEASURE_US) {
         int64_t taken = (int64_t)(queue->metrics.delivered - ahead->delivered);
-        bool few = taken < SLOW_PER_S && taken * SECOND_US < SLOW_PER_S * passed_us;
+        bool few = taken < SLOW_PER_S && taken * SECOND_US < SLOW_PER_S * elapsed_us;
         ahead->slow = few && goes_one_by_one(queue);
-        ahead->brief = taken * SECOND_US >= (int64_t)outlet_places(queue->outlet) * BRIEF_PER_S * passed_us;
+        ahead->brief = taken * SECOND_US >= (int64_t)outlet_places(queue->outlet) * BRIEF_PER_S * elapsed_us;
         ahead->known = true;
         ahead->delivered = queue->metrics.delivered;
         ahead->measured_at = now;
@@ -64,7 +64,7 @@ static bool is_ahead_of_few(const struct queue *queue)
 
 bool ahead_takes_turns(const struct queue *queue)
 {
-    return is_ahead_of_few(queue) && !queue->ordering->type->solo;
+    return is_ahead_of_few(queue) && !queue->ordering->type->keyless;
 }
 
 int64_t ahead_room(const struct queue *queue, int64_t open)

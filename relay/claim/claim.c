@@ -149,7 +149,7 @@ static int64_t keys_beside(struct claim *claim, instant_us now)
 }
 
 /* Its transaction has nothing left to wait for but stragglers from before it. */
-static bool has_only_kept(const struct claim *claim)
+static bool waits_for_session_locks_only(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && batch->open + batch->blocked > 0)
@@ -168,7 +168,8 @@ bool claim_is_due(struct claim *claim, instant_us now)
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
     if (!session_lock_is_possible(claim->queue, claim->db))
         return claim->settling == CLAIM_SETTLES_PARTS && leaves_some(claim);
-    return is_straggling(claim, now) || (has_only_kept(claim) && (claim->has_read || keys_beside(claim, now) > 0));
+    return is_straggling(claim, now) ||
+           (waits_for_session_locks_only(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
 
 /* So that keys with more events are in the claim that travels with their settlement. */

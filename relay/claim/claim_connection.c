@@ -155,7 +155,7 @@ static void round_failed(struct claim *claim, instant_us now)
     if (refused && settle_in_parts(claim, now))
         return;
     bool committed = round->commit && round_reached(round, round->settle_end + 1);
-    bool freed = round->free_count == 0 || round_reached(round, round_before_claim(round));
+    bool freed = round->unlock_count == 0 || round_reached(round, round_before_claim(round));
     if (committed) {
         take_commit(claim, now);
         report_claim_failed(queue, &round->error);
@@ -170,8 +170,8 @@ static void round_failed(struct claim *claim, instant_us now)
     back_off(claim, round->rule, now);
     lose_locks(claim, false, now);
     /* With their session go locks that should be free, and those of what cannot be settled; and those that
-     * claim_keep.sql has taken before it failed: a rollback leaves them. */
-    bool astray = round->keep_count > 0 && !round_reached(round, 1) && !queue->leases.used;
+     * session_lock.sql has taken before it failed: a rollback leaves them. */
+    bool astray = round->lock_count > 0 && !round_reached(round, 1) && !queue->leases.used;
     if (astray || (committed ? !freed : refused && claim->batches))
         db_drop(claim->db, false, round->error.text);
     round_done(round);

@@ -19,14 +19,14 @@ static bool take_event(void *to, const struct event *event, bool waited, struct 
     struct lane *lane = batch->lanes_end;
     /* Not where it was left out: then the last lane may be another one's. */
     bool taken =
-        lane->key.data ? event->key.data && span_equal(lane->key, event->key) : lane_solo_id(lane) == event->id;
+        lane->key.data ? event->key.data && span_equal(lane->key, event->key) : lane_keyless_id(lane) == event->id;
     lane->waited = lane->waited || (waited && taken);
     return true;
 }
 
-static void take_gone(void *to, struct span key, int64_t id)
+static void take_ended_wait(void *to, struct span key, int64_t id)
 {
-    batch_add_gone(to, key, id);
+    batch_add_ended_wait(to, key, id);
 }
 
 static void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id)
@@ -56,7 +56,7 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
     struct round *round = &claim->round;
     struct ordering *ordering = claim->queue->ordering;
     size_t first = round_before_claim(round);
-    if (round->keep_count > 0 && index == 0)
+    if (round->lock_count > 0 && index == 0)
         return claim->queue->leases.used ? lease_check(round, res, err)
                                          : session_lock_taken(claim->batches, round, res, err);
     if (index < round->settle_end) {
@@ -65,14 +65,14 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
                                     &round->job->missing);
         return true;
     }
-    if (round->free_count > 0 && index + 1 == first)
+    if (round->unlock_count > 0 && index + 1 == first)
         return session_lock_freed(round, res, err);
     if (!round->claim || index < first)
         return true;
     struct claim_intake intake = {.arena = claim->arriving->arena,
                                   .to = claim->arriving,
                                   .event = take_event,
-                                  .gone = take_gone,
+                                  .ended_wait = take_ended_wait,
                                   .delayed = take_delayed,
                                   .unreadable = take_unreadable,
                                   .paused = take_paused};

@@ -20,7 +20,7 @@
 struct request {
     struct claim_request claim;
     struct span *keys, *follow;
-    int64_t *solos;
+    int64_t *keyless_ids;
 };
 
 /* Where a key brings an event or two and is quickly done with, most of what it costs are its claim's statements and
@@ -36,7 +36,7 @@ int64_t claim_keys_at_most(const struct queue *queue)
 int64_t claim_events_at_most(const struct queue *queue)
 {
     int64_t keys = claim_keys_at_most(queue);
-    bool by_room = queue->leases.used || queue->ordering->type->solo;
+    bool by_room = queue->leases.used || queue->ordering->type->keyless;
     return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
 }
 
@@ -49,7 +49,7 @@ static void add_busy_batches(struct request *request, const struct batch *batche
             if (lane->state <= last && lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
             else if (lane->state <= last && (lane->last || lane->delayed || lane->hold == HOLD_SESSION))
-                request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
+                request->keyless_ids[claim->busy_keyless_count++] = lane_keyless_id(lane);
 }
 
 /* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */
@@ -69,7 +69,7 @@ static void add_busy_leases(struct request *request, const struct queue *queue, 
             else if (lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
             else
-                request->solos[claim->busy_solo_count++] = lane_solo_id(lane);
+                request->keyless_ids[claim->busy_keyless_count++] = lane_keyless_id(lane);
     }
 }
 
@@ -163,7 +163,7 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;
     struct request *request = arena_alloc(arena, sizeof *request);
     request->keys = arena_array(arena, busy_max + 1, sizeof *request->keys);
-    request->solos = arena_array(arena, busy_max + 1, sizeof *request->solos);
+    request->keyless_ids = arena_array(arena, busy_max + 1, sizeof *request->keyless_ids);
     request->follow = arena_array(arena, follow_max + 1, sizeof *request->follow);
     request->claim.max_keys = keys;
     request->claim.unreadable = queue->unreadable.ids;
@@ -173,13 +173,13 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     request->claim.events_per_key = events_per_key(queue, keys, request->claim.behind);
     request->claim.draw = draw;
     request->claim.busy_keys = request->keys;
-    request->claim.busy_solos = request->solos;
+    request->claim.busy_keyless_ids = request->keyless_ids;
     request->claim.follow_keys = request->follow;
     for (size_t i = 0; i < queue->keys.destination_down.count; i++)
         request->keys[request->claim.busy_key_count++] = queue->keys.destination_down.entries[i].key;
     for (size_t i = 0; i < queue->keys.destination_down_ids.count; i++)
-        memcpy(&request->solos[request->claim.busy_solo_count++], queue->keys.destination_down_ids.entries[i].key.data,
-               sizeof(int64_t));
+        memcpy(&request->keyless_ids[request->claim.busy_keyless_count++],
+               queue->keys.destination_down_ids.entries[i].key.data, sizeof(int64_t));
     add_busy_batches(request, queue->holds.orphans, LANE_SETTLING);
     add_busy_batches(request, claim->batches, busy);
     add_busy_leases(request, queue, now);
@@ -286,7 +286,7 @@ void claim_free_settled(struct claim *claim)
             if (lane->key.data)
                 note_held(claim, lane->key, lane->hash);
             else
-                claim->held_solos++;
+                claim->held_keyless++;
     settle_free_batches(&claim->batches);
 }
 
@@ -304,7 +304,7 @@ void claim_note_laneless(struct claim *claim, const struct batch *batch)
 
 size_t claim_count_held(const struct claim *claim)
 {
-    size_t n = claim->held.count + claim->held_solos;
+    size_t n = claim->held.count + claim->held_keyless;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         n += batch->lane_count;
     return n;
@@ -313,7 +313,7 @@ size_t claim_count_held(const struct claim *claim)
 void claim_forget_held(struct claim *claim)
 {
     claim->full = false;
-    claim->held_solos = 0;
+    claim->held_keyless = 0;
     while (claim->held.count > 0)
         keyset_remove(&claim->held, claim->held.count - 1);
     struct keyset *follow = &claim->queue->keys.more;

@@ -34,7 +34,7 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
     claim->round.keys = keys;
     claim->arriving = batch_new((size_t)queue->config->max_batch_bytes, queue, claim);
     claim->arriving->response_max = (size_t)queue->config->response_max;
-    claim->arriving->solo = queue->ordering->type->solo;
+    claim->arriving->keyless = queue->ordering->type->keyless;
     claim->arriving->lane_max = (size_t)claim->plan.key_limit;
     for (size_t i = 0; i < n; i++)
         if (!db_send(claim->db, &statements[i], err))
@@ -80,7 +80,7 @@ static bool has_stragglers(const struct claim *claim)
 static bool send_rest(const struct claim *claim, struct error *err)
 {
     const struct round *round = &claim->round;
-    bool freed = round->begin && round->free_count > 0, nothing = !round->commit && !round->begin && !round->job;
+    bool freed = round->begin && round->unlock_count > 0, nothing = !round->commit && !round->begin && !round->job;
     return (!freed && !nothing) || db_send_sql(claim->db, sql_claim_rest, err);
 }
 

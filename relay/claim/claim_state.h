@@ -39,7 +39,7 @@ struct claim {
     struct batch *arriving; /* being read */
     struct batch *batches;  /* held; their locks belong to the open transaction */
     struct keyset held;     /* keys that the open transaction has locked and that have no lane in `batches` */
-    size_t held_solos;      /* the same of events without a key; only counted */
+    size_t held_keyless;    /* the same of events without a key; only counted */
     bool has_read;          /* the open transaction has claimed: DDL on the table waits for its end */
     bool full;              /* it holds as many locks as it may */
     bool unread;            /* more may have come than what was read */

@@ -12,7 +12,7 @@
 #include "relay/settle/blocked.h"
 #include "relay/side/unreadable.h"
 
-#define VAIN_BURST_US (50 * MS_US)
+#define WASTED_BURST_US (50 * MS_US)
 #define ROOM_PART 4
 #define LOOK_US (100 * MS_US) /* a claim that takes longer does not hold up the others */
 #define ROOM_WAIT_US (5 * MS_US)
@@ -112,7 +112,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
         return queue->pace.earliest_at;
     case CLAIM_WAITS_FOR_DESTINATION:
         /* A backlog for it is claimed and given back, over and over, for the sake of what may be behind it. */
-        return queue->vain_until - VAIN_BURST_US;
+        return queue->wasted_until - WASTED_BURST_US;
     case CLAIM_WAITS_FOR_SETTLEMENT:
         return orphans_wait(queue) ? blame_trial_at(queue) : 0;
     case CLAIM_WAITS_FOR_SEARCH:
@@ -156,7 +156,7 @@ static int64_t lanes_open(const struct queue *queue)
 static struct claim_wait as_room_allows(const struct claim *claim, int64_t wanted, instant_us now)
 {
     const struct queue *queue = claim->queue;
-    if (!queue->ordering->type->solo)
+    if (!queue->ordering->type->keyless)
         return may_ask_for(lesser(wanted, ahead_room(queue, lanes_open(queue))));
     int64_t room = outlet_room(queue->outlet, ahead_places(queue));
     for (size_t i = 0; i < queue->claim_count; i++)

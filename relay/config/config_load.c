@@ -133,7 +133,7 @@ static bool read_queue(const struct config_place *place, const struct yaml_pair 
         if (!yaml_find(pair->value, "columns"))
             setting_defaults(outbox_columns, queue);
     }
-    queue->unordered = ordering_type_find(queue->ordering)->solo;
+    queue->unordered = ordering_type_find(queue->ordering)->keyless;
     if (queue->unordered && !yaml_find(pair->value, "oldest_share"))
         queue->oldest_share = OLDEST_SHARE_UNORDERED;
     return config_check_queue(place, pair->value, config, queue, err);

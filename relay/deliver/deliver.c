@@ -18,7 +18,7 @@
 
 #define SUBMIT_MAX 1024
 #define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */
-#define VAIN_US 200                /* so that at most 5,000 keys a second are claimed in vain */
+#define WASTED_US 200              /* so that at most 5,000 keys a second are claimed in vain */
 
 /* What failed may be what keeps others from being taken: they are tried before it. */
 #define OTHERS_FIRST_US SECOND_US
@@ -262,10 +262,10 @@ static void refuse(struct lane *lane, instant_us now)
 }
 
 /* Claimed, and given back at once, because this one destination is down. */
-static void note_vain(struct queue *queue, instant_us now)
+static void note_wasted(struct queue *queue, instant_us now)
 {
-    instant_us from = queue->vain_until > now ? queue->vain_until : now;
-    queue->vain_until = from + VAIN_US;
+    instant_us from = queue->wasted_until > now ? queue->wasted_until : now;
+    queue->wasted_until = from + WASTED_US;
 }
 
 static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, instant_us now)
@@ -288,7 +288,7 @@ static size_t gather(struct outlet *outlet, struct delivery **ds, size_t room, i
             break;
         if (pass == PASS_BLOCKED) {
             if (circuit_lets_go(&outlet->circuit))
-                note_vain(lane_queue(lane), now);
+                note_wasted(lane_queue(lane), now);
             deliver_stop(lane, release_us, now);
             continue;
         }

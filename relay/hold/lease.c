@@ -85,7 +85,7 @@ static void add_lease(struct lease_list *list, struct queue *queue, struct lane 
     size_t place = list->count++;
     draw_token(queue, lane);
     list->keys[place] = lane->key;
-    list->ids[place] = lane->first ? lane->first->event.id : lane->gone_id;
+    list->ids[place] = lane->first ? lane->first->event.id : lane->waited_id;
     list->failures[place] = lane->first ? lane->first->event.attempt - 1 : 0;
     list->tokens[place] = span_of(lane->token);
 }
@@ -96,7 +96,7 @@ bool lease_add(struct queue *queue, struct batch *batches, struct round *round, 
     size_t lanes = 0;
     for (const struct batch *batch = batches; batch; batch = batch->next)
         lanes += batch->lane_count;
-    round->keep_count = 0;
+    round->lock_count = 0;
     if (lanes == 0)
         return true;
     FAULT_POINT("claim.lease");
@@ -108,7 +108,7 @@ bool lease_add(struct queue *queue, struct batch *batches, struct round *round, 
         for (struct lane *lane = batch->lanes; lane; lane = lane->next)
             if (!is_held(queue, lane, batch->sent_at))
                 add_lease(&list, queue, lane);
-    round->keep_count = list.count;
+    round->lock_count = list.count;
     if (list.count == 0)
         return true;
     round->settle_end = 1;
@@ -119,7 +119,7 @@ bool lease_add(struct queue *queue, struct batch *batches, struct round *round, 
 bool lease_check(const struct round *round, const PGresult *res, struct error *err)
 {
     int64_t count = 0;
-    size_t due = round->keep_count;
+    size_t due = round->lock_count;
     if (PQntuples(res) == 1 && result_bigint(res, 0, 0, &count) && count == (int64_t)due)
         return true;
     return error_set(err, ERROR_INTERNAL, "a claim has leased %" PRId64 " of its %zu keys", count, due);

@@ -28,7 +28,7 @@ static struct key_list list_new(const struct batch *batches, struct arena *arena
     for (const struct batch *batch = batches; batch; batch = batch->next)
         lanes += is_listed(batch) ? batch->lane_count : 0;
     return (struct key_list){.keys = arena_array(arena, lanes, sizeof(struct span)),
-                             .solos = arena_array(arena, lanes, sizeof(int64_t))};
+                             .keyless_ids = arena_array(arena, lanes, sizeof(int64_t))};
 }
 
 static void list_lane(struct key_list *list, const struct lane *lane)
@@ -36,7 +36,7 @@ static void list_lane(struct key_list *list, const struct lane *lane)
     if (lane->key.data)
         list->keys[list->key_count++] = lane->key;
     else
-        list->solos[list->solo_count++] = lane_solo_id(lane);
+        list->keyless_ids[list->keyless_count++] = lane_keyless_id(lane);
 }
 
 /* Lanes of `batch` that are not settled, but may be on their way, or for good only when the transaction commits: should
@@ -68,8 +68,8 @@ bool session_lock_add(const struct queue *queue, struct batch *batches, struct r
     for (const struct batch *batch = batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
             list_unkept(&list, batch);
-    round->keep_count = list.key_count + list.solo_count;
-    if (round->keep_count == 0)
+    round->lock_count = list.key_count + list.keyless_count;
+    if (round->lock_count == 0)
         return true;
     FAULT_POINT("claim.keep");
     round->settle_end = 1;
@@ -85,8 +85,8 @@ bool session_lock_add_free(const struct queue *queue, struct batch *batches, str
     for (const struct batch *batch = batches; batch; batch = batch->next)
         if (is_listed(batch))
             list_settled(&list, batch);
-    round->free_count = list.key_count + list.solo_count;
-    if (round->free_count == 0)
+    round->unlock_count = list.key_count + list.keyless_count;
+    if (round->unlock_count == 0)
         return true;
     FAULT_POINT("claim.free");
     struct statement st = ordering->type->hold(ordering, &list, false, round->arena);
@@ -103,7 +103,7 @@ static bool is_whole(const PGresult *res, size_t due, const char *done, struct e
 
 bool session_lock_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err)
 {
-    if (!is_whole(res, round->keep_count, "kept", err))
+    if (!is_whole(res, round->lock_count, "kept", err))
         return false;
     for (struct batch *batch = batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
@@ -113,7 +113,7 @@ bool session_lock_taken(struct batch *batches, const struct round *round, const 
 
 bool session_lock_freed(const struct round *round, const PGresult *res, struct error *err)
 {
-    return is_whole(res, round->free_count, "freed", err);
+    return is_whole(res, round->unlock_count, "freed", err);
 }
 
 void session_lock_settled(struct batch *batches)

@@ -32,7 +32,7 @@ static size_t event_bytes(const struct event *event, size_t extra_columns)
 /* The key that an event shares its lane by. */
 static struct span key_of(const struct batch *batch, struct span key)
 {
-    return batch->solo ? (struct span){NULL, 0} : key;
+    return batch->keyless ? (struct span){NULL, 0} : key;
 }
 
 /* The lane that the next event of `key` belongs to; NULL: a new one. */
@@ -106,7 +106,7 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
         lane = lane_add(batch, key_of(batch, event->key), event->id);
     struct item *item = arena_alloc(batch->arena, sizeof *item);
     event_copy(batch->arena, &item->event, event, extra_columns);
-    item->event.key = batch->solo ? arena_copy(batch->arena, event->key) : lane->key;
+    item->event.key = batch->keyless ? arena_copy(batch->arena, event->key) : lane->key;
     item->lane = lane;
     if (lane->last)
         lane->last->next = item;
@@ -167,13 +167,13 @@ void batch_hold(struct batch *batch, enum hold to)
 static struct lane *lane_add_finished(struct batch *batch, struct span key, int64_t id)
 {
     struct lane *lane = lane_add(batch, key, id);
-    lane->gone_id = id;
+    lane->waited_id = id;
     lane->outcome = LANE_DELIVERED;
     lane_move(lane, LANE_FINISHED);
     return lane;
 }
 
-void batch_add_gone(struct batch *batch, struct span key, int64_t id)
+void batch_add_ended_wait(struct batch *batch, struct span key, int64_t id)
 {
     struct lane *lane = lane_add_finished(batch, key, id);
     lane->waited = lane->progressed = true;
@@ -187,7 +187,7 @@ struct lane *batch_add_delayed(struct batch *batch, struct span key, int64_t id,
     if (!lane)
         lane = lane_add_finished(batch, key_of(batch, key), id);
     lane->delayed = true;
-    lane->gone_id = id;
+    lane->waited_id = id;
     lane->delay_us = delay_us;
     lane->after_id = EVENT_NO_ID;
     return lane;
@@ -206,9 +206,9 @@ struct lane *batch_find(const struct batch *batch, struct span key, uint64_t has
     return NULL;
 }
 
-int64_t lane_solo_id(const struct lane *lane)
+int64_t lane_keyless_id(const struct lane *lane)
 {
-    return lane->last ? lane->last->event.id : lane->gone_id;
+    return lane->last ? lane->last->event.id : lane->waited_id;
 }
 
 bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_us sent_at)
@@ -216,7 +216,7 @@ bool lane_repeats(const struct lane *lane, const struct lane *earlier, instant_u
     if (lane->hash != earlier->hash || (earlier->state == LANE_SETTLED && earlier->settled_at < sent_at))
         return false;
     if (!lane->key.data)
-        return !earlier->key.data && lane_solo_id(lane) == lane_solo_id(earlier);
+        return !earlier->key.data && lane_keyless_id(lane) == lane_keyless_id(earlier);
     return earlier->key.data && span_equal(lane->key, earlier->key);
 }
 

@@ -48,10 +48,10 @@ struct lane {
     uint64_t hash;           /* of the key, or of the event's id, for the relay's own tables */
     struct batch *batch;     /* whose it is */
     struct lane *chain_next; /* of the batch's chain */
-    struct item *last;       /* newest claimed; see batch_add_gone() */
+    struct item *last;       /* newest claimed; see batch_add_ended_wait() */
     size_t count;
-    int64_t gone_id; /* of a lane without events: the event it waited for */
-    bool delayed;    /* after its events, or first of all, comes one that is not due: `gone_id` */
+    int64_t waited_id; /* of a lane without events: the event it waited for */
+    bool delayed;      /* after its events, or first of all, comes one that is not due: `waited_id` */
 
     /* Written by relay/queue/batch.c only: by lane_move() and lane_hold(). */
     enum lane_state state;
@@ -69,7 +69,7 @@ struct lane {
     instant_us finished_at;
 
     /* Written by relay/queue/batch.c, relay/deliver/, relay/settle/, relay/hold/lease.c only: what became of it. */
-    struct item *first; /* oldest event that is not settled; see batch_add_gone() */
+    struct item *first; /* oldest event that is not settled; see batch_add_ended_wait() */
     size_t acked;       /* leading events with a verdict of acked, not settled */
     enum lane_outcome outcome;
     struct item *failed;
@@ -130,7 +130,7 @@ struct batch {
     size_t response_max; /* bytes of an answer that each event may get besides */
     size_t lane_max;     /* events of one key; 0: as many as come */
     instant_us sent_at;  /* when the claim of it was */
-    bool solo;           /* every event has a lane of its own, whatever its key */
+    bool keyless;        /* every event has a lane of its own, whatever its key */
     bool found_paused;   /* the claim was told that the queue is paused */
 
     /* Written by relay/settle/ only. */
@@ -163,7 +163,7 @@ bool batch_add(struct batch *batch, const struct event *event, size_t extra_colu
 
 /* A key, or an event without one, that waited for event `id` and has no event any more: a finished lane without
  * events, so that its wait is settled too. */
-void batch_add_gone(struct batch *batch, struct span key, int64_t id);
+void batch_add_ended_wait(struct batch *batch, struct span key, int64_t id);
 
 /* An event that is not due: what comes after it of its key is left out. Where it is the first of its key, it makes a
  * finished lane without events, so that its wait is written down. Returns its lane, NULL when it is left out itself. */
@@ -176,7 +176,7 @@ struct lane *batch_chain(const struct batch *batch, uint64_t hash);
 struct lane *batch_find(const struct batch *batch, struct span key, uint64_t hash, enum lane_state last);
 
 /* Of the event without a key that is the lane's, or that it waited for. */
-int64_t lane_solo_id(const struct lane *lane);
+int64_t lane_keyless_id(const struct lane *lane);
 
 /* `lane` was read by a claim sent at `sent_at`: does `earlier` have events of the same key that were not, or not yet,
  * settled at that time? */

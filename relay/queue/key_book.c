@@ -55,9 +55,9 @@ void key_book_turn(struct queue *queue, instant_us now)
 
 void key_book_destination_down(struct queue *queue, struct book_key key, int64_t id, instant_us until, instant_us now)
 {
-    struct span solo = {(const char *)&id, sizeof id};
+    struct span keyless = {(const char *)&id, sizeof id};
     bool noted = key.key.data ? keyset_put(&queue->keys.destination_down, key.key, key.hash, until, NULL)
-                              : keyset_put(&queue->keys.destination_down_ids, solo, span_hash(solo), until, NULL);
+                              : keyset_put(&queue->keys.destination_down_ids, keyless, span_hash(keyless), until, NULL);
     if (!noted)
         pace_poll_at(&queue->pace, now + lesser(until - now, queue->config->poll_max_us));
 }

@@ -63,7 +63,7 @@ struct queue {
     struct batch *arrived; /* claimed, not routed; linked by arrived_next */
 
     /* Written by relay/deliver/deliver.c only. */
-    instant_us vain_until; /* what was claimed for destinations that are down has its price paid by then */
+    instant_us wasted_until; /* what was claimed for destinations that are down has its price paid by then */
 
     /* Written by relay/claim/, relay/side/ only. */
     uint64_t trouble; /* see report_unreachable() */

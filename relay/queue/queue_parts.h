@@ -134,7 +134,7 @@ struct unreadable {
     instant_us suspected_at;          /* a claim failed, maybe for a row; 0: none has */
     instant_us search_at;             /* no search before */
     instant_us held_until;            /* no claim before, while it goes on: it would fail again */
-    unsigned vain;                    /* searches in a row that have found none */
+    unsigned fruitless;               /* searches in a row that have found none */
 };
 
 #endif

@@ -31,7 +31,7 @@ void report_unreadable(const struct lane *lane)
 {
     const struct queue *queue = lane_queue(lane);
     LOG(queue->log, LOG_WARN, "event.unreadable", log_text("queue", queue->config->name),
-        log_text("table", queue->config->table), log_int("event", lane->gone_id), log_span("key", lane->key),
+        log_text("table", queue->config->table), log_int("event", lane->waited_id), log_span("key", lane->key),
         log_int("attempt", lane->failures),
         lane->delay_us < 0 ? log_text("wait", "closed") : log_int("wait_ms", lane->delay_us / MS_US),
         log_text("cause", lane->unreadable->text));
@@ -42,7 +42,7 @@ void report_blocked(const struct lane *lane, const struct error *cause)
     const struct queue *queue = lane_queue(lane);
     const struct item *item = lane->acked > 0 ? lane->first : lane->failed;
     LOG(queue->log, LOG_WARN, "settle.blocked", log_text("queue", queue->config->name),
-        log_int("event", item ? item->event.id : lane->gone_id), log_span("key", item ? item->event.key : lane->key),
+        log_int("event", item ? item->event.id : lane->waited_id), log_span("key", item ? item->event.key : lane->key),
         log_text("cause", cause->text));
 }
 

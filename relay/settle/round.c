@@ -86,5 +86,5 @@ void round_done(struct round *round)
 
 size_t round_before_claim(const struct round *round)
 {
-    return round->settle_end + round->commit + round->begin + round->lasting + (round->free_count > 0);
+    return round->settle_end + round->commit + round->begin + round->lasting + (round->unlock_count > 0);
 }

@@ -15,14 +15,14 @@ struct settle_job;
 struct round {
     struct arena *arena;    /* parameters */
     struct settle_job *job; /* or NULL */
-    size_t keep_count;      /* locks that the first statement has the session keep, or leases; 0: there is none such */
+    size_t lock_count;      /* locks that the first statement has the session keep, or leases; 0: there is none such */
     const char *ahead;      /* a statement in front of the settlement's, or NULL; */
     const char *patience;   /* and of one that sets it, or NULL: see blocked_patience() */
     size_t settle_at;       /* the settlement's first, */
     size_t settle_end;      /* and the first that has nothing to do with it, */
     bool commit, begin;     /* which is one of these, */
     bool lasting;           /* or what lets the transaction last, */
-    size_t free_count;      /* or frees so many locks that were kept, */
+    size_t unlock_count;    /* or frees so many locks that were kept, */
     bool claim;             /* then the claim's, */
     int64_t keys;           /* which may lock so many */
     bool failed;

@@ -36,7 +36,7 @@ static struct tally count(const struct batch *batches, bool prefixes)
 }
 
 struct lists {
-    int64_t *done, *solos;
+    int64_t *done, *keyless_ids;
     uint64_t *tids; /* of what is done */
     struct settle_failure *parked, *buried;
     struct span *responses; /* to what is done, where those go on; else NULL */
@@ -85,7 +85,7 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
     if (lane->key.data)
         lists->keys[s->resumed_key_count++] = lane->key;
     else
-        lists->solos[s->resumed_solo_count++] = lane_solo_id(lane);
+        lists->keyless_ids[s->resumed_keyless_count++] = lane_keyless_id(lane);
 }
 
 /* What became of the lane, besides its acked events, has to be written down. */
@@ -166,7 +166,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     if (lane->outcome > LANE_RELEASED)
         add_failure(s, lists, lane);
     if (is_delayed(lane))
-        lists->parked[s->parked_count++] = (struct settle_failure){.id = lane->gone_id,
+        lists->parked[s->parked_count++] = (struct settle_failure){.id = lane->waited_id,
                                                                    .key = lane->key,
                                                                    .attempts = lane->failures,
                                                                    .delay_us = delay_left_us(lane),
@@ -213,7 +213,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     struct lists lists = {
         .done = arena_array(arena, tally.done + tally.failures, sizeof *lists.done),
         .tids = arena_array(arena, tally.done, sizeof *lists.tids),
-        .solos = arena_array(arena, tally.lanes, sizeof *lists.solos),
+        .keyless_ids = arena_array(arena, tally.lanes, sizeof *lists.keyless_ids),
         .parked = arena_array(arena, tally.failures, sizeof *lists.parked),
         .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
         .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
@@ -245,7 +245,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     s->parked = lists.parked;
     s->buried = lists.buried;
     s->resumed_keys = lists.keys;
-    s->resumed_solos = lists.solos;
+    s->resumed_keyless_ids = lists.keyless_ids;
     s->tokens = lists.tokens;
     s->moved_tokens = lists.moved;
     s->moved_ids = lists.moved_ids;
@@ -256,7 +256,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
 bool settle_is_empty(const struct settle_job *job)
 {
     const struct settlement *s = &job->settlement;
-    return s->done_count + s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count +
+    return s->done_count + s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_keyless_count +
                s->released_count ==
            0;
 }
@@ -280,8 +280,8 @@ static void release(struct queue *queue, const struct lane *lane, instant_us now
         note_more(queue, lane, now);
     if (!lane->first && !lane->delayed)
         return;
-    int64_t from = lane->first ? lane->first->event.id : lane->gone_id;
-    int64_t to = lane->delayed ? lane->gone_id : lane->last->event.id;
+    int64_t from = lane->first ? lane->first->event.id : lane->waited_id;
+    int64_t to = lane->delayed ? lane->waited_id : lane->last->event.id;
     queue->ordering->type->released(queue->ordering, from, to, now + lane->release_us);
     if (lane->first && lane->release_us > 0)
         key_book_destination_down(queue, key_of(lane), lane->first->event.id, now + lane->release_us, now);

@@ -97,7 +97,7 @@ void unreadable_met(struct queue *queue, struct lane *lane, unsigned failures, i
 {
     const struct queue_config *config = queue->config;
     struct unreadable *unreadable = &queue->unreadable;
-    size_t place = place_of(unreadable, lane->gone_id);
+    size_t place = place_of(unreadable, lane->waited_id);
     struct unreadable_row *row = place < unreadable->count ? &unreadable->rows[place] : NULL;
     lane->failures = failures;
     lane->delay_us = row ? TRY_US : 0;
@@ -215,11 +215,11 @@ static void take_found(struct queue *queue, const struct unreadable_search *sear
     for (size_t i = 0; search->blames && i < search->found_count && unreadable->count < ROWS_MAX; i++)
         add_row(unreadable, &search->found[i], now);
     unreadable->eager = unreadable->count > before;
-    unreadable->vain = unreadable->eager ? 0 : unreadable->vain + 1;
+    unreadable->fruitless = unreadable->eager ? 0 : unreadable->fruitless + 1;
     if (unreadable->eager)
         claim_at_once(queue, now);
     else
-        unreadable->search_at = now + backoff_delay_us(&search_backoff, unreadable->vain, &queue->rng);
+        unreadable->search_at = now + backoff_delay_us(&search_backoff, unreadable->fruitless, &queue->rng);
 }
 
 void unreadable_end(struct queue *queue, const struct error *failure, instant_us now)

@@ -61,7 +61,7 @@ static void add_locked(struct unreadable_search *search, const struct claim_plan
     struct span rest = plan->locked_keys, key;
     while (array_text_next(&rest, search->arena, &key))
         add_source(search, (struct search_source){ALWAYS, true, key, SCAN_ID_MIN, SCAN_ID_MAX});
-    rest = plan->locked_solos;
+    rest = plan->locked_keyless_ids;
     while (array_text_next(&rest, search->arena, &key)) {
         int64_t id = strtoll(key.data, NULL, 10); /* a copy of the element, with a byte behind it that is 0 */
         add_source(search, (struct search_source){ALWAYS, true, {NULL, 0}, id, id});
@@ -83,7 +83,7 @@ struct unreadable_search *unreadable_search_claim(const struct queue_config *con
     struct unreadable_search *search = search_new();
     search->key_limit = plan->key_limit;
     size_t locked =
-        count_elements(plan->locked_keys, search->arena) + count_elements(plan->locked_solos, search->arena);
+        count_elements(plan->locked_keys, search->arena) + count_elements(plan->locked_keyless_ids, search->arena);
     search->sources = arena_array(search->arena, locked + 5, sizeof *search->sources);
     if (locked > 0) {
         add_locked(search, plan);
@@ -114,7 +114,7 @@ static void add_own(struct unreadable_search *search, struct span key, int64_t i
 
 struct unreadable_search *unreadable_search_settlement(const struct settlement *s)
 {
-    size_t count = s->parked_count + s->resumed_key_count + s->resumed_solo_count;
+    size_t count = s->parked_count + s->resumed_key_count + s->resumed_keyless_count;
     if (count == 0)
         return NULL;
     struct unreadable_search *search = search_new();
@@ -123,8 +123,8 @@ struct unreadable_search *unreadable_search_settlement(const struct settlement *
         add_own(search, s->parked[i].key, s->parked[i].id);
     for (size_t i = 0; i < s->resumed_key_count; i++)
         add_own(search, s->resumed_keys[i], EVENT_NO_ID);
-    for (size_t i = 0; i < s->resumed_solo_count; i++)
-        add_own(search, (struct span){NULL, 0}, s->resumed_solos[i]);
+    for (size_t i = 0; i < s->resumed_keyless_count; i++)
+        add_own(search, (struct span){NULL, 0}, s->resumed_keyless_ids[i]);
     return search;
 }
 

@@ -97,8 +97,8 @@ static const char *rendered(struct arena *arena, const char *template, const str
 /* The shared rule is written over :key and :id; in the claim these are the chosen key's. */
 static const char *lock_hash(const struct table *table, struct arena *arena)
 {
-    const struct sql_variable chosen[] = {{"key", "k.key"}, {"id", "k.solo"}, {NULL, NULL}};
-    return arena_printf(arena, "case when k.solo is null then %s else %s end",
+    const struct sql_variable chosen[] = {{"key", "k.key"}, {"id", "k.keyless"}, {NULL, NULL}};
+    return arena_printf(arena, "case when k.keyless is null then %s else %s end",
                         rendered(arena, table_lock_hash(table), chosen),
                         rendered(arena, table_lock_hash_keyless(), chosen));
 }
@@ -205,11 +205,11 @@ static const char *taken(const struct queue_config *queue, const char *key, cons
 }
 
 /* How delivered rows leave the table, and what is taken of them. */
-static const char *gone(const char *name, const char *class, const char *id, const char *wanted, struct arena *arena)
+static const char *deleted(const char *name, const char *class, const char *id, const char *wanted, struct arena *arena)
 {
     const struct sql_variable variables[] = {
         {"table", name}, {"table_class", class}, {"id", id}, {"taken", wanted}, {NULL, NULL}};
-    return rendered(arena, sql_settle_gone, variables);
+    return rendered(arena, sql_settle_deleted, variables);
 }
 
 static const struct sql_variable *variables_of(const struct table *table, const struct queue_config *queue,
@@ -230,7 +230,7 @@ static const struct sql_variable *variables_of(const struct table *table, const 
         {"table", table->name_sql},
         {"table_name", table_literal(arena, table->plain_name)},
         {"table_class", class},
-        {"gone", gone(table->name_sql, class, id, taken(queue, key, created_at, handed, arena), arena)},
+        {"deleted", deleted(table->name_sql, class, id, taken(queue, key, created_at, handed, arena), arena)},
         {"where", condition(table, queue, guarded, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},

@@ -1,15 +1,15 @@
 /* One POST an event, many at a time, through libcurl's multi interface.
  *
  * DESIGN. http_settings.c says what can be set, http_url.c where to, http_headers.c with what header, http_request.c
- * carries one event on a reused handle, http_kept.c says which connections are fit to carry it, http_verdict.c reads
+ * carries one event on a reused handle, http_reuse.c says which connections are fit to carry it, http_verdict.c reads
  * the outcome, http_loop.c joins libcurl to poll(2), http_time.c says when one has taken too long, http_window.c how
  * many are worth having in flight. What is here is the sink contract: which requests exist, and the events that cannot
  * become one. */
 #include "relay/base/fault_point.h"
 #include "sinks/http/http_headers.h"
-#include "sinks/http/http_kept.h"
 #include "sinks/http/http_loop.h"
 #include "sinks/http/http_request.h"
+#include "sinks/http/http_reuse.h"
 #include "sinks/http/http_settings.h"
 #include "sinks/http/http_time.h"
 #include "sinks/http/http_window.h"
@@ -24,7 +24,7 @@ struct http {
     const struct http_settings *settings;
     struct http_url url;
     struct http_headers *headers;
-    struct http_kept *kept;
+    struct http_reuse *reuse;
     struct http_loop *loop;
     struct http_request **requests; /* all, made as needed, `connections` at most */
     size_t request_count, request_max;
@@ -55,7 +55,7 @@ static void http_free(struct http *http)
     for (size_t i = 0; i < http->request_count; i++)
         http_request_free(http->requests[i]);
     http_loop_close(http->loop);
-    http_kept_free(http->kept);
+    http_reuse_free(http->reuse);
     http_headers_close(http->headers);
     http_url_done(&http->url);
     free(http->requests);
@@ -73,7 +73,7 @@ static struct http_request *request_take(struct http *http)
     }
     if (http->request_count == http->request_max)
         return NULL;
-    request = http_request_new(http->settings, &http->url, http->kept);
+    request = http_request_new(http->settings, &http->url, http->reuse);
     if (request)
         http->requests[http->request_count++] = request;
     return request;
@@ -102,7 +102,7 @@ static bool http_start(struct http *http, struct error *err)
     http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
     if (!http->headers)
         return false;
-    http->kept = http_kept_new();
+    http->reuse = http_reuse_new();
     http->loop = http_loop_open((long)settings->connections);
     /* The first request is made here, so that a libcurl which lacks something says so at the start. */
     struct http_request *first = http->loop ? request_take(http) : NULL;

@@ -26,9 +26,9 @@ static int on_prerequest(void *data, char *remote_ip, char *local_ip, int remote
         return CURL_PREREQFUNC_ABORT;
     long made = 0;
     curl_easy_getinfo(request->easy, CURLINFO_NUM_CONNECTS, &made);
-    request->over_kept = made == 0 && !http_kept_is_multiplexed(request->easy);
+    request->reused = made == 0 && !http_reuse_is_multiplexed(request->easy);
     const struct http_ends ends = {.local_ip = local_ip, .remote_ip = remote_ip, .local_port = local_port};
-    request->stale = request->over_kept && http_kept_has_leftover(request->kept, request->easy, &ends);
+    request->stale = request->reused && http_reuse_has_leftover(request->reuse, request->easy, &ends);
     if (request->stale)
         return CURL_PREREQFUNC_ABORT; /* libcurl closes the connection */
     request->sent = true;
@@ -70,7 +70,7 @@ static bool may_be_anothers(const struct http_request *request, struct span line
 {
     const char *space = memchr(line.data, ' ', line.size);
     curl_off_t written = 0;
-    if (!request->over_kept || !space || space[1] != '2')
+    if (!request->reused || !space || space[1] != '2')
         return false;
     curl_easy_getinfo(request->easy, CURLINFO_SIZE_UPLOAD_T, &written);
     return written < (curl_off_t)request->d->event->payload.size;
@@ -191,18 +191,18 @@ static bool set_request(struct http_request *request)
 }
 
 struct http_request *http_request_new(const struct http_settings *settings, const struct http_url *url,
-                                      struct http_kept *kept)
+                                      struct http_reuse *reuse)
 {
     CURL *easy = curl_easy_init();
     if (!easy)
         return NULL;
     struct http_request *request = memory_new(sizeof *request);
     request->easy = easy;
-    request->kept = kept;
+    request->reuse = reuse;
     request->timeout_us = settings->timeout_us;
     request->max_response = settings->max_response;
     request->excerpt_max = settings->log_answers ? HTTP_EXCERPT_MAX : 0;
-    if (http_handle_init(easy, settings, url) && http_kept_watch(kept, easy) && set_request(request))
+    if (http_handle_init(easy, settings, url) && http_reuse_watch(reuse, easy) && set_request(request))
         return request;
     http_request_free(request);
     return NULL;

@@ -7,7 +7,7 @@
 
 #include "relay/base/setting.h"
 #include "sinks/delivery.h"
-#include "sinks/http/http_kept.h"
+#include "sinks/http/http_reuse.h"
 #include "sinks/http/http_settings.h"
 #include "sinks/http/http_url.h"
 #include "sinks/http/http_verdict.h"
@@ -16,7 +16,7 @@
 
 struct http_request {
     CURL *easy;
-    struct http_kept *kept;
+    struct http_reuse *reuse;
     struct delivery *d;        /* NULL while idle */
     struct http_request *next; /* in the list of idle ones */
     int64_t timeout_us, up_us; /* for all of it; when that time is up, by http_time.h's clock */
@@ -24,7 +24,7 @@ struct http_request {
     bool cancelled; /* must not be sent, or sent again */
 
     /* What happened so far. */
-    bool over_kept;  /* the connection has carried others, each after the one before */
+    bool reused;     /* the connection has carried others, each after the one before */
     bool stale;      /* nothing was written, as that connection has bytes that are no answer to this request */
     bool sent;       /* a byte of the request may have left */
     bool early;      /* an ack came before all of the request had left */
@@ -44,7 +44,7 @@ bool http_handle_init(CURL *easy, const struct http_settings *settings, const st
 
 /* NULL when libcurl has no memory or refuses an option. All three outlive it. */
 struct http_request *http_request_new(const struct http_settings *settings, const struct http_url *url,
-                                      struct http_kept *kept);
+                                      struct http_reuse *reuse);
 void http_request_free(struct http_request *request); /* not while a multi handle has it */
 
 /* Makes `request` carry `d` to `target` with `headers`; `d` and `headers` are borrowed until finish. The payload is not

@@ -17,7 +17,7 @@
 
 struct http_time {
     instant_us turned_at; /* by the relay's clock; 0: not yet */
-    int64_t passed_us;    /* by ours */
+    int64_t elapsed_us;   /* by ours */
     int64_t due_us;       /* by ours: the next request's time is not up before; INSTANT_NEVER: there is none */
 };
 

@@ -46,14 +46,14 @@ void http_window_turn(struct http_window *window, size_t answers, int64_t waited
     if (!window->full || before == 0)
         return;
     window->answers += answers;
-    window->passed_us += now - before;
+    window->elapsed_us += now - before;
     window->waited_us += waited_us;
-    if (window->waited_us >= PATIENCE_US && window->waited_us * WAITS_TO_WIDEN >= window->passed_us)
+    if (window->waited_us >= PATIENCE_US && window->waited_us * WAITS_TO_WIDEN >= window->elapsed_us)
         window->limit = wider(window);
     else if (window->answers < ROUNDS_TO_SHRINK * window->limit)
         return;
-    else if (window->waited_us * WAITS_TO_SHRINK < window->passed_us)
+    else if (window->waited_us * WAITS_TO_SHRINK < window->elapsed_us)
         window->limit = narrower(window);
     window->answers = 0;
-    window->passed_us = window->waited_us = 0;
+    window->elapsed_us = window->waited_us = 0;
 }

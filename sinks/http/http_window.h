@@ -21,7 +21,7 @@ struct http_window {
     instant_us turned_at; /* 0: not yet */
     /* Since the limit was last looked at, in turns that began with a full window. */
     size_t answers;
-    int64_t passed_us, waited_us;
+    int64_t elapsed_us, waited_us;
 };
 
 void http_window_init(struct http_window *window, size_t max);

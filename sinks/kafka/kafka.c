@@ -159,7 +159,7 @@ static void on_run_refusal(void *context, struct delivery *d, rd_kafka_resp_err_
     delivery_resolve(d, verdict, &cause);
 }
 
-static size_t on_plain_leave(void *context, struct kafka_aside *before[])
+static size_t on_plain_leave(void *context, struct kafka_background *before[])
 {
     struct kafka *kafka = context;
     before[0] = kafka_topics_leave(&kafka->topics);

@@ -2,12 +2,12 @@
 #ifndef SINKS_KAFKA_PROBES_H
 #define SINKS_KAFKA_PROBES_H
 
-#include "sinks/kafka/kafka_aside.h"
+#include "sinks/kafka/kafka_background.h"
 
 #define KAFKA_PROBES_MAX 8
 
 struct kafka_probe {
-    struct kafka_aside *aside; /* NULL: free */
+    struct kafka_background *aside; /* NULL: free */
     char *topic;
     instant_us started;
 };
@@ -22,6 +22,6 @@ enum reach kafka_probes_ask(struct kafka_probes *probes, rd_kafka_t *rk, const c
 
 /* The handle goes: forgets all questions. Puts those under way into `before`, which has room for KAFKA_PROBES_MAX, and
  * returns how many. */
-size_t kafka_probes_leave(struct kafka_probes *probes, struct kafka_aside *before[]);
+size_t kafka_probes_leave(struct kafka_probes *probes, struct kafka_background *before[]);
 
 #endif

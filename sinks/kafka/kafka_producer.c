@@ -120,26 +120,26 @@ static void queue_leave(struct kafka_producer *p)
 }
 
 /* Hands the handle, and the probes that use it, to a thread that ends them. */
-static struct kafka_aside *handle_give_away(struct kafka_producer *p)
+static struct kafka_background *handle_give_away(struct kafka_producer *p)
 {
-    struct kafka_aside *before[KAFKA_PROBES_MAX + 1 + KAFKA_LEAVING_MAX];
+    struct kafka_background *before[KAFKA_PROBES_MAX + 1 + KAFKA_LEAVING_MAX];
     size_t n = p->leave ? p->leave(p->context, before) : 0;
     if (p->check)
         before[n++] = p->check;
     p->check = NULL;
     n += kafka_probes_leave(&p->probes, before + n);
     queue_leave(p);
-    struct kafka_aside *aside = kafka_aside_destroy(p->rk, before, n, p->wake_fd);
+    struct kafka_background *aside = kafka_background_destroy(p->rk, before, n, p->wake_fd);
     p->rk = NULL;
     return aside;
 }
 
-static struct kafka_aside **free_retired_slot(struct kafka_producer *p)
+static struct kafka_background **free_retired_slot(struct kafka_producer *p)
 {
-    struct kafka_aside **slot = NULL;
+    struct kafka_background **slot = NULL;
     for (size_t i = 0; i < KAFKA_RETIRED_MAX; i++) {
-        if (p->retired[i] && kafka_aside_done(p->retired[i])) {
-            kafka_aside_free(p->retired[i], INSTANT_NEVER);
+        if (p->retired[i] && kafka_background_done(p->retired[i])) {
+            kafka_background_free(p->retired[i], INSTANT_NEVER);
             p->retired[i] = NULL;
         }
         if (!p->retired[i])
@@ -160,7 +160,7 @@ static int64_t renew_pause_us(unsigned renewals)
 
 static void retire(struct kafka_producer *p, instant_us now)
 {
-    struct kafka_aside **slot = free_retired_slot(p);
+    struct kafka_background **slot = free_retired_slot(p);
     FAULT_POINT("kafka.retire");
     if (!slot) {
         /* That many handles hang in their destruction: making more would only add to them. */
@@ -354,12 +354,12 @@ static void check(struct kafka_producer *p, instant_us now)
 {
     if (now >= check_at(p)) {
         p->checked_at = now;
-        p->check = kafka_aside_metadata(p->rk, p->waiting->destination.data, p->wake_fd);
+        p->check = kafka_background_metadata(p->rk, p->waiting->destination.data, p->wake_fd);
     }
-    if (!p->check || !kafka_aside_done(p->check))
+    if (!p->check || !kafka_background_done(p->check))
         return;
-    bool answered = kafka_aside_answered(p->check) || p->news_at > p->checked_at;
-    kafka_aside_free(p->check, INSTANT_NEVER);
+    bool answered = kafka_background_answered(p->check) || p->news_at > p->checked_at;
+    kafka_background_free(p->check, INSTANT_NEVER);
     p->check = NULL;
     if (answered || p->state != KAFKA_RUNNING)
         return;
@@ -434,8 +434,8 @@ void kafka_producer_close(struct kafka_producer *p, instant_us now, instant_us d
         flush_until(p, deadline - CLOSE_RESERVE_US / 2);
         queue_leave(p);
         report_all(p);
-        kafka_aside_free(handle_give_away(p), deadline);
+        kafka_background_free(handle_give_away(p), deadline);
     }
     for (size_t i = 0; i < KAFKA_RETIRED_MAX; i++)
-        kafka_aside_free(p->retired[i], deadline);
+        kafka_background_free(p->retired[i], deadline);
 }

@@ -11,7 +11,7 @@
 #ifndef SINKS_KAFKA_PRODUCER_H
 #define SINKS_KAFKA_PRODUCER_H
 
-#include "sinks/kafka/kafka_aside.h"
+#include "sinks/kafka/kafka_background.h"
 #include "sinks/kafka/kafka_probes.h"
 #include "sinks/sink.h"
 
@@ -33,7 +33,7 @@ typedef void kafka_report(void *context, struct delivery *d, rd_kafka_resp_err_t
 
 /* The handle goes: whatever else holds on to it is given up. Puts calls under way into `before`, at most
  * KAFKA_LEAVING_MAX, and returns how many. */
-typedef size_t kafka_leave(void *context, struct kafka_aside *before[]);
+typedef size_t kafka_leave(void *context, struct kafka_background *before[]);
 
 struct kafka_producer {
     const rd_kafka_conf_t *conf; /* borrowed; each handle gets a copy */
@@ -49,21 +49,21 @@ struct kafka_producer {
     struct delivery *waiting; /* in librdkafka: list by next, back links from sink_data */
     size_t waiting_count;
 
-    instant_us news_at;        /* the last ack, or the first send after there was nothing to wait for */
-    bool troubled;             /* a connection failed since the last ack */
-    bool all_down;             /* and so did all others */
-    bool doubtful;             /* all_down was so before the oldest of `waiting`, and nobody has acked since */
-    bool purged;               /* DRAINING: do not wait for acks any more */
-    bool overdue;              /* DRAINING: because of what was not acked in time */
-    instant_us until;          /* DRAINING: then harder measures; RETIRED: then a new handle */
-    struct kafka_aside *check; /* under way: does anybody answer? */
+    instant_us news_at;             /* the last ack, or the first send after there was nothing to wait for */
+    bool troubled;                  /* a connection failed since the last ack */
+    bool all_down;                  /* and so did all others */
+    bool doubtful;                  /* all_down was so before the oldest of `waiting`, and nobody has acked since */
+    bool purged;                    /* DRAINING: do not wait for acks any more */
+    bool overdue;                   /* DRAINING: because of what was not acked in time */
+    instant_us until;               /* DRAINING: then harder measures; RETIRED: then a new handle */
+    struct kafka_background *check; /* under way: does anybody answer? */
     instant_us checked_at;
     unsigned renewals; /* since the last ack */
     bool stuck;        /* not RUNNING, and it is not known how long that will last: `cause` says why */
     char cause[256];   /* the last trouble in librdkafka's words; empty: none since an ack */
 
     struct kafka_probes probes;
-    struct kafka_aside *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
+    struct kafka_background *retired[KAFKA_RETIRED_MAX]; /* handles being destroyed */
 };
 
 /* Does librdkafka make a producer of this? It reads the files that `conf` names, and calls nobody. */

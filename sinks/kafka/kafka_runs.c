@@ -151,7 +151,7 @@ static void gate_moved(struct kafka_runs *runs, struct kafka_partition *partitio
     if (partition->gate == KAFKA_GATE_OPENING) {
         partition->gate = KAFKA_GATE_OPEN;
     } else if (partition->gate == KAFKA_GATE_CLOSING) {
-        bool closed = kafka_aside_is_closed(runs->gates, topic->name, partition->number);
+        bool closed = kafka_background_is_closed(runs->gates, topic->name, partition->number);
         partition->gate = closed ? KAFKA_GATE_CLOSED : KAFKA_GATE_OPEN;
         partition->gone = !closed;
         if (!closed) {
@@ -163,11 +163,11 @@ static void gate_moved(struct kafka_runs *runs, struct kafka_partition *partitio
 
 static void take_gates(struct kafka_runs *runs)
 {
-    if (!runs->gates || !kafka_aside_done(runs->gates))
+    if (!runs->gates || !kafka_background_done(runs->gates))
         return;
     for (struct kafka_partition *partition = runs->busy; partition; partition = partition->next_busy)
         gate_moved(runs, partition);
-    kafka_aside_free(runs->gates, INSTANT_NEVER);
+    kafka_background_free(runs->gates, INSTANT_NEVER);
     runs->gates = NULL;
 }
 
@@ -208,7 +208,7 @@ static void move_gates(struct kafka_runs *runs)
         rd_kafka_topic_partition_list_add(closing ? close : open, partition->topic->name, partition->number);
         partition->gate = closing ? KAFKA_GATE_CLOSING : KAFKA_GATE_OPENING;
     }
-    runs->gates = kafka_aside_gates(runs->producer.rk, close, open, runs->settings.wake_fd);
+    runs->gates = kafka_background_gates(runs->producer.rk, close, open, runs->settings.wake_fd);
     if (!runs->gates)
         undo(runs);
 }
@@ -221,7 +221,7 @@ static void fail_all_waiting(struct kafka_runs *runs)
         fail_waiting(partition, runs->producer.cause[0] ? runs->producer.cause : "the producer is being replaced");
 }
 
-static size_t on_leave(void *context, struct kafka_aside *before[])
+static size_t on_leave(void *context, struct kafka_background *before[])
 {
     struct kafka_runs *runs = context;
     size_t n = 0;
@@ -230,7 +230,7 @@ static size_t on_leave(void *context, struct kafka_aside *before[])
     if (runs->gates)
         before[n++] = runs->gates;
     runs->gates = NULL;
-    struct kafka_aside *question = kafka_topics_leave(&runs->topics);
+    struct kafka_background *question = kafka_topics_leave(&runs->topics);
     if (question)
         before[n++] = question;
     return n;

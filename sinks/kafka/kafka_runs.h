@@ -44,10 +44,10 @@ struct kafka_runs {
     size_t batch_bytes, batch_events;
 
     struct kafka_topics topics;
-    struct kafka_partition *busy; /* that have events waiting or in a batch, or a gate that moves */
-    struct kafka_aside *gates;    /* moving those that are CLOSING or OPENING */
-    bool urgent;                  /* progress() has something to do */
-    instant_us now;               /* of the call in progress, for reports */
+    struct kafka_partition *busy;   /* that have events waiting or in a batch, or a gate that moves */
+    struct kafka_background *gates; /* moving those that are CLOSING or OPENING */
+    bool urgent;                    /* progress() has something to do */
+    instant_us now;                 /* of the call in progress, for reports */
     instant_us check_at;
 };
 

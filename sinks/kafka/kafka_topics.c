@@ -61,7 +61,7 @@ struct kafka_topic *kafka_topics_find(struct kafka_topics *topics, rd_kafka_t *r
     instant_us ask_at = topic->asked_at + (topic->count > 0 ? REFRESH_US : ASK_AGAIN_US);
     if (!topics->question && (never || now >= ask_at)) {
         topic->asked_at = now;
-        topics->question = kafka_aside_metadata(rk, name, wake_fd);
+        topics->question = kafka_background_metadata(rk, name, wake_fd);
         topics->asked = topic;
     }
     return topic->count > 0 ? topic : NULL;
@@ -79,16 +79,16 @@ static void make_room(struct kafka_topic *topic, int32_t count)
 
 void kafka_topics_turn(struct kafka_topics *topics)
 {
-    if (!topics->question || !kafka_aside_done(topics->question))
+    if (!topics->question || !kafka_background_done(topics->question))
         return;
     struct kafka_topic *topic = topics->asked;
-    int32_t count = kafka_aside_partitions(topics->question);
+    int32_t count = kafka_background_partitions(topics->question);
     /* Without an answer, what was known is as good as before. */
-    if (kafka_aside_answered(topics->question)) {
+    if (kafka_background_answered(topics->question)) {
         make_room(topic, count);
         topic->count = count;
     }
-    kafka_aside_free(topics->question, INSTANT_NEVER);
+    kafka_background_free(topics->question, INSTANT_NEVER);
     topics->question = NULL;
 }
 
@@ -115,9 +115,9 @@ void kafka_topic_refused(struct kafka_topic *topic, size_t bytes, instant_us now
     topic->small_until = now + SMALL_US;
 }
 
-struct kafka_aside *kafka_topics_leave(struct kafka_topics *topics)
+struct kafka_background *kafka_topics_leave(struct kafka_topics *topics)
 {
-    struct kafka_aside *question = topics->question;
+    struct kafka_background *question = topics->question;
     for (struct kafka_topic *topic = topics->first, *next; topic; topic = next) {
         next = topic->next;
         topic_free(topic);

@@ -6,7 +6,7 @@
 #define SINKS_KAFKA_TOPICS_H
 
 #include "sinks/delivery_queue.h"
-#include "sinks/kafka/kafka_aside.h"
+#include "sinks/kafka/kafka_background.h"
 
 /* Whether librdkafka may send what it has of a partition. On the way from one to the other it is either. */
 enum kafka_gate { KAFKA_GATE_OPEN, KAFKA_GATE_CLOSING, KAFKA_GATE_CLOSED, KAFKA_GATE_OPENING };
@@ -45,7 +45,7 @@ struct kafka_topic {
 struct kafka_topics {
     struct kafka_topic *first; /* the one used last */
     size_t count;
-    struct kafka_aside *question; /* under way, about `asked` */
+    struct kafka_background *question; /* under way, about `asked` */
     struct kafka_topic *asked;
 };
 
@@ -64,6 +64,6 @@ size_t kafka_topic_batch_bytes(const struct kafka_topic *topic, size_t most, ins
 void kafka_topic_refused(struct kafka_topic *topic, size_t bytes, instant_us now);
 
 /* Frees everything but the question under way, which it returns: it uses the handle, or NULL. */
-struct kafka_aside *kafka_topics_leave(struct kafka_topics *topics);
+struct kafka_background *kafka_topics_leave(struct kafka_topics *topics);
 
 #endif

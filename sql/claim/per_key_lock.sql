@@ -16,7 +16,7 @@
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
 -- :key_type         bigint, text or uuid
 -- :parked_key       p.key as a :key_type; null when it is none: an entry left from a key column of another type
--- :lock_hash        integer: the second half of the advisory lock, from k.key and k.solo
+-- :lock_hash        integer: the second half of the advisory lock, from k.key and k.keyless
 --
 -- $1 bigint     fresh: ids greater than this, newest first
 -- $2 $3 bigint  newest: ids from $2 to $3, newest first
@@ -43,7 +43,7 @@
 -- seen_max bigint      greatest id seen; null: none
 -- missed_min, missed_max bigint   ids whose key was locked elsewhere; null: none
 -- locked bigint        locks taken
--- claim, solo text     what was left for the second half
+-- claim, keyless text     what was left for the second half
 -- missed_key text      locked elsewhere, or found and in $9, or with $16, locked here and more than one event found; null:
 --                      none, or an event without a key
 -- seen_min bigint      smallest id seen; null: none
@@ -79,9 +79,9 @@ with fresh as materialized (
           where :id between $4::bigint and $5::bigint and (:where)
           order by :id limit $15::bigint) as rows
 ), found as materialized (
-    -- An event without a key has no order: it stands for itself, as `solo`. The two ends take turns, $8 of 100 from the
+    -- An event without a key has no order: it stands for itself, as `keyless`. The two ends take turns, $8 of 100 from the
     -- oldest: a key's place is that of the first of its rows.
-    select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
+    select key, case when key is null then id end as keyless, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
            pg_catalog.max(newest_id) as newest_id, pg_catalog.min(oldest_id) as oldest_id, pg_catalog.min(place) as place
     from (
         select id, key, null::bigint as newest_id, null::bigint as oldest_id,
@@ -102,7 +102,7 @@ with fresh as materialized (
 ), candidate as (
     -- Keys with more to deliver, of which there are never more than places; waits that are over, or with $14 at the end;
     -- then what was found.
-    (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo,
+    (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as keyless,
             null::bigint as low, null::bigint as high, null::bigint as newest_id, null::bigint as oldest_id,
             case when $14::bigint = 1 then 1000000001 else -1 end::bigint as place
      from :state.parked p
@@ -118,20 +118,20 @@ with fresh as materialized (
          where p.queue = $12::text and not p.keyless and p.key between f.key and f.key
          order by p.key offset 0))
     union all
-    (select f.key, f.solo, f.low, f.high, f.newest_id, f.oldest_id, coalesce(f.place, 1000000000)
+    (select f.key, f.keyless, f.low, f.high, f.newest_id, f.oldest_id, coalesce(f.place, 1000000000)
      from found f
-     where (f.solo is not null or not (f.key::text = any (select pg_catalog.unnest($9::text[]))
+     where (f.keyless is not null or not (f.key::text = any (select pg_catalog.unnest($9::text[]))
                                        or f.key::text = any (select pg_catalog.unnest($11::text[]))))
-       and (f.solo is null or not f.solo = any (select pg_catalog.unnest($10::bigint[])))
+       and (f.keyless is null or not f.keyless = any (select pg_catalog.unnest($10::bigint[])))
        and case when not (select w.any from waits w) then true
-           when f.solo is null then not exists (
+           when f.keyless is null then not exists (
                select from :state.parked p
                where p.queue = $12::text and not p.keyless
                  and p.key between (f.key::text collate "default") and (f.key::text collate "default")
                order by p.key offset 0)
            else not exists (
                select from :state.parked p
-               where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
+               where p.queue = $12::text and p.keyless and p.event_id between f.keyless and f.keyless
                order by p.event_id offset 0) end)
 ), ordered as materialized (
     select *, pg_catalog.row_number() over (order by place) as n from candidate
@@ -147,8 +147,8 @@ with fresh as materialized (
            pg_catalog.max(high) filter (where not ok) as missed_max,
            pg_catalog.count(*) filter (where ok) as locked,
            pg_catalog.count(ok) as tried, pg_catalog.count(ok) filter (where low is not null) as seen,
-           pg_catalog.array_agg(key) filter (where ok and solo is null)::text as claim,
-           pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo
+           pg_catalog.array_agg(key) filter (where ok and keyless is null)::text as claim,
+           pg_catalog.array_agg(keyless) filter (where ok and keyless is not null)::text as keyless
     from locked
 ), summary as materialized (
     select coalesce(t.newest_left,
@@ -160,15 +160,15 @@ with fresh as materialized (
            (select pg_catalog.min(f.low) from found f
             where f.low < $17::bigint and not exists (
                 select from rows from (pg_catalog.unnest($18::text[]), pg_catalog.unnest($19::bigint[])) as l (key, id)
-                where case when f.solo is null then l.key = f.key::text and l.id <= f.low else l.key is null and l.id = f.solo end)
-            and case when f.solo is null then not exists (
+                where case when f.keyless is null then l.key = f.key::text and l.id <= f.low else l.key is null and l.id = f.keyless end)
+            and case when f.keyless is null then not exists (
                 select from :state.parked p
                 where p.queue = $12::text and not p.keyless and p.event_id <= f.low
                   and p.key between (f.key::text collate "default") and (f.key::text collate "default")
                 order by p.key offset 0)
             else not exists (
                 select from :state.parked p
-                where p.queue = $12::text and p.keyless and p.event_id between f.solo and f.solo
+                where p.queue = $12::text and p.keyless and p.event_id between f.keyless and f.keyless
                 order by p.event_id offset 0) end) as bare_min,
            t.missed_min, t.missed_max, t.locked,
            (select t.tried < $7::bigint
@@ -178,10 +178,10 @@ with fresh as materialized (
                  (select pg_catalog.count(*) as n from newest) as m,
                  (select pg_catalog.count(*) as n from oldest) as o)::integer::bigint as thin,
            pg_catalog.set_config('courier.claim', coalesce(t.claim, '{}'), true) as claim,
-           pg_catalog.set_config('courier.solo', coalesce(t.solo, '{}'), true) as solo
+           pg_catalog.set_config('courier.keyless', coalesce(t.keyless, '{}'), true) as keyless
     from total t
 )
-select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
+select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.keyless,
        m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high, s.bare_min
 from summary s
 left join (

@@ -30,7 +30,7 @@ with few as materialized (
 ), known as materialized (
     select pg_catalog.count(*) as entries from few
 ), due as materialized (
-    select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo
+    select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as keyless
     from :state.parked p
     where p.queue = $10::text and p.next_at <= pg_catalog.statement_timestamp() and (p.keyless or (:parked_key) is not null)
       and not (p.key = any ($15::text[]) and not p.keyless) and not (p.event_id = any ($16::bigint[]) and p.keyless)
@@ -46,17 +46,17 @@ with few as materialized (
            pg_catalog.sum(newest_rows) as newest_rows, pg_catalog.sum(oldest_rows) as oldest_rows,
            coalesce(pg_catalog.sum(rows), 0) as rows,
            pg_catalog.count(*) filter (where ok) as locked, pg_catalog.count(ok) as tried,
-           pg_catalog.array_agg(key) filter (where ok and solo is null)::text as claim,
-           pg_catalog.array_agg(solo) filter (where ok and solo is not null)::text as solo,
-           pg_catalog.array_agg(key::text) filter (where (not ok or busy) and solo is null) as missed,
-           pg_catalog.array_agg(low) filter (where (not ok or busy) and solo is null) as missed_low,
-           pg_catalog.array_agg(high) filter (where (not ok or busy) and solo is null) as missed_high,
+           pg_catalog.array_agg(key) filter (where ok and keyless is null)::text as claim,
+           pg_catalog.array_agg(keyless) filter (where ok and keyless is not null)::text as keyless,
+           pg_catalog.array_agg(key::text) filter (where (not ok or busy) and keyless is null) as missed,
+           pg_catalog.array_agg(low) filter (where (not ok or busy) and keyless is null) as missed_low,
+           pg_catalog.array_agg(high) filter (where (not ok or busy) and keyless is null) as missed_high,
            pg_catalog.min(low) filter (where bare) as bare_min
     from (
         -- ok is null: it waits, is followed anyway, or is left out.
         select k.*, case when free then pg_catalog.pg_try_advisory_xact_lock($11::integer, :lock_hash) end as ok
         from (
-            select key, solo, null::bigint as low, null::bigint as high, null::bigint as newest_id,
+            select key, keyless, null::bigint as low, null::bigint as high, null::bigint as newest_id,
                    null::bigint as oldest_id, 0 as newest_rows, 0 as oldest_rows, 0 as rows, false as busy, true as free, false as bare
             from due
             union all
@@ -69,35 +69,35 @@ with few as materialized (
             from pg_catalog.unnest($9::text[]) as f (key)
             union all
             select f.*,
-                   case when f.busy or f.solo is null and f.key::text = any (select pg_catalog.unnest($9::text[])) then false
+                   case when f.busy or f.keyless is null and f.key::text = any (select pg_catalog.unnest($9::text[])) then false
                    when (select entries = 0 from known) then true
                    when (select entries < 65 from known) then
-                       case when f.solo is null then not f.key::text = any (select w.key from few w where not w.keyless)
-                       else not f.solo = any (select w.event_id from few w where w.keyless) end
-                   when f.solo is null then not exists (
+                       case when f.keyless is null then not f.key::text = any (select w.key from few w where not w.keyless)
+                       else not f.keyless = any (select w.event_id from few w where w.keyless) end
+                   when f.keyless is null then not exists (
                        select from :state.parked p
                        where p.queue = $10::text and not p.keyless
                          and p.key between (f.key::text collate "default") and (f.key::text collate "default")
                        order by p.key offset 0)
                    else not exists (
                        select from :state.parked p
-                       where p.queue = $10::text and p.keyless and p.event_id between f.solo and f.solo
+                       where p.queue = $10::text and p.keyless and p.event_id between f.keyless and f.keyless
                        order by p.event_id offset 0) end,
                    case when f.low >= $12::bigint or exists (
                        select from rows from (pg_catalog.unnest($13::text[]), pg_catalog.unnest($14::bigint[])) as l (key, id)
-                       where case when f.solo is null then l.key = f.key::text and l.id <= f.low else l.key is null and l.id = f.solo end)
+                       where case when f.keyless is null then l.key = f.key::text and l.id <= f.low else l.key is null and l.id = f.keyless end)
                    then false
-                   when f.solo is null then not exists (
+                   when f.keyless is null then not exists (
                        select from :state.parked p
                        where p.queue = $10::text and not p.keyless and p.event_id <= f.low
                          and p.key between (f.key::text collate "default") and (f.key::text collate "default")
                        order by p.key offset 0)
                    else not exists (
                        select from :state.parked p
-                       where p.queue = $10::text and p.keyless and p.event_id between f.solo and f.solo
+                       where p.queue = $10::text and p.keyless and p.event_id between f.keyless and f.keyless
                        order by p.event_id offset 0) end
             from (
-                select key, case when key is null then id end as solo, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
+                select key, case when key is null then id end as keyless, pg_catalog.min(id) as low, pg_catalog.max(id) as high,
                        pg_catalog.min(newest_id) as newest_id, pg_catalog.max(oldest_id) as oldest_id,
                        pg_catalog.count(newest_id)::integer as newest_rows,
                        pg_catalog.count(oldest_id)::integer as oldest_rows, pg_catalog.count(*)::integer as rows,
@@ -128,10 +128,10 @@ with few as materialized (
            t.seen_max, t.missed_min, t.missed_max, t.locked, t.seen_min, t.missed, t.missed_low, t.missed_high, t.bare_min,
            (t.rows >= r.rows and t.tried < $7::bigint - $7::bigint / 8)::integer::bigint as thin,
            pg_catalog.set_config('courier.claim', coalesce(t.claim, '{}'), true) as claim,
-           pg_catalog.set_config('courier.solo', coalesce(t.solo, '{}'), true) as solo
+           pg_catalog.set_config('courier.keyless', coalesce(t.keyless, '{}'), true) as keyless
     from total t cross join room r
 )
-select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.solo,
+select s.newest_left, s.oldest_left, s.seen_max, s.missed_min, s.missed_max, s.locked, s.claim, s.keyless,
        m.key as missed_key, s.seen_min, s.thin, m.low as missed_low, m.high as missed_high, s.bare_min
 from summary s
 left join lateral rows from (

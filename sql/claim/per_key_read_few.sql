@@ -53,7 +53,7 @@ left join lateral (
 where case when p.event_id is null then e.id is not null else p.next_at <= pg_catalog.statement_timestamp() end
 union all
 select p.attempts, p.event_id, null, e.*
-from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
+from pg_catalog.unnest(pg_catalog.current_setting('courier.keyless')::bigint[]) as k (id)
 left join lateral (
     select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id

@@ -31,7 +31,7 @@
 -- locked bigint        events locked
 -- thin bigint          1: there were fewer to lock than $5, and there are more rows
 -- top_priority, top_id bigint     top was not looked at from here on; null: all of it was
--- solo, sign           what was left for the second half, and for those who ask what is under way
+-- keyless, sign           what was left for the second half, and for those who ask what is under way
 with waits as materialized (
     select exists (select from :state.parked p where p.queue = $8::text order by p.next_at offset 0) as any
 ), delayed as materialized (
@@ -139,7 +139,7 @@ select coalesce((select pg_catalog.min(o.oldest_id) from left_over o),
              or (select pg_catalog.count(*) from oldest) >= $4::bigint
              or (select pg_catalog.count(*) from top) >= $4::bigint))::integer::bigint as thin,
        (select priority from edge)::bigint as top_priority, (select id from edge)::bigint as top_id,
-       pg_catalog.set_config('courier.solo', coalesce((select pg_catalog.array_agg(l.id order by l.n) from locked l)::text, '{}'),
-                             true) as solo,
+       pg_catalog.set_config('courier.keyless', coalesce((select pg_catalog.array_agg(l.id order by l.n) from locked l)::text, '{}'),
+                             true) as keyless,
        case when :locks_rows and t.taken > 0 then pg_catalog.pg_try_advisory_xact_lock_shared(:lock_class, 0) end as sign
 from total t cross join missed m

@@ -13,7 +13,7 @@ left join lateral (select :columns from :table e:text_once where false) as e on 
 where exists (select from :state.paused p where p.queue = $1::text and p.key is null)
 union all
 select p.attempts, p.event_id, null, e.*
-from pg_catalog.unnest(pg_catalog.current_setting('courier.solo')::bigint[]) as k (id)
+from pg_catalog.unnest(pg_catalog.current_setting('courier.keyless')::bigint[]) as k (id)
 left join lateral (
     select w.attempts + (w.token is not null)::integer as attempts, w.event_id, w.next_at from :state.parked w
     where w.queue = $1::text and w.keyless and w.event_id between k.id and k.id

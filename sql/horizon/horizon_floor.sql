@@ -24,10 +24,10 @@
 with movers as materialized (
     select nullif(pg_catalog.current_setting('courier.movers', true), '')::bigint[] as hashes
 ), behind as materialized (
-    select p.place, p.key as name, e.id, e.key, e.solo
+    select p.place, p.key as name, e.id, e.key, e.keyless
     from rows from (pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::bigint[])) with ordinality as p (key, event_id, place)
     left join lateral (
-        (select :id as id, :key as key, null::bigint as solo from :table e
+        (select :id as id, :key as key, null::bigint as keyless from :table e
          where (:key, :id) >= (:parked_key, p.event_id) and (:key, :id) <= (:parked_key, greatest($1::bigint, $2::bigint))
          order by :key, :id limit 1)
         union all
@@ -35,32 +35,32 @@ with movers as materialized (
          where :id between p.event_id and p.event_id and (:key) is null and p.key is null
          order by :id limit 1)) as e on true
 ), seen as materialized (
-    select :id as id, :key as key, case when (:key) is null then :id end as solo from :table e
+    select :id as id, :key as key, case when (:key) is null then :id end as keyless from :table e
     where :id between $1::bigint and $2::bigint
     order by :id limit $4::bigint
 ), looked_at as materialized (
     -- Those of the stretch, and those that were left behind.
     select k.*,
-           case when k.solo is null then exists (
+           case when k.keyless is null then exists (
                select from :state.parked p
                where p.queue = $3::text and not p.keyless and p.event_id <= k.id and p.token is null
                  and p.key between (k.key::text collate "default") and (k.key::text collate "default")
                order by p.key offset 0)
            else exists (
                select from :state.parked p
-               where p.queue = $3::text and p.keyless and p.event_id between k.solo and k.solo
+               where p.queue = $3::text and p.keyless and p.event_id between k.keyless and k.keyless
                order by p.event_id offset 0) end as covered
-    from (select s.id, s.key, s.solo, null::bigint as place from seen s
-          where case when s.solo is not null then not s.solo = any (select b.solo from behind b where b.solo is not null)
+    from (select s.id, s.key, s.keyless, null::bigint as place from seen s
+          where case when s.keyless is not null then not s.keyless = any (select b.keyless from behind b where b.keyless is not null)
                 when s.key::text = any (select b.name from behind b where b.name is not null)
                 then not exists (select from behind b where b.name = s.key::text and b.id <= s.id)
                 else true end
           union all
-          select b.id, b.key, b.solo, b.place from behind b where b.id is not null) as k
+          select b.id, b.key, b.keyless, b.place from behind b where b.id is not null) as k
 ), bare as materialized (
     select k.id, k.key, k.covered, k.place from looked_at k
     where not k.covered
-       or k.solo is null and ((select m.hashes is null from movers m)
+       or k.keyless is null and ((select m.hashes is null from movers m)
                               or (:lock_hash)::bigint & 4294967295 = any (select pg_catalog.unnest(m.hashes) from movers m)
                               or (k.place is not null and $1::bigint > $2::bigint and exists (
                                   select from :table e

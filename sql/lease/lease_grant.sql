@@ -48,7 +48,7 @@ with owner as materialized (
                                then p.first_failed_at else excluded.taken_at end,
         after_id = null, updated_at = excluded.taken_at
     returning 1
-), solo as (
+), keyless as (
     insert into :state.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease,
                                     backend_pid, backend_start)
     select $1::text, '', w.id, true, w.failures, w.taken_at + w.lease, w.token, $6::text, w.id, w.taken_at, w.lease, o.pid, o.backend_start
@@ -63,5 +63,5 @@ with owner as materialized (
         after_id = null, updated_at = excluded.taken_at
     returning 1
 )
-select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from solo) as granted,
+select (select pg_catalog.count(*) from keyed) + (select pg_catalog.count(*) from keyless) as granted,
        (select pg_catalog.set_config('synchronous_commit', 'off', true) from owner) as synchronous_commit

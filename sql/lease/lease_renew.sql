@@ -32,7 +32,7 @@ with owner as materialized (
     where p.ctid = f.place
       and (coalesce(p.resume_at, p.next_at) > pg_catalog.clock_timestamp()
            or (select pg_catalog.pg_try_advisory_xact_lock($2::integer, :lock_hash)
-               from (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as solo) as k))
+               from (select case when not p.keyless then :parked_key end as key, case when p.keyless then p.event_id end as keyless) as k))
     returning p.token
 )
 select t.token::text as token,

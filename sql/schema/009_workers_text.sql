@@ -123,7 +123,7 @@ as $function$
             first_failed_at = case when p.after_id is not null and p.event_id = excluded.event_id then p.first_failed_at else excluded.first_failed_at end,
             next_at = case when p.resume_at is null then excluded.next_at else p.next_at end,
             resume_at = case when p.resume_at is not null then excluded.next_at end
-    ), delayed_solo as (
+    ), delayed_keyless as (
         insert into outbox.parked as p (queue, key, event_id, keyless, next_at, after_id)
         select %1$L, '', h.id, true, coalesce(h.due_at, clock_timestamp() + interval '1 hour'), h.after_id
         from head h where (h.due_at is not null or h.after_id is not null) and h.key is null order by h.id
@@ -246,7 +246,7 @@ $$;
 
 -- Of such events those that may be taken (`free`) and the `last` one, if it is come to: at most so many, in their order. Only the
 -- oldest event of a key counts; also when its wait is over, as it may have come to be the oldest just now.
-create function outbox.free_sql(q outbox.queue, condition text, events text, most text, last text) returns text
+create function outbox.unlock_sql(q outbox.queue, condition text, events text, most text, last text) returns text
     language sql immutable
     set search_path = pg_catalog, pg_temp
 as $function$

@@ -39,9 +39,9 @@ declare
 begin
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
-    sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[], sweeps boolean,
+    sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], keyless_ids bigint[], sweeps boolean,
     inout top_priority bigint, inout top_id bigint, inout topped_priority bigint, inout topped_id bigint,
-    out found_keys text[], out found_solos bigint[], out expired boolean, out oldest_wait timestamptz,
+    out found_keys text[], out found_keyless bigint[], out expired boolean, out oldest_wait timestamptz,
     out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out swept_in interval, out left_from bigint)
     language plpgsql
 as $$
@@ -123,12 +123,12 @@ begin
            (select count(*) from page), (select max(p.id) from page p),
            (select w.rows from sweep_end w), (select w.id from sweep_end w), (select w.took from sweep_end w),
            (select min(c.id) from left_over c where c.by_id)
-    into top_priority, top_id, topped_priority, topped_id, found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, swept_in, left_from
+    into top_priority, top_id, topped_priority, topped_id, found_keys, found_keyless, expired, oldest_wait, seen, seen_to, swept, swept_to, swept_in, left_from
     from next n cross join again_next a;
 end
 $$$function$, q.tbl, format('e.%I::bigint', q.id_column), outbox.column_sql(q.key_column, 'text'), condition, is_key, q.key_type, q.name, q.number,
-        q.lock_class, q.id_column, format('e.%I::bigint', q.priority_column), outbox.free_sql(q, condition, top, '$1 + 16', '2000'),
-        outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.free_sql(q, condition, 'again', '$1 + 16', 'null'),
+        q.lock_class, q.id_column, format('e.%I::bigint', q.priority_column), outbox.unlock_sql(q, condition, top, '$1 + 16', '2000'),
+        outbox.urgent_sql(q, filter, '$14', '$15', '4000'), outbox.unlock_sql(q, condition, 'again', '$1 + 16', 'null'),
         outbox.ready_sql(q, true),
         outbox.sweep_sql(q, format('e.%I::bigint as id, %s as key, e.%I::bigint as priority', q.id_column,
                                    outbox.column_sql(q.key_column, 'text'), q.priority_column), condition));
@@ -193,15 +193,15 @@ begin
         event := event || format(', e.%I as priority', q.priority_column);
     end if;
     -- One look at what may be taken, oldest event first, and the locks of its keys: at most `most`, among `waits` waits that
-    -- are over, `rows` events from from_id on, and `sweep_rows` from sweep_from to sweep_to. Keys in `keys` and `solos` are
+    -- are over, `rows` events from from_id on, and `sweep_rows` from sweep_from to sweep_to. Keys in `keys` and `keyless_ids` are
     -- left out. left_from: from this id on there was no need to try a lock; null: all were tried.
     if q.priority_column is not null then
         perform outbox.queue_build_urgent(q, is_key, condition, filter);
     else
     execute format($function$
 create function outbox.queue_%8$s_lock(most int, waits int, waits_from timestamptz, rows int, from_id bigint,
-    sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], solos bigint[],
-    out found_keys text[], out found_solos bigint[], out expired boolean, out oldest_wait timestamptz,
+    sweep_rows int, sweep_from bigint, sweep_to bigint, keys text[], keyless_ids bigint[],
+    out found_keys text[], out found_keyless bigint[], out expired boolean, out oldest_wait timestamptz,
     out seen bigint, out seen_to bigint, out swept bigint, out swept_to bigint, out swept_in interval, out left_from bigint)
     language plpgsql
 as $$
@@ -230,7 +230,7 @@ begin
            (select count(*) from page), (select max(p.id) from page p),
            (select w.rows from sweep_end w), (select w.id from sweep_end w), (select w.took from sweep_end w),
            (select min(r.id) from ready r where (select count(*) from locked) = most and r.id > (select max(l.id) from locked l))
-    into found_keys, found_solos, expired, oldest_wait, seen, seen_to, swept, swept_to, swept_in, left_from;
+    into found_keys, found_keyless, expired, oldest_wait, seen, seen_to, swept, swept_to, swept_in, left_from;
 end
 $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q.lock_class, q.id_column,
         outbox.ready_sql(q, false), outbox.sweep_sql(q, format('%s as id, %s as key', id, key), condition));
@@ -241,7 +241,7 @@ $$$function$, q.tbl, id, key, condition, is_key, q.key_type, q.name, q.number, q
     -- what the other leases must not wait for each other. For the same reason entries are made in the order of their keys, here
     -- and in queue_build_due().
     execute format($function$
-create function outbox.queue_%1$s_lease(keys text[], solos bigint[], worker text, lease interval, most int, looked timestamptz)
+create function outbox.queue_%1$s_lease(keys text[], keyless_ids bigint[], worker text, lease interval, most int, looked timestamptz)
     returns table (token uuid, id bigint, key text, type text, payload text, headers text, traceparent text,
                    created_at timestamptz, attempt int, expires_at timestamptz)
     language plpgsql
@@ -291,7 +291,7 @@ begin
             first_failed_at = case when p.attempts = 0 and excluded.attempts > 0 then excluded.first_failed_at -- by a lease that ran out
                                    else p.first_failed_at end,
             updated_at = excluded.updated_at
-    ), leased_solo as (
+    ), leased_keyless as (
         insert into outbox.parked as p (queue, key, event_id, keyless, attempts, next_at, token, worker, taken_id, taken_at, lease)
         select %2$L, '', h.id, true, coalesce(h.failures, 0), h.expires_at, h.token, $3, h.id, clock_timestamp(), $4
         from ready h where h.key is null order by h.id

@@ -87,7 +87,7 @@ $$;
 -- the marks looks at all waits, and at the next stretch of ids there. next_id: the next look goes on here. more: there may be
 -- more. left_from: all before were tried, or wait.
 create function outbox.lock_keys(q outbox.queue, n int, from_id bigint, walk int, moves boolean, inout m outbox.take_mark,
-    out keys text[], out solos bigint[], out expired boolean, out next_id bigint, out more boolean, out left_from bigint, out walked int)
+    out keys text[], out keyless_ids bigint[], out expired boolean, out next_id bigint, out more boolean, out left_from bigint, out walked int)
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
@@ -98,15 +98,15 @@ declare
     sweep_to bigint;
     look     record;
 begin
-    keys := '{}'; solos := '{}'; expired := false; walked := 0; next_id := from_id;
+    keys := '{}'; keyless_ids := '{}'; expired := false; walked := 0; next_id := from_id;
     if moves then
         sweep_to := least(coalesce(m.swept, 0)::numeric + m.sweep_span, below);
     end if;
     for pass in 1..6 loop
         execute format('select * from outbox.queue_%s_lock($1, $2, $3, $4, $5, 1000, $6, $7, $8, $9%s)', q.number,
                        case when q.priority_column is not null then ', $10, $11, $12, $13, $14' end)
-            using n - cardinality(keys) - cardinality(solos), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, next_id,
-                  case when moves and pass = 1 then coalesce(m.swept + 1, -9223372036854775808) end, sweep_to, keys, solos,
+            using n - cardinality(keys) - cardinality(keyless_ids), case when pass = 1 then 2 * n + 16 else 0 end, m.waits_from, rows, next_id,
+                  case when moves and pass = 1 then coalesce(m.swept + 1, -9223372036854775808) end, sweep_to, keys, keyless_ids,
                   moves and pass = 1, m.top_priority, m.top_id, m.topped_priority, m.topped_id
             into look;
         if q.priority_column is not null then
@@ -116,7 +116,7 @@ begin
             m.topped_id := look.topped_id;
         end if;
         keys := keys || look.found_keys;
-        solos := solos || look.found_solos;
+        keyless_ids := keyless_ids || look.found_keyless;
         expired := expired or look.expired;
         left_from := least(left_from, look.left_from);
         if moves and pass = 1 then
@@ -130,7 +130,7 @@ begin
         walked := walked + look.seen;
         next_id := coalesce(look.seen_to + (look.seen_to < 9223372036854775807)::int, next_id);
         more := look.seen = rows;
-        exit when not more or cardinality(keys) + cardinality(solos) >= n or walked >= walk;
+        exit when not more or cardinality(keys) + cardinality(keyless_ids) >= n or walked >= walk;
         rows := least(rows * 2, walk - walked);
     end loop;
     left_from := least(left_from, next_id);
@@ -251,11 +251,11 @@ begin
                 select p.token, coalesce(p.worker, '') as worker, p.attempts, p.keyless, p.key, p.event_id, l.ours from outbox.parked p
                   left join lateral (select true as ours from outbox.parked w where w.ctid = p.ctid for update skip locked) l on true
                  where p.queue = q.name and p.token is not null and p.next_at <= clock_timestamp()
-                   and (p.keyless and p.event_id = any (locked.solos) or not p.keyless and p.key = any (locked.keys))
+                   and (p.keyless and p.event_id = any (locked.keyless_ids) or not p.keyless and p.key = any (locked.keys))
                  order by p.token
             loop
                 if lost.ours is null and lost.keyless then
-                    locked.solos := array_remove(locked.solos, lost.event_id);
+                    locked.keyless_ids := array_remove(locked.keyless_ids, lost.event_id);
                 elsif lost.ours is null then
                     locked.keys := array_remove(locked.keys, lost.key);
                 end if;
@@ -277,10 +277,10 @@ begin
             end loop;
         end if;
         return query execute format('select * from outbox.queue_%s_lease($1, $2, $3, $4, $5, $6)', q.number)
-            using locked.keys, locked.solos,
+            using locked.keys, locked.keyless_ids,
                   left(coalesce(take.worker, nullif(current_setting('application_name'), ''), session_user), 200), take.lease, free, (mark.m).due_to;
         get diagnostics got = row_count;
-        had := cardinality(locked.keys) + cardinality(locked.solos);
+        had := cardinality(locked.keys) + cardinality(locked.keyless_ids);
         left_from := case when left_from < (mark.m).low then left_from when got = free and had > got then from_id else locked.left_from end;
         from_id := locked.next_id;
         free := free - got;

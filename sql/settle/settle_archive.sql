@@ -1,13 +1,13 @@
 -- Moves delivered events from the table to the archive: what was still there, exactly once.
 --
--- :gone        the rows, with archive_key, created_at and original: settle_gone.sql
+-- :deleted        the rows, with archive_key, created_at and original: settle_deleted.sql
 -- :state       as in per_key_lock.sql
 -- $1 bigint[]  ids
 -- $2 tid[]     places
 -- $3 text      queue
 -- One row, as in settle_delete.sql.
-:gone, archived as (
+:deleted, archived as (
     insert into :state.archive (queue, event_id, key, created_at, original)
-    select $3::text, g.id, g.archive_key, g.created_at, g.original from gone g
+    select $3::text, g.id, g.archive_key, g.created_at, g.original from deleted g
 )
-select g.n as gone, g.missing from tally g
+select g.n as deleted, g.missing from tally g

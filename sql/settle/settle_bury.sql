@@ -1,8 +1,8 @@
 -- Takes events out of the table as dead letters.
 --
--- They are looked for by their ids. Of a table that the planner is blind to (see settle_gone.sql) each time all of it would be
+-- They are looked for by their ids. Of a table that the planner is blind to (see settle_deleted.sql) each time all of it would be
 -- read for that: then their places are found first, in the order of :id, and nothing else is tried. What somebody updates at
--- the same moment may stay then, and settle_kept.sql finds it.
+-- the same moment may stay then, and settle_undeleted.sql finds it.
 --
 -- :table :id :key :type :created_at   the queue's table (as e) and its columns as expressions, null when not mapped
 -- :state        as in per_key_lock.sql
@@ -35,11 +35,11 @@ with way as materialized (
     where :id = d.id and (select w.blind from way w) is not true
     returning :id as id, (:key)::text as key, (:type)::text as type, d.why, d.attempts,
               pg_catalog.row_to_json(e.*) as original, (:created_at)::timestamptz as created_at
-), gone as (
+), deleted as (
     select * from placed union all select * from listed
 ), buried as (
     insert into :state.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
-    select $1::text, id, key, type, why, attempts, :table_name, original, created_at from gone
+    select $1::text, id, key, type, why, attempts, :table_name, original, created_at from deleted
 )
-select n as gone, case when n < pg_catalog.cardinality($2::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
-from (select pg_catalog.count(*) as n from gone) as gone
+select n as deleted, case when n < pg_catalog.cardinality($2::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
+from (select pg_catalog.count(*) as n from deleted) as deleted

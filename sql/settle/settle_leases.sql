@@ -13,7 +13,7 @@ left join lateral (
     select true as ours
     from :state.parked p
     cross join lateral (select case when not p.keyless then :parked_key end as key,
-                               case when p.keyless then p.event_id end as solo) as k
+                               case when p.keyless then p.event_id end as keyless) as k
     where p.token between t.token and t.token
       and (coalesce(p.resume_at, p.next_at) > pg_catalog.clock_timestamp()
            or pg_catalog.pg_try_advisory_xact_lock($2::integer, :lock_hash))

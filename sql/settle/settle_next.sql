@@ -5,7 +5,7 @@
 -- Fails when a row is not put in, as when a trigger there returns NULL: the event would be lost. SQL has no RAISE; a text
 -- that is no number says it as well.
 --
--- :gone                         the rows, with what goes on: settle_gone.sql
+-- :deleted                         the rows, with what goes on: settle_deleted.sql
 -- :next_table :next_columns     the next queue's table, and its columns for that
 -- :next_table_name              its name as a literal, to be read
 -- :next_values                  the same names, as columns of g, or the answer r.response
@@ -14,13 +14,13 @@
 -- $2 tid[]      places
 -- $3 bytea[]    with :responses: what was answered to each
 -- One row, as in settle_delete.sql.
-:gone, handed_on as (
+:deleted, handed_on as (
     insert into :next_table (:next_columns)
-    select :next_values from gone g:responses order by g.id
+    select :next_values from deleted g:responses order by g.id
     returning 1
 )
 select case when g.n = h.n then g.n
             else pg_catalog.concat(g.n - h.n, ' of ', g.n, ' rows did not go into ', :next_table_name, ': a trigger keeps them out')::bigint
-       end as gone,
+       end as deleted,
        g.missing
 from tally g, (select pg_catalog.count(*) as n from handed_on) h

@@ -52,7 +52,7 @@ with look as materialized (
         next_at = case when (p.attempts > 0 or p.last_error <> '' or p.token is not null or p.resume_at is not null) then p.next_at
                        else least(p.next_at, pg_catalog.clock_timestamp()) end
     where p.event_id > excluded.event_id and (p.next_at < 'infinity' or p.resume_at < 'infinity' or (p.attempts = 0 and p.last_error = ''))
-), solo as (
+), keyless as (
     insert into :state.parked as p (queue, key, event_id, keyless, next_at)
     select $1::text, '', d.id, true, l.now from due d cross join look l where d.key is null order by d.id
     on conflict do nothing

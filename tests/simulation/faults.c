@@ -65,8 +65,8 @@ instant_us faults_next(void)
     return next < 0 ? INSTANT_NEVER : faults.due[next].at;
 }
 
-/* sql/commands/closed_retry.sql, in a transaction of its own. A key that a relay is just writing about has to wait for the
- * next time. */
+/* sql/commands/closed_retry.sql, in a transaction of its own. A key that a relay is just writing about has to wait for
+ * the next time. */
 static void open_closed_keys(void)
 {
     int txn = store_begin(&sim.store);
@@ -98,8 +98,8 @@ static struct wait *find_entry(int key, int64_t id)
     return NULL;
 }
 
-/* sql/commands/dead_retry.sql for one event, in a transaction of its own: the row is back under its old id, and the key's
- * entry points at it. */
+/* sql/commands/dead_retry.sql for one event, in a transaction of its own: the row is back under its old id, and the
+ * key's entry points at it. */
 static void put_back(struct row *row)
 {
     struct wait *entry = find_entry(row->key, row->id);

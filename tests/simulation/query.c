@@ -20,23 +20,24 @@ bool query_sees_row(const struct backend *backend, const struct row *row)
 }
 
 /* The entry of a key, or of an event without one. */
-const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo)
+const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t keyless)
 {
     for (size_t i = 0; i < sim.store.wait_count; i++) {
         const struct wait *wait = &sim.store.waits[i];
-        bool same = solo == QUERY_NO_ID ? wait->key == key : wait->key == KEY_NONE_SIM && wait->head == solo;
+        bool same = keyless == QUERY_NO_ID ? wait->key == key : wait->key == KEY_NONE_SIM && wait->head == keyless;
         if (same && query_sees(backend, &wait->version))
             return wait;
     }
     return NULL;
 }
 
-int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t solo)
+int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t keyless)
 {
     const struct list *keys = &call->lists[at], *ids = &call->lists[at + 1];
     int64_t least = QUERY_NO_ID;
     for (size_t i = 0; i < keys->count; i++)
-        if (solo == QUERY_NO_ID ? keys->values[i] == key : keys->values[i] == KEY_NONE_SIM && ids->values[i] == solo)
+        if (keyless == QUERY_NO_ID ? keys->values[i] == key
+                                   : keys->values[i] == KEY_NONE_SIM && ids->values[i] == keyless)
             least = least == QUERY_NO_ID || ids->values[i] < least ? ids->values[i] : least;
     return least;
 }
@@ -103,7 +104,7 @@ static void read_key(struct backend *backend, const struct call *call, int64_t k
     }
 }
 
-static void read_solo(struct backend *backend, int64_t id, int64_t *left)
+static void read_keyless(struct backend *backend, int64_t id, int64_t *left)
 {
     const struct wait *wait = query_find_wait(backend, QUERY_NO_ID, id);
     const struct row *row = store_find_row(&sim.store, id);
@@ -115,10 +116,10 @@ static void read_solo(struct backend *backend, int64_t id, int64_t *left)
     --*left;
 }
 
-static void read_solos(struct backend *backend, int64_t *left)
+static void read_keyless_ids(struct backend *backend, int64_t *left)
 {
-    for (size_t i = 0; i < backend->claim_solos.count; i++)
-        read_solo(backend, backend->claim_solos.values[i], left);
+    for (size_t i = 0; i < backend->claim_keyless_ids.count; i++)
+        read_keyless(backend, backend->claim_keyless_ids.values[i], left);
     server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
 }
 
@@ -139,7 +140,7 @@ static void run_read(struct backend *backend, const struct call *call)
     begin_read(backend);
     for (size_t i = 0; i < backend->claim_keys.count; i++)
         read_key(backend, call, backend->claim_keys.values[i], call->n[2], &left);
-    read_solos(backend, &left);
+    read_keyless_ids(backend, &left);
 }
 
 /* unordered_read.sql */
@@ -147,7 +148,7 @@ static void run_read_events(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[1];
     begin_read(backend);
-    read_solos(backend, &left);
+    read_keyless_ids(backend, &left);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -170,7 +171,7 @@ static void run_read_few(struct backend *backend, const struct call *call)
             if (apart == waiting)
                 read_key(backend, call, key, waiting ? call->n[2] : INT64_MAX, &left);
         }
-    read_solos(backend, &left);
+    read_keyless_ids(backend, &left);
 }
 
 /* ---- the horizon ---- */
@@ -387,13 +388,13 @@ static bool change_lock(const struct backend *backend, int64_t name, bool keep)
 
 static void run_keep(struct backend *backend, const struct call *call)
 {
-    const struct list *keys = &call->lists[1], *solos = &call->lists[2];
+    const struct list *keys = &call->lists[1], *keyless_ids = &call->lists[2];
     bool keep = call->query == QUERY_KEEP;
     int64_t count = 0;
     for (size_t i = 0; i < keys->count; i++)
         count += change_lock(backend, query_lock_name((int)keys->values[i], 0), keep);
-    for (size_t i = 0; i < solos->count; i++)
-        count += change_lock(backend, query_lock_name(KEY_NONE_SIM, solos->values[i]), keep);
+    for (size_t i = 0; i < keyless_ids->count; i++)
+        count += change_lock(backend, query_lock_name(KEY_NONE_SIM, keyless_ids->values[i]), keep);
     PGresult *res = result_new(PGRES_TUPLES_OK, 1, 1);
     result_bigint(res, 0, 0, count);
     server_reply(backend, res);

@@ -11,7 +11,7 @@
 
 /* A row of the query's `candidate`. */
 struct candidate {
-    int64_t key, solo; /* one of them QUERY_NO_ID */
+    int64_t key, keyless; /* one of them QUERY_NO_ID */
     int64_t low, high, newest_id, oldest_id;
     int64_t place; /* of what was found; QUERY_NO_ID: none */
     uint64_t tie;
@@ -61,13 +61,13 @@ static bool has(const struct list *list, int64_t value)
 static struct candidate *find_found(const struct row *row)
 {
     int64_t key = row->key == KEY_NONE_SIM ? QUERY_NO_ID : row->key,
-            solo = row->key == KEY_NONE_SIM ? row->id : QUERY_NO_ID;
+            keyless = row->key == KEY_NONE_SIM ? row->id : QUERY_NO_ID;
     for (size_t i = 0; i < choice.found_count; i++)
-        if (choice.found[i].key == key && choice.found[i].solo == solo)
+        if (choice.found[i].key == key && choice.found[i].keyless == keyless)
             return &choice.found[i];
     struct candidate *added = &choice.found[choice.found_count++];
     *added = (struct candidate){.key = key,
-                                .solo = solo,
+                                .keyless = keyless,
                                 .low = row->id,
                                 .high = row->id,
                                 .newest_id = QUERY_NO_ID,
@@ -158,7 +158,7 @@ static void add_candidate(const struct candidate *from, int64_t place)
 }
 
 static const struct candidate unknown = {.key = QUERY_NO_ID,
-                                         .solo = QUERY_NO_ID,
+                                         .keyless = QUERY_NO_ID,
                                          .low = QUERY_NO_ID,
                                          .high = QUERY_NO_ID,
                                          .newest_id = QUERY_NO_ID,
@@ -168,7 +168,7 @@ static bool is_added(const struct wait *wait)
 {
     for (size_t i = 0; i < choice.ordered_count; i++) {
         const struct candidate *c = &choice.ordered[i];
-        if (wait->key == KEY_NONE_SIM ? c->solo == wait->head : c->key == wait->key)
+        if (wait->key == KEY_NONE_SIM ? c->keyless == wait->head : c->key == wait->key)
             return true;
     }
     return false;
@@ -198,7 +198,7 @@ static void add_waits(void)
         if (!next)
             return;
         struct candidate c = unknown;
-        *(next->key == KEY_NONE_SIM ? &c.solo : &c.key) = next->key == KEY_NONE_SIM ? next->head : next->key;
+        *(next->key == KEY_NONE_SIM ? &c.keyless : &c.key) = next->key == KEY_NONE_SIM ? next->head : next->key;
         add_candidate(&c, choice.call->n[13] ? 1000000001 : -1);
     }
 }
@@ -218,8 +218,8 @@ static bool is_ready(const struct candidate *c)
 {
     const struct list *lists = choice.call->lists;
     bool left_out =
-        c->solo == QUERY_NO_ID ? has(&lists[8], c->key) || has(&lists[10], c->key) : has(&lists[9], c->solo);
-    return !left_out && !query_find_wait(choice.backend, c->key, c->solo);
+        c->keyless == QUERY_NO_ID ? has(&lists[8], c->key) || has(&lists[10], c->key) : has(&lists[9], c->keyless);
+    return !left_out && !query_find_wait(choice.backend, c->key, c->keyless);
 }
 
 static void add_ready(void)
@@ -248,21 +248,21 @@ static struct list empty_list(void)
 static void lock_chosen(struct backend *backend)
 {
     backend->claim_keys = empty_list();
-    backend->claim_solos = empty_list();
+    backend->claim_keyless_ids = empty_list();
     int backend_index = (int)(backend - server_backend(0));
     for (size_t i = 0; i < choice.ordered_count && (int64_t)i < choice.call->n[6]; i++) {
         struct candidate *c = &choice.ordered[i];
-        int key = c->solo == QUERY_NO_ID ? (int)c->key : KEY_NONE_SIM;
-        int64_t name = query_lock_name(key, c->solo);
+        int key = c->keyless == QUERY_NO_ID ? (int)c->key : KEY_NONE_SIM;
+        int64_t name = query_lock_name(key, c->keyless);
         if (sim.plan.lock_names == 0 && store_is_kept(&sim.store, name, backend_index))
             judge_violation("G5", NULL, "a session claims a key that it keeps: it is given the lock once more");
         c->locked = store_try_lock(&sim.store, name, backend_index, false);
-        if (c->locked && c->solo == QUERY_NO_ID)
+        if (c->locked && c->keyless == QUERY_NO_ID)
             backend->claim_keys.values[backend->claim_keys.count++] = c->key;
         else if (c->locked)
-            backend->claim_solos.values[backend->claim_solos.count++] = c->solo;
-        TRACE("  lock %s%d %s", c->solo == QUERY_NO_ID ? "k" : "event ",
-              (int)(c->solo == QUERY_NO_ID ? c->key : c->solo), c->locked ? "taken" : "missed");
+            backend->claim_keyless_ids.values[backend->claim_keyless_ids.count++] = c->keyless;
+        TRACE("  lock %s%d %s", c->keyless == QUERY_NO_ID ? "k" : "event ",
+              (int)(c->keyless == QUERY_NO_ID ? c->key : c->keyless), c->locked ? "taken" : "missed");
     }
 }
 
@@ -275,7 +275,7 @@ static size_t list_missed(const struct candidate **ret)
             ret[n++] = c;
     }
     for (size_t i = 0; i < choice.found_count; i++)
-        if (choice.found[i].solo == QUERY_NO_ID && has(&choice.call->lists[8], choice.found[i].key))
+        if (choice.found[i].keyless == QUERY_NO_ID && has(&choice.call->lists[8], choice.found[i].key))
             ret[n++] = &choice.found[i];
     return n;
 }
@@ -318,10 +318,10 @@ static const char *claim_text(const struct backend *backend)
 /* No entry covers what was seen of it, nor was it left behind. */
 static bool is_bare(const struct candidate *c)
 {
-    int64_t least = query_left_behind(choice.call, 17, c->key, c->solo);
+    int64_t least = query_left_behind(choice.call, 17, c->key, c->keyless);
     if (least != QUERY_NO_ID && least <= c->low)
         return false;
-    const struct wait *wait = query_find_wait(choice.backend, c->key, c->solo);
+    const struct wait *wait = query_find_wait(choice.backend, c->key, c->keyless);
     return !wait || wait->head > c->low;
 }
 

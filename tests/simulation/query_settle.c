@@ -147,7 +147,7 @@ static int64_t next_of_key(const struct backend *backend, int64_t key)
 
 static bool run_unpark(struct backend *backend, const struct call *call)
 {
-    const struct list *keys = &call->lists[1], *solos = &call->lists[2];
+    const struct list *keys = &call->lists[1], *keyless_ids = &call->lists[2];
     for (size_t i = 0; i < keys->count; i++) {
         int key = (int)keys->values[i];
         int64_t head = next_of_key(backend, key);
@@ -163,9 +163,9 @@ static bool run_unpark(struct backend *backend, const struct call *call)
             store_add_wait(&sim.store, &wait, backend->part);
         }
     }
-    for (size_t i = 0; i < solos->count; i++) {
-        hold_settles(backend, KEY_NONE_SIM, solos->values[i]);
-        struct wait *old = (struct wait *)query_find_wait(backend, KEY_NONE_SIM, solos->values[i]);
+    for (size_t i = 0; i < keyless_ids->count; i++) {
+        hold_settles(backend, KEY_NONE_SIM, keyless_ids->values[i]);
+        struct wait *old = (struct wait *)query_find_wait(backend, KEY_NONE_SIM, keyless_ids->values[i]);
         if (old && !query_end_wait(backend, old))
             return false;
     }

@@ -238,13 +238,13 @@ static int64_t lock_in_order(size_t *ret_stop)
 
 static size_t leave_for_the_second_half(void)
 {
-    struct list *solos = &choice.backend->claim_solos;
+    struct list *keyless_ids = &choice.backend->claim_keyless_ids;
     choice.backend->claim_keys = (struct list){0};
-    *solos = (struct list){.values = arena_array(sim.arena, choice.count, sizeof(int64_t))};
+    *keyless_ids = (struct list){.values = arena_array(sim.arena, choice.count, sizeof(int64_t))};
     for (size_t i = 0; i < choice.count; i++)
         if (choice.all[i].locked)
-            solos->values[solos->count++] = choice.all[i].id;
-    return solos->count;
+            keyless_ids->values[keyless_ids->count++] = choice.all[i].id;
+    return keyless_ids->count;
 }
 
 static void put_id(PGresult *res, int column, int64_t id)

@@ -91,18 +91,18 @@ struct backend {
     struct call *calls, **calls_end;
     instant_us next_at, started_at, said_at;
     struct snapshot snapshot;
-    int waits_for;                       /* a transaction */
-    instant_us patience_us;              /* its lock_timeout in this round; 0: that of the session */
-    const char *refusal;                 /* what the query fails with */
-    instant_us cut_at;                   /* nothing passes from then on; */
-    instant_us heard_at;                 /* the client finds out at this time */
-    struct list claim_keys, claim_solos; /* courier.claim, courier.solo */
-    struct list movers;                  /* courier.movers: names of locks */
-    bool movers_known;                   /* in the transaction under way */
-    bool writes_parked;                  /* its transaction has the lock on the table */
-    bool misses;                         /* its settlement has found rows missing */
-    int64_t alone;                       /* the only event that the round takes out; QUERY_NO_ID: there is none such */
-    bool reads_paused;                   /* its claim is told that the queue is paused */
+    int waits_for;                             /* a transaction */
+    instant_us patience_us;                    /* its lock_timeout in this round; 0: that of the session */
+    const char *refusal;                       /* what the query fails with */
+    instant_us cut_at;                         /* nothing passes from then on; */
+    instant_us heard_at;                       /* the client finds out at this time */
+    struct list claim_keys, claim_keyless_ids; /* courier.claim, courier.keyless */
+    struct list movers;                        /* courier.movers: names of locks */
+    bool movers_known;                         /* in the transaction under way */
+    bool writes_parked;                        /* its transaction has the lock on the table */
+    bool misses;                               /* its settlement has found rows missing */
+    int64_t alone;     /* the only event that the round takes out; QUERY_NO_ID: there is none such */
+    bool reads_paused; /* its claim is told that the queue is paused */
 };
 
 void server_clear(void);
@@ -155,12 +155,12 @@ bool query_sees(const struct backend *backend, const struct version *version);
 /* And where what is not due is left out, is due. */
 bool query_sees_row(const struct backend *backend, const struct row *row);
 
-/* The entry of a key, or, with `solo` an id, that of an event without one. NULL: it does not wait. */
-const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t solo);
+/* The entry of a key, or, with `keyless` an id, that of an event without one. NULL: it does not wait. */
+const struct wait *query_find_wait(const struct backend *backend, int64_t key, int64_t keyless);
 
 /* The least id from which on reads of a key, or of an event without one, begin, by the two arrays at `at`;
  * QUERY_NO_ID: as those of others. */
-int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t solo);
+int64_t query_left_behind(const struct call *call, int at, int64_t key, int64_t keyless);
 
 /* The newest version of it, live or being changed; NULL: there is none. Ending one, false: has to wait. */
 struct wait *query_newest_wait(const struct backend *backend, int key, int64_t head);

@@ -133,8 +133,8 @@ static bool applies(const struct work *work, const char *path)
         return work->table->sequence_sql != NULL;
     if (strstr(path, "_next"))
         return work->table->next != NULL;
-    if (strstr(path, "/settle_gone.sql"))
-        return false; /* it is in others, as :gone */
+    if (strstr(path, "/settle_deleted.sql"))
+        return false; /* it is in others, as :deleted */
     return !strstr(path, "/table_filter.sql") || work->queue->where;
 }
 

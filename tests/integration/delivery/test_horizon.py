@@ -45,7 +45,7 @@ queues:
 PUT = "insert into outbox.events (aggregateid, type) values (%s, 't') returning id"
 READ = re.compile(r"current_setting\('courier\.claim'\).*?parameters: \$1 = '\w+', \$2 = '(-?\d+)', .*?, \$5 = '(\{.*?\})'", re.DOTALL)
 KEYED = "insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'a', %s, 1, {})"
-SOLO = "insert into outbox.parked (queue, key, keyless, event_id, attempts, next_at) values ('orders', '', true, %s, 1, {})"
+KEYLESS = "insert into outbox.parked (queue, key, keyless, event_id, attempts, next_at) values ('orders', '', true, %s, 1, {})"
 CLOSED, LATER = "'infinity'", "now() + interval '1 day'"
 
 
@@ -80,7 +80,7 @@ def delivered(path):
 
 
 @pytest.mark.parametrize("until", [CLOSED, LATER], ids=["closed", "a retry"])
-@pytest.mark.parametrize("key, entry, entries", [("a", KEYED, 1), (None, SOLO, 10)], ids=["key", "events without one"])
+@pytest.mark.parametrize("key, entry, entries", [("a", KEYED, 1), (None, KEYLESS, 10)], ids=["key", "events without one"])
 def test_what_waits_holds_no_floor_down_and_is_delivered_in_order(db, relay, tmp_path, key, entry, entries, until):
     floor, path = Floor(db, key), tmp_path / "events.jsonl"
     for event in floor.waiting[:entries]:

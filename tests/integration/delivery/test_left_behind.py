@@ -16,7 +16,7 @@ sinks: {{ log: {{ type: file, path: "{path}" }} }}
 queues: {{ orders: {{ sink: log, keys_per_claim: {keys} }} }}
 """
 SQL = {"table": "outbox.events", "where": "true", "state": "outbox", "id": "e.id", "key": "e.aggregateid", "key_type": "text",
-       "lock_hash": "case when k.solo is null then hashtext(k.key::text) else hashint8(k.solo) end", "text_once": "",
+       "lock_hash": "case when k.keyless is null then hashtext(k.key::text) else hashint8(k.keyless) end", "text_once": "",
        "columns": "e.id as id, e.aggregateid as key", "key_order": "e.aggregateid, e.id",
        "parked_key": "p.key",
        "key_range": "(e.aggregateid, e.id) >= (k.name, least($2::bigint, p.event_id, l.id)) and (e.aggregateid, e.id) <= (k.name, 9223372036854775807)"}
@@ -156,7 +156,7 @@ def test_key_that_was_left_behind_is_read_from_its_least_id_on(db, statement, pl
     with closing(db.connect(autocommit=False)) as connection, connection.cursor() as cursor:
         cursor.execute(f"set plan_cache_mode = force_generic_plan; {planner}")
         cursor.execute("prepare read as " + rendered("claim", statement, **SQL))
-        cursor.execute("select set_config('courier.claim', '{a,b,c,d}', true), set_config('courier.solo', '{10,11}', true)")
+        cursor.execute("select set_config('courier.claim', '{a,b,c,d}', true), set_config('courier.keyless', '{10,11}', true)")
 
         def read(left):
             cursor.execute("execute read('orders', 8, 100, 100, %s, %s)", arrays(left))

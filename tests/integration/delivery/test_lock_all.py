@@ -5,7 +5,7 @@ import pytest
 from tests.support.sql_files import rendered
 
 NAMES = {"state": "outbox", "table": "outbox.events", "id": "e.id", "key": "e.aggregateid", "key_type": "text", "where": "true",
-         "parked_key": "p.key", "lock_hash": "case when k.solo is null then hashtext(k.key::text) else hashint8(k.solo) end"}
+         "parked_key": "p.key", "lock_hash": "case when k.keyless is null then hashtext(k.key::text) else hashint8(k.keyless) end"}
 NOTHING_NEW = 2**62
 PLANNERS = ["", "set enable_indexscan = off; set enable_bitmapscan = off", "set enable_hashagg = off",
             "set enable_hashjoin = off; set enable_material = off", "set plan_cache_mode = force_custom_plan"]
@@ -30,15 +30,15 @@ class Answer:
 
     def __init__(self, session):
         rows = session.fetchall()
-        (self.newest_left, self.oldest_left, self.seen_max, self.missed_min, self.missed_max, self.locked, names, solos,
+        (self.newest_left, self.oldest_left, self.seen_max, self.missed_min, self.missed_max, self.locked, names, keyless_ids,
          _, self.seen_min, self.thin, _, _, self.bare_min) = rows[0]
         self.missed = {row[8]: row[11:13] for row in rows if row[8] is not None}
         self.keys = sorted(name for name in names[1:-1].split(",") if name)
-        self.solos = sorted(int(solo) for solo in solos[1:-1].split(",") if solo)
-        session.execute("select current_setting('courier.claim'), current_setting('courier.solo')")
-        assert session.fetchone() == (names, solos)
+        self.keyless_ids = sorted(int(keyless) for keyless in keyless_ids[1:-1].split(",") if keyless)
+        session.execute("select current_setting('courier.claim'), current_setting('courier.keyless')")
+        assert session.fetchone() == (names, keyless_ids)
         session.execute("select count(*) from pg_locks where locktype = 'advisory' and classid = 7 and pid = pg_backend_pid()")
-        assert session.fetchone()[0] == self.locked == len(self.keys) + len(self.solos)
+        assert session.fetchone()[0] == self.locked == len(self.keys) + len(self.keyless_ids)
 
 
 def arrays(left):
@@ -92,7 +92,7 @@ def test_what_is_found_and_free_is_locked_once(db, session, others):
     for claim in claim_all, claim_some:
         answer = claim(session, newest=(11, 22), oldest=(1, 10), follow=["k1", "k3", "elsewhere"])
         assert answer.keys == ["elsewhere", "k0", "k1", "k2", "k4", "k5", "k6", "k7", "k8", "k9"]
-        assert answer.solos == [22] and answer.missed == {}
+        assert answer.keyless_ids == [22] and answer.missed == {}
         assert (answer.newest_left, answer.oldest_left, answer.seen_min, answer.seen_max) == (None, None, 1, 22)
         assert (answer.missed_min, answer.missed_max, answer.thin) == (None, None, 0)
         session.execute("rollback; begin")
@@ -106,7 +106,7 @@ def test_what_another_session_holds_is_told(db, session):
                        " pg_advisory_xact_lock(7, hashtext('elsewhere'))")
     for claim in claim_all, claim_some:
         answer = claim(session, fresh=0, follow=["elsewhere"])
-        assert answer.missed == {"elsewhere": (None, None), "k8": (8, 18)} and answer.solos == [] and len(answer.keys) == 8
+        assert answer.missed == {"elsewhere": (None, None), "k8": (8, 18)} and answer.keyless_ids == [] and len(answer.keys) == 8
         assert (answer.missed_min, answer.missed_max) == (8, 22)
         session.execute("rollback; begin")
     other.close()
@@ -117,7 +117,7 @@ def test_what_is_busy_is_left_out_and_told(db, session):
     db.query("insert into outbox.parked (queue, key, keyless, event_id, next_at) values ('orders', '', true, 22, now())")
     for claim in claim_all, claim_some:
         answer = claim(session, fresh=0, busy=(["k1", "k4", "elsewhere"], [22]))  # k4 and event 22 have waited long enough
-        assert answer.keys == ["k0", "k2", "k5", "k6", "k7", "k8", "k9"] and answer.solos == []
+        assert answer.keys == ["k0", "k2", "k5", "k6", "k7", "k8", "k9"] and answer.keyless_ids == []
         assert answer.missed == {"k1": (1, 11), "k4": (4, 14)} and (answer.missed_min, answer.missed_max) == (None, None)
         session.execute("rollback; begin")
 

@@ -8,7 +8,7 @@ from tests.support.workers import Worker, owner
 
 # Of what is not text, the value would change what is found.
 NAMES = {"until": "timestamptz default '-infinity'", "looked": "timestamptz default '-infinity'"} | dict.fromkeys(
-    ["most", "again", "ret", "asked_to", "rows", "waits", "waits_from", "from_id", "sweep_rows", "sweep_from", "sweep_to", "keys", "solos", "sweeps",
+    ["most", "again", "ret", "asked_to", "rows", "waits", "waits_from", "from_id", "sweep_rows", "sweep_from", "sweep_to", "keys", "keyless_ids", "sweeps",
      "expired", "seen", "swept", "left_from", "chance", "quarter", "token", "tokens", "ids", "reason", "responses", "gone", "went", "worker", "lease",
      "attempt", "expires_at", "look", "place", "queue", "keyless", "event_id", "next_at", "due_at", "after_id", "failures"], "text default 'x'")
 CONDITION = " and ".join(f"{name} is not null" for name in NAMES)

@@ -87,7 +87,7 @@ END_TEST
 
 START_TEST(where_no_event_waits_for_another_nothing_is_behind)
 {
-    type.solo = true;
+    type.keyless = true;
     ck_assert(!ahead_is_behind(&stage.queue, deliver(10, 1000)));
 }
 END_TEST

@@ -287,7 +287,7 @@ START_TEST(event_that_a_lost_claim_found_gone_is_known_by_its_id)
 {
     const struct event events[] = {event_of(6, NULL), event_of(7, NULL)};
     struct batch *batch = stage_batch(&stage);
-    batch_add_gone(batch, (struct span){NULL, 0}, 7);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 7);
     stage.queue.arrived = NULL;
     stage_lose(&stage);
     claim_keys();
@@ -338,7 +338,7 @@ END_TEST
 START_TEST(claim_waits_for_what_it_has_to_wait_for)
 {
     struct pollset *ps = pollset_new();
-    *(_i ? &stage.queue.vain_until : &stage.queue.pace.earliest_at) = NOW + SECOND_US;
+    *(_i ? &stage.queue.wasted_until : &stage.queue.pace.earliest_at) = NOW + SECOND_US;
     ready();
     ck_assert_uint_eq(script.sends, 0);
     pollset_clear(ps);

@@ -32,7 +32,7 @@ START_TEST(keys_that_this_relay_is_busy_with_are_left_out)
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 2);
     ck_assert(has(request->busy_keys, 2, "lost") && has(request->busy_keys, 2, "down"));
-    ck_assert_uint_eq(request->busy_solo_count, 1);
+    ck_assert_uint_eq(request->busy_keyless_count, 1);
     request = claim_request_make(&claims[0], true, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 3);
     ck_assert(has(request->busy_keys, 3, "own"));
@@ -48,7 +48,7 @@ START_TEST(key_whose_lock_its_session_keeps_is_not_claimed_again)
     follow("own", NULL);
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 1);
-    ck_assert_uint_eq(request->busy_solo_count, 1);
+    ck_assert_uint_eq(request->busy_keyless_count, 1);
     ck_assert_uint_eq(request->follow_key_count, 0);
     ck_assert(lane->more); /* followed when it is settled */
 }
@@ -58,12 +58,12 @@ END_TEST
 START_TEST(event_that_was_gone_and_whose_lock_its_session_keeps_is_left_out)
 {
     struct batch *batch = batch_of(&claims[0]);
-    batch_add_gone(batch, (struct span){NULL, 0}, 7);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 7);
     lane_hold(batch->lanes, HOLD_SESSION);
     batch_hold(batch, HOLD_SESSION);
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
-    ck_assert_uint_eq(request->busy_solo_count, 1);
-    ck_assert_int_eq(request->busy_solos[0], 7);
+    ck_assert_uint_eq(request->busy_keyless_count, 1);
+    ck_assert_int_eq(request->busy_keyless_ids[0], 7);
 }
 END_TEST
 
@@ -77,7 +77,7 @@ START_TEST(settled_key_of_a_kept_batch_is_anybodys)
 }
 END_TEST
 
-static void avoid_solo(int64_t id, instant_us until)
+static void avoid_keyless(int64_t id, instant_us until)
 {
     struct span name = {(const char *)&id, sizeof id};
     ck_assert(keyset_put(&stage.queue.keys.destination_down_ids, name, span_hash(name), until, NULL));
@@ -85,20 +85,20 @@ static void avoid_solo(int64_t id, instant_us until)
 
 START_TEST(avoided_events_without_a_key_are_left_out)
 {
-    avoid_solo(7, NOW + 1);
-    avoid_solo(8, NOW);
+    avoid_keyless(7, NOW + 1);
+    avoid_keyless(8, NOW);
     const struct claim_request *request = claim_request_make(&claims[0], false, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 0);
-    ck_assert_uint_eq(request->busy_solo_count, 1);
-    ck_assert_int_eq(request->busy_solos[0], 7);
+    ck_assert_uint_eq(request->busy_keyless_count, 1);
+    ck_assert_int_eq(request->busy_keyless_ids[0], 7);
 }
 END_TEST
 
 START_TEST(event_that_was_gone_when_it_was_claimed_is_not_left_out)
 {
     struct batch *batch = batch_of(&claims[0]);
-    batch_add_gone(batch, (struct span){NULL, 0}, 7);
-    ck_assert_uint_eq(claim_request_make(&claims[0], true, 10, NOW)->busy_solo_count, 0);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 7);
+    ck_assert_uint_eq(claim_request_make(&claims[0], true, 10, NOW)->busy_keyless_count, 0);
 }
 END_TEST
 
@@ -107,8 +107,8 @@ START_TEST(event_without_a_key_that_is_not_due_is_left_out_until_its_wait_is_wri
 {
     batch_add_delayed(batch_of(&claims[0]), (struct span){NULL, 0}, 7, 500);
     const struct claim_request *request = claim_request_make(&claims[0], true, 10, NOW);
-    ck_assert_uint_eq(request->busy_solo_count, 1);
-    ck_assert_int_eq(request->busy_solos[0], 7);
+    ck_assert_uint_eq(request->busy_keyless_count, 1);
+    ck_assert_int_eq(request->busy_keyless_ids[0], 7);
 }
 END_TEST
 
@@ -131,7 +131,7 @@ START_TEST(any_number_of_keys_may_be_busy)
     }
     const struct claim_request *request = claim_request_make(&claims[0], true, 10, NOW);
     ck_assert_uint_eq(request->busy_key_count, 2500);
-    ck_assert_uint_eq(request->busy_solo_count, 2500);
+    ck_assert_uint_eq(request->busy_keyless_count, 2500);
 }
 END_TEST
 
@@ -335,11 +335,11 @@ END_TEST
 
 START_TEST(key_of_another_relay_is_left_to_the_scan)
 {
-    struct lane *solo = lane_of(&claims[1], NULL);
+    struct lane *keyless = lane_of(&claims[1], NULL);
     miss(&claims[0], "a");
     miss(&claims[0], ""); /* has the hash of no key at all */
     ck_assert_uint_eq(stage.queue.keys.more.count, 0);
-    ck_assert(!solo->more);
+    ck_assert(!keyless->more);
 }
 END_TEST
 

@@ -4,14 +4,14 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/stage/claim_stage.h"
 
-static struct ordering_type solo;
+static struct ordering_type keyless;
 
-static void set_up_solo(void)
+static void set_up_keyless(void)
 {
     set_up();
-    solo = one;
-    solo.solo = true;
-    stage.noting.ordering.type = &solo;
+    keyless = one;
+    keyless.keyless = true;
+    stage.noting.ordering.type = &keyless;
 }
 
 static int64_t asks_for(size_t in_flight, instant_us now)
@@ -120,7 +120,7 @@ int main(void)
     Suite *suite = suite_create("claim_room");
     TCase *tcase = tcase_create("claim_room");
     suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(tcase, set_up_solo, tear_down);
+    tcase_add_checked_fixture(tcase, set_up_keyless, tear_down);
     tcase_add_test(tcase, claim_asks_for_as_many_as_there_is_room_for);
     tcase_add_test(tcase, claim_asks_for_no_more_than_it_may);
     tcase_add_test(tcase, nothing_is_claimed_where_there_is_no_room);

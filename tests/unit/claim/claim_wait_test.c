@@ -10,14 +10,14 @@
 static struct claim two[2];
 static struct batch finished = {.finished = 1};
 static struct unreadable_search search;
-static struct ordering_type solo;
+static struct ordering_type keyless;
 
 /* Another connection beside that which claims. */
 static void set_up_two(void)
 {
     set_up();
-    solo = one;
-    solo.solo = true;
+    keyless = one;
+    keyless.keyless = true;
     two[0] = *claim;
     two[1] = (struct claim){.queue = &stage.queue, .index = 1, .state = CLAIM_OFF};
     stage_claims(&stage, two, 2);
@@ -65,7 +65,7 @@ static void keep_waiting(enum claim_reason reason)
         queue->pace.earliest_at = LATER;
         break;
     case CLAIM_WAITS_FOR_DESTINATION:
-        queue->vain_until = LATER + 50 * MS_US;
+        queue->wasted_until = LATER + 50 * MS_US;
         break;
     case CLAIM_WAITS_FOR_SETTLEMENT:
         queue->holds.orphans = &finished;
@@ -88,7 +88,7 @@ static void keep_waiting(enum claim_reason reason)
         outlet.circuit = (struct circuit){.state = CIRCUIT_OPEN, .retry_at = LATER};
         break;
     case CLAIM_WAITS_FOR_ROOM:
-        stage.noting.ordering.type = &solo;
+        stage.noting.ordering.type = &keyless;
         sink.in_flight = 99;
         claim->sent_at = LATER - 5 * MS_US;
         break;

@@ -286,12 +286,12 @@ START_TEST(what_is_claimed_for_a_troubled_route_in_vain_has_a_price)
     stage_event(stage_batch(&stage), 6, "y");
     turn();
     ck_assert_int_eq(blocked->outcome, LANE_RELEASED);
-    instant_us until = stage.queue.vain_until;
+    instant_us until = stage.queue.wasted_until;
     ck_assert_int_gt(until, now);
     another_x(7);
     another_x(8);
     turn();
-    ck_assert_int_eq(stage.queue.vain_until - now, 2 * (until - (now - MS_US)));
+    ck_assert_int_eq(stage.queue.wasted_until - now, 2 * (until - (now - MS_US)));
 }
 END_TEST
 
@@ -301,7 +301,7 @@ START_TEST(what_a_sink_that_is_down_gives_back_has_no_price)
     struct lane *blocked = stage_event(stage_batch(&stage), 5, "b")->lane;
     turn();
     ck_assert_int_eq(blocked->outcome, LANE_RELEASED);
-    ck_assert_int_eq(stage.queue.vain_until, 0);
+    ck_assert_int_eq(stage.queue.wasted_until, 0);
 }
 END_TEST
 

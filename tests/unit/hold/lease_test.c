@@ -15,9 +15,9 @@
 START_TEST(what_a_claim_brings_is_leased_before_it_arrives)
 {
     struct batch *batch = brought();
-    struct item *keyed = stage_event(batch, 1, "a"), *solo = stage_event(batch, 2, NULL);
+    struct item *keyed = stage_event(batch, 1, "a"), *keyless = stage_event(batch, 2, NULL);
     keyed->event.attempt = 3;
-    batch_add_gone(batch, SPAN_LITERAL("gone"), 7);
+    batch_add_ended_wait(batch, SPAN_LITERAL("gone"), 7);
     claim_settle_resolved(queue, NOW);
     ck_assert_uint_eq(granted.count, 3);
     ck_assert_int_eq(granted_pid, 4711);
@@ -25,7 +25,7 @@ START_TEST(what_a_claim_brings_is_leased_before_it_arrives)
     ck_assert_int_eq(granted.failures[0], 2);
     ck_assert_int_eq(granted.ids[2], 7);
     ck_assert_str_eq(granted.tokens[0].data, keyed->lane->token);
-    ck_assert_str_ne(keyed->lane->token, solo->lane->token);
+    ck_assert_str_ne(keyed->lane->token, keyless->lane->token);
     ck_assert_uint_eq(strlen(keyed->lane->token), 36);
     ck_assert_str_eq(script.sent[0], "grant");
     ck_assert_str_eq(script.sent[1], "commit");
@@ -415,11 +415,11 @@ START_TEST(key_whose_term_may_be_over_is_busy)
     queue->arrived = NULL;
     claim->round.arena = arena_new();
     const struct claim_request *request = claim_request_make(claim, false, 4, NOW);
-    ck_assert_uint_eq(request->busy_key_count + request->busy_solo_count, 0);
+    ck_assert_uint_eq(request->busy_key_count + request->busy_keyless_count, 0);
     request = claim_request_make(claim, false, 4, NOW + TERM_US);
     ck_assert_uint_eq(request->busy_key_count, 1);
-    ck_assert_uint_eq(request->busy_solo_count, 1);
-    ck_assert_int_eq(request->busy_solos[0], 9);
+    ck_assert_uint_eq(request->busy_keyless_count, 1);
+    ck_assert_int_eq(request->busy_keyless_ids[0], 9);
 }
 END_TEST
 

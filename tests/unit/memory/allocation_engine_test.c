@@ -11,7 +11,7 @@ static void fill(void)
         stage_event(batch, id, "b");
     stage_event(batch, 7, "c");
     stage_event(batch, 8, NULL);
-    batch_add_gone(batch, span_of("d"), 9);
+    batch_add_ended_wait(batch, span_of("d"), 9);
 }
 
 static void settle(void)

@@ -23,12 +23,12 @@ static void claim_and_settle(void)
     set_up();
     probe(1000, 2, false, 0);
     const struct span busy[] = {SPAN_LITERAL("b")}, follow[] = {SPAN_LITERAL("f")};
-    const int64_t solos[] = {3};
+    const int64_t keyless_ids[] = {3};
     const struct claim_request request = {.max_keys = 10,
                                           .busy_keys = busy,
                                           .busy_key_count = 1,
-                                          .busy_solos = solos,
-                                          .busy_solo_count = 1,
+                                          .busy_keyless_ids = keyless_ids,
+                                          .busy_keyless_count = 1,
                                           .follow_keys = follow,
                                           .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);

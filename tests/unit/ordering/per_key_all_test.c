@@ -120,8 +120,8 @@ START_TEST(claim_that_must_not_lock_everything_chooses)
     request.busy_key_count = 1;
     ck_assert(!locks_all_for(&request));
     request = plain;
-    request.busy_solos = id;
-    request.busy_solo_count = 1;
+    request.busy_keyless_ids = id;
+    request.busy_keyless_count = 1;
     ck_assert(!locks_all_for(&request));
     ck_assert(locks_all_for(&plain));
 }
@@ -135,8 +135,8 @@ START_TEST(few_that_are_busy_are_left_out_by_name)
                                     .events_per_key = 4,
                                     .busy_keys = keys,
                                     .busy_key_count = 1,
-                                    .busy_solos = id,
-                                    .busy_solo_count = 1};
+                                    .busy_keyless_ids = id,
+                                    .busy_keyless_count = 1};
     ck_assert(locks_all_for(&request));
     struct statement names = statement_of("select");
     statement_add_texts(&names, arena, keys, 1);

@@ -5,13 +5,13 @@
 START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
 {
     const struct span busy[] = {SPAN_LITERAL("b")}, follow[] = {SPAN_LITERAL("f")};
-    const int64_t solos[] = {3};
+    const int64_t keyless_ids[] = {3};
     struct claim_request request = {.max_keys = 10,
                                     .events_per_key = 4,
                                     .busy_keys = busy,
                                     .busy_key_count = 1,
-                                    .busy_solos = solos,
-                                    .busy_solo_count = 1,
+                                    .busy_keyless_ids = keyless_ids,
+                                    .busy_keyless_count = 1,
                                     .follow_keys = follow,
                                     .follow_key_count = 1};
     ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
@@ -300,7 +300,7 @@ START_TEST(key_that_waited_for_nothing_is_told)
     set_text(res, 0, GONE, "k");
     ck_assert(take_result(1, res));
     ck_assert_uint_eq(event_count, 0);
-    ck_assert_int_eq(gone_id, 10);
+    ck_assert_int_eq(waited_id, 10);
     ck_assert(span_equal(gone_key, span_of("k")));
     res = event_row(0, NULL);
     set_bigint(res, 0, HEAD, 11);
@@ -421,15 +421,16 @@ START_TEST(it_is_asked_whether_something_keeps_what_should_be_gone)
     ck_assert_uint_eq(ordering_per_key.settle(o, &s, arena, statements), 3);
     ck_assert_ptr_nonnull(strstr(statements[2].sql, "is still in"));
     ck_assert_int_eq(statements[2].count, 1);
-    const struct settlement resumed = {.resumed_solos = done, .resumed_solo_count = 1};
+    const struct settlement resumed = {.resumed_keyless_ids = done, .resumed_keyless_count = 1};
     ck_assert_uint_eq(ordering_per_key.settle(o, &resumed, arena, statements), 1);
 }
 END_TEST
 
 START_TEST(settlement_has_no_statement_for_what_it_has_not)
 {
-    const int64_t solos[] = {9};
-    const struct settlement resumed = {.resumed_solos = solos, .resumed_solo_count = 1}, empty = {.done = NULL};
+    const int64_t keyless_ids[] = {9};
+    const struct settlement resumed = {.resumed_keyless_ids = keyless_ids, .resumed_keyless_count = 1},
+                            empty = {.done = NULL};
     ck_assert_uint_eq(ordering_per_key.settle(o, &empty, arena, statements), 0);
     ck_assert_uint_eq(ordering_per_key.settle(o, &resumed, arena, statements), 1);
     ck_assert_int_eq(statements[0].count, 4);

@@ -16,7 +16,7 @@ static const struct sql_variable variables[] = {
     {"created_at", "e.at"},
     {"key_type", "bigint"},
     {"state", "outbox"},
-    {"gone", "with gone as (delete from t e returning e.id as id)"},
+    {"deleted", "with deleted as (delete from t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"key_whole", "true"},
     {"key_whole_order", "e.id"},

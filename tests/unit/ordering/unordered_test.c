@@ -5,7 +5,7 @@
 START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
 {
     const int64_t busy[] = {3};
-    struct claim_request request = {.max_keys = 10, .busy_solos = busy, .busy_solo_count = 1, .draw = 1};
+    struct claim_request request = {.max_keys = 10, .busy_keyless_ids = busy, .busy_keyless_count = 1, .draw = 1};
     ck_assert_uint_eq(ordering_unordered.claim(o, &request, 0, arena, statements, &plan), 3);
     ck_assert_int_eq(statements[0].count, PARAMETERS);
     ck_assert_int_eq(parameter(PLACES), 10);
@@ -297,11 +297,11 @@ START_TEST(peek_keep_and_settle_are_those_of_every_strategy)
     ordering_unordered.peek(o, false, arena, &peek);
     ck_assert_int_eq(peek.count, 3);
     ck_assert_str_eq(peek.values[2], "0");
-    int64_t solos[] = {4};
-    struct key_list list = {.solos = solos, .solo_count = 1};
+    int64_t keyless_ids[] = {4};
+    struct key_list list = {.keyless_ids = keyless_ids, .keyless_count = 1};
     struct statement keep = ordering_unordered.hold(o, &list, true, arena);
     ck_assert_ptr_nonnull(strstr(keep.sql, "pg_try_advisory_lock"));
-    struct settlement s = {.done = solos, .done_count = 1};
+    struct settlement s = {.done = keyless_ids, .done_count = 1};
     ck_assert_uint_eq(ordering_unordered.settle(o, &s, arena, statements), 2);
     PGresult *res = row_of(1);
     set_bigint(res, 0, 0);

@@ -53,7 +53,7 @@ static bool is_in_its_chain(const struct lane *lane)
 START_TEST(lane_is_in_the_chain_of_its_hash_with_and_without_a_key)
 {
     ck_assert(add(1, "a", 0) && add(2, NULL, 0) && add(3, NULL, 0) && add(4, "", 0));
-    batch_add_gone(batch, (struct span){NULL, 0}, 5);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 5);
     batch_add_delayed(batch, (struct span){NULL, 0}, 6, 500);
     ck_assert_uint_eq(batch->lane_count, 6);
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next) {
@@ -70,8 +70,8 @@ START_TEST(event_without_a_key_is_repeated_by_its_id_alone)
     struct batch *earlier = batch;
     ck_assert(add(7, NULL, 0) && add(8, "", 0));
     batch = batch_new(4096, NULL, NULL);
-    batch_add_gone(batch, (struct span){NULL, 0}, 7);
-    batch_add_gone(batch, (struct span){NULL, 0}, 8);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 7);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 8);
     ck_assert(lane_repeats(batch->lanes, earlier->lanes, 0));
     ck_assert_uint_eq(batch->lanes->hash, earlier->lanes->hash);
     ck_assert(!lane_repeats(batch->lanes_end, earlier->lanes, 0));
@@ -118,15 +118,15 @@ START_TEST(events_without_a_key_have_a_lane_each)
 }
 END_TEST
 
-START_TEST(solo_events_have_a_lane_each_and_keep_their_keys)
+START_TEST(keyless_events_have_a_lane_each_and_keep_their_keys)
 {
-    batch->solo = true;
+    batch->keyless = true;
     ck_assert(add(9, "a", 0) && add(3, "a", 0) && add(4, NULL, 0));
     ck_assert_uint_eq(batch->lane_count, 3);
     ck_assert_ptr_null(batch->lanes->key.data);
     ck_assert(span_equal(batch->lanes->first->event.key, SPAN_LITERAL("a")));
     ck_assert_ptr_null(batch->lanes_end->first->event.key.data);
-    ck_assert_int_eq(lane_solo_id(batch->lanes), 9);
+    ck_assert_int_eq(lane_keyless_id(batch->lanes), 9);
 }
 END_TEST
 
@@ -204,7 +204,7 @@ START_TEST(event_that_is_not_due_ends_its_lane)
     ck_assert(lane->delayed && !lane->more);
     ck_assert_uint_eq(lane->count, 1);
     ck_assert_int_eq(lane->state, LANE_OPEN);
-    ck_assert_int_eq(lane->gone_id, 2);
+    ck_assert_int_eq(lane->waited_id, 2);
     ck_assert_int_eq(lane->delay_us, 500);
 }
 END_TEST
@@ -235,13 +235,13 @@ START_TEST(key_whose_head_is_not_due_is_a_finished_lane)
     ck_assert_uint_eq(batch->lane_count, 2);
     ck_assert_uint_eq(batch->event_count, 0);
     ck_assert_uint_eq(batch->finished, 2);
-    ck_assert_int_eq(lane_solo_id(batch->lanes_end), 4);
+    ck_assert_int_eq(lane_keyless_id(batch->lanes_end), 4);
 }
 END_TEST
 
 START_TEST(key_that_has_nothing_left_is_a_finished_lane)
 {
-    batch_add_gone(batch, SPAN_LITERAL("a"), 7);
+    batch_add_ended_wait(batch, SPAN_LITERAL("a"), 7);
     ck_assert_uint_eq(batch->open, 0);
     ck_assert_uint_eq(batch->finished, 1);
     ck_assert_uint_eq(batch->unsettled, 1);
@@ -263,7 +263,7 @@ int main(void)
     tcase_add_test(tcase, lane_is_found_by_its_key_and_state_among_many);
     tcase_add_test(tcase, event_that_comes_out_of_order_is_refused);
     tcase_add_test(tcase, events_without_a_key_have_a_lane_each);
-    tcase_add_test(tcase, solo_events_have_a_lane_each_and_keep_their_keys);
+    tcase_add_test(tcase, keyless_events_have_a_lane_each_and_keep_their_keys);
     tcase_add_test(tcase, key_has_no_more_events_than_it_may);
     tcase_add_test(tcase, first_event_always_fits);
     tcase_add_test(tcase, full_batch_leaves_events_out_and_says_so);

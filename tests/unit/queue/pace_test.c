@@ -162,12 +162,12 @@ END_TEST
 
 START_TEST(what_is_claimed_as_there_is_room_waits_for_no_more_than_that)
 {
-    static struct ordering_type solo;
-    solo = *queue->ordering->type;
-    solo.solo = true;
+    static struct ordering_type keyless;
+    keyless = *queue->ordering->type;
+    keyless.keyless = true;
     queue->leases.used = _i == 1;
     if (_i == 2)
-        queue->ordering->type = &solo;
+        queue->ordering->type = &keyless;
     sink_config.max_in_flight = KEYS / 2;
     expect(1000);
     find(24);

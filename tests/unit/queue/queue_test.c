@@ -107,7 +107,7 @@ START_TEST(finished_claim_waits_for_its_connection)
 {
     struct batch *batch = stage_batch(&stage);
     queue->arrived = NULL;
-    batch_add_gone(batch, span_of("a"), 1);
+    batch_add_ended_wait(batch, span_of("a"), 1);
     script.idle = false; /* it was given up, and DB_DOWN is still to come */
     claim_settle_resolved(queue, NOW);
     claim->state = CLAIM_BUSY;

@@ -233,8 +233,8 @@ START_TEST(event_without_a_key_waits_and_resumes_by_its_id)
     stage_finish(lane, 1, LANE_DELIVERED);
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.resumed_key_count, 0);
-    ck_assert_uint_eq(job->settlement.resumed_solo_count, 1);
-    ck_assert_int_eq(job->settlement.resumed_solos[0], 7);
+    ck_assert_uint_eq(job->settlement.resumed_keyless_count, 1);
+    ck_assert_int_eq(job->settlement.resumed_keyless_ids[0], 7);
     commit(job);
 }
 END_TEST
@@ -248,12 +248,12 @@ START_TEST(event_without_a_key_that_is_settled_in_parts_resumes_by_its_id)
     batch->halving.most = 1;
     struct settle_job *job = collect(false);
     assert_done(job, 1, 7);
-    ck_assert_uint_eq(job->settlement.resumed_solo_count, 0);
+    ck_assert_uint_eq(job->settlement.resumed_keyless_count, 0);
     commit(job);
     job = collect(false);
     assert_done(job, 0, 0);
-    ck_assert_uint_eq(job->settlement.resumed_solo_count, 1);
-    ck_assert_int_eq(job->settlement.resumed_solos[0], 7);
+    ck_assert_uint_eq(job->settlement.resumed_keyless_count, 1);
+    ck_assert_int_eq(job->settlement.resumed_keyless_ids[0], 7);
     commit(job);
     ck_assert_int_eq(lane->state, LANE_SETTLED);
 }
@@ -276,15 +276,15 @@ END_TEST
 
 START_TEST(wait_for_an_event_that_is_gone_is_over)
 {
-    batch_add_gone(batch, span_of("a"), 5);
-    batch_add_gone(batch, (struct span){NULL, 0}, 6);
+    batch_add_ended_wait(batch, span_of("a"), 5);
+    batch_add_ended_wait(batch, (struct span){NULL, 0}, 6);
     ck_assert(claim_is_finished(&stage.claim));
     route_claimed(&stage.queue); /* there is nothing to deliver */
     struct settle_job *job = collect(false);
     ck_assert_uint_eq(job->settlement.done_count, 0);
     ck_assert_uint_eq(job->settlement.resumed_key_count, 1);
     ck_assert(span_equal(job->settlement.resumed_keys[0], span_of("a")));
-    ck_assert(job->settlement.resumed_solo_count == 1 && job->settlement.resumed_solos[0] == 6);
+    ck_assert(job->settlement.resumed_keyless_count == 1 && job->settlement.resumed_keyless_ids[0] == 6);
     commit(job);
     ck_assert_uint_eq(batch->unsettled, 0);
 }
@@ -377,7 +377,7 @@ START_TEST(lost_lane_settles_what_was_acked_and_nothing_else)
     struct settle_job *job = settle_collect(&stage.queue, stage.queue.holds.orphans, false);
     assert_done(job, 2, 1);
     const struct settlement *s = &job->settlement;
-    ck_assert_uint_eq(s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_solo_count, 0);
+    ck_assert_uint_eq(s->parked_count + s->buried_count + s->resumed_key_count + s->resumed_keyless_count, 0);
     commit(job);
     ck_assert_uint_eq(stage.queue.metrics.released, 2);
     ck_assert_uint_eq(stage.noting.released_count, 2);

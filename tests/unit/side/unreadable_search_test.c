@@ -211,7 +211,7 @@ START_TEST(the_keys_that_a_claim_has_locked_are_tried_one_by_one)
     spoil(40, 40);
     stage.config.where = NULL;
     stage.claim.plan =
-        (struct claim_plan){.locked_keys = SPAN_LITERAL("{a,\"b c\"}"), .locked_solos = SPAN_LITERAL("{40,41}")};
+        (struct claim_plan){.locked_keys = SPAN_LITERAL("{a,\"b c\"}"), .locked_keyless_ids = SPAN_LITERAL("{40,41}")};
     struct unreadable_search *search = unreadable_search_claim(&stage.config, &stage.claim.plan);
     ck_assert_ptr_nonnull(search);
     run(search, true);

@@ -39,7 +39,7 @@ static const struct sql_variable variables[] = {
     {"parked_key", "p.key"},
     {"state", "outbox"},
     {"parked_class", "'outbox.parked'::regclass"},
-    {"gone", "with gone as (delete from t e returning e.id as id)"},
+    {"deleted", "with deleted as (delete from t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"lock_class", "7"},
     {NULL, NULL},
@@ -57,7 +57,7 @@ static struct event events[EVENTS_MAX];
 static bool waited[EVENTS_MAX];
 static size_t event_count;
 static struct span gone_key;
-static int64_t gone_id, delayed_id, delayed_us, after;
+static int64_t waited_id, delayed_id, delayed_us, after;
 static bool refuse, paused;
 
 static inline bool take_event(void *to, const struct event *event, bool has_waited, struct error *error)
@@ -72,11 +72,11 @@ static inline bool take_event(void *to, const struct event *event, bool has_wait
     return true;
 }
 
-static inline void take_gone(void *to, struct span key, int64_t id)
+static inline void take_ended_wait(void *to, struct span key, int64_t id)
 {
     (void)to;
     gone_key = arena_copy(arena, key);
-    gone_id = id;
+    waited_id = id;
 }
 
 static inline void take_delayed(void *to, struct span key, int64_t id, int64_t delay_us, int64_t after_id)
@@ -120,11 +120,14 @@ static inline void open_with(bool sequence, bool archive)
 static inline void set_up(void)
 {
     arena = arena_new();
-    intake = (struct claim_intake){
-        .arena = arena, .event = take_event, .gone = take_gone, .delayed = take_delayed, .paused = take_paused};
+    intake = (struct claim_intake){.arena = arena,
+                                   .event = take_event,
+                                   .ended_wait = take_ended_wait,
+                                   .delayed = take_delayed,
+                                   .paused = take_paused};
     event_count = 0;
     refuse = paused = false;
-    gone_id = delayed_id = delayed_us = after = 0;
+    waited_id = delayed_id = delayed_us = after = 0;
     open_with(true, false);
 }
 
@@ -214,7 +217,7 @@ enum {
     MISSED_MAX,
     LOCKED,
     CLAIM,
-    SOLO,
+    KEYLESS,
     MISSED_KEY,
     SEEN_MIN,
     THIN,

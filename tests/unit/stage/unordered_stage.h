@@ -32,7 +32,7 @@ static const struct sql_variable variables[] = {
     {"drawn_further", "true"},
     {"state", "outbox"},
     {"parked_class", "'outbox.parked'::regclass"},
-    {"gone", "with gone as (delete from t e returning e.id as id)"},
+    {"deleted", "with deleted as (delete from t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"parked_key", "p.key"},
     {"priority", "e.p"},
@@ -92,7 +92,7 @@ static inline bool take_event(void *to, const struct event *event, bool waited, 
     return true;
 }
 
-static inline void take_gone(void *to, struct span key, int64_t id)
+static inline void take_ended_wait(void *to, struct span key, int64_t id)
 {
     (void)to;
     ck_assert_ptr_null(key.data);
@@ -123,7 +123,8 @@ static inline void open_with(bool priority, bool lock_rows)
 static inline void set_up(void)
 {
     arena = arena_new();
-    intake = (struct claim_intake){.arena = arena, .event = take_event, .gone = take_gone, .paused = take_paused};
+    intake = (struct claim_intake){
+        .arena = arena, .event = take_event, .ended_wait = take_ended_wait, .paused = take_paused};
     taken_count = 0;
     paused = false;
     o = NULL;

@@ -78,7 +78,7 @@ START_TEST(regclasses_are_made_of_quoted_names)
         snprintf(name, sizeof name, "%s", rows[i][0]);
         table.name_sql = table.sequence_sql = name;
         ck_assert_str_eq(value("table_class"), rows[i][1]);
-        assert_has(value("gone"), rows[i][1]);
+        assert_has(value("deleted"), rows[i][1]);
         ck_assert_str_eq(value("sequence_class"), rows[i][1]);
         ck_assert_str_eq(value("holders_of"), rows[i][1]);
     }
@@ -256,7 +256,7 @@ START_TEST(lock_is_over_the_chosen_key_and_not_the_tables_column)
 {
     const char *hash = value("lock_hash");
     assert_has(hash, "k.key");
-    assert_has(hash, "k.solo");
+    assert_has(hash, "k.keyless");
     assert_has_not(hash, "e.");
 }
 END_TEST
@@ -309,16 +309,16 @@ END_TEST
 
 START_TEST(of_a_row_that_leaves_only_what_is_wanted_is_taken)
 {
-    assert_has(value("gone"), "returning e.\"id\" as id\n");
+    assert_has(value("deleted"), "returning e.\"id\" as id\n");
     config.after = AFTER_ARCHIVE;
-    assert_has(value("gone"), "returning e.\"id\" as id, (e.\"order_id\")::text as archive_key, ");
+    assert_has(value("deleted"), "returning e.\"id\" as id, (e.\"order_id\")::text as archive_key, ");
     static char next_name[] = "\"public\".\"next\"", next_key[] = "\"k\"";
     static struct table next;
     next = (struct table){.name_sql = next_name, .plain_name = plain_name, .key_sql = next_key};
     table.next = &next;
-    assert_has(value("gone"), "pg_catalog.row_to_json(e.*) as original, e.\"order_id\" as key\n");
+    assert_has(value("deleted"), "pg_catalog.row_to_json(e.*) as original, e.\"order_id\" as key\n");
     config.after = AFTER_DELETE;
-    assert_has(value("gone"), "returning e.\"id\" as id, e.\"order_id\" as key\n");
+    assert_has(value("deleted"), "returning e.\"id\" as id, e.\"order_id\" as key\n");
 }
 END_TEST
 

@@ -1,18 +1,18 @@
-/* sinks/http/http_kept.h -- whether a connection that was kept can carry one more request.
+/* sinks/http/http_reuse.h -- whether a connection that was kept can carry one more request.
  *
- *   http_kept_new -> http_kept_watch of each handle -> http_kept_has_leftover* -> http_kept_free
+ *   http_reuse_new -> http_reuse_watch of each handle -> http_reuse_has_leftover* -> http_reuse_free
  *
  * HTTP/1.1 tells answers from each other by their order alone. What a receiver has sent beyond its last answer would be
  * taken for the answer to the next request. libcurl looks for such bytes since 8.0, and does not see those that OpenSSL
  * has decrypted already; so this looks before each request, at the socket and at OpenSSL's buffer. */
-#ifndef SINKS_HTTP_KEPT_H
-#define SINKS_HTTP_KEPT_H
+#ifndef SINKS_HTTP_REUSE_H
+#define SINKS_HTTP_REUSE_H
 
 #include "relay/base/arena.h"
 
 #include <curl/curl.h>
 
-struct http_kept;
+struct http_reuse;
 
 /* The two ends of a connection, as libcurl tells them to a CURLOPT_PREREQFUNCTION. */
 struct http_ends {
@@ -20,17 +20,17 @@ struct http_ends {
     int local_port;
 };
 
-struct http_kept *http_kept_new(void);
-void http_kept_free(struct http_kept *kept); /* after libcurl has closed all its connections; NULL is a no-op */
+struct http_reuse *http_reuse_new(void);
+void http_reuse_free(struct http_reuse *reuse); /* after libcurl has closed all its connections; NULL is a no-op */
 
-/* Tells `kept` of the connections that `easy` will make. False when libcurl refuses. */
-bool http_kept_watch(struct http_kept *kept, CURL *easy) MUST_CHECK;
+/* Tells `reuse` of the connections that `easy` will make. False when libcurl refuses. */
+bool http_reuse_watch(struct http_reuse *reuse, CURL *easy) MUST_CHECK;
 
 /* Within the CURLOPT_PREREQFUNCTION of `easy`: HTTP/2 is spoken, where an answer names its request. */
-bool http_kept_is_multiplexed(CURL *easy);
+bool http_reuse_is_multiplexed(CURL *easy);
 
 /* There as well: true when something has come that is no answer to this request, or the other side has ended the
  * connection, or nobody knows. Reads nothing. */
-bool http_kept_has_leftover(struct http_kept *kept, CURL *easy, const struct http_ends *ends);
+bool http_reuse_has_leftover(struct http_reuse *reuse, CURL *easy, const struct http_ends *ends);
 
 #endif

@@ -1,4 +1,4 @@
-#include "sinks/http/http_kept.h"
+#include "sinks/http/http_reuse.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,44 +15,44 @@ struct connection {
 };
 
 /* libcurl does not tell a callback which socket a request is about to use, but the two addresses. */
-struct http_kept {
+struct http_reuse {
     struct connection *connections;
     size_t count, capacity;
 };
 
-struct http_kept *http_kept_new(void)
+struct http_reuse *http_reuse_new(void)
 {
-    return memory_new(sizeof(struct http_kept));
+    return memory_new(sizeof(struct http_reuse));
 }
 
-void http_kept_free(struct http_kept *kept)
+void http_reuse_free(struct http_reuse *reuse)
 {
-    if (!kept)
+    if (!reuse)
         return;
-    free(kept->connections);
-    free(kept);
+    free(reuse->connections);
+    free(reuse);
 }
 
-static void forget(struct http_kept *kept, int fd)
+static void forget(struct http_reuse *reuse, int fd)
 {
-    for (size_t i = 0; i < kept->count; i++)
-        if (kept->connections[i].fd == fd)
-            kept->connections[i--] = kept->connections[--kept->count];
+    for (size_t i = 0; i < reuse->count; i++)
+        if (reuse->connections[i].fd == fd)
+            reuse->connections[i--] = reuse->connections[--reuse->count];
 }
 
 static curl_socket_t on_open(void *data, curlsocktype purpose, struct curl_sockaddr *address)
 {
     (void)purpose;
-    struct http_kept *kept = data;
+    struct http_reuse *reuse = data;
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (fd < 0)
         return CURL_SOCKET_BAD;
-    forget(kept, fd);
-    if (kept->count == kept->capacity) {
-        kept->capacity = kept->capacity ? kept->capacity * 2 : 16;
-        kept->connections = memory_resize(kept->connections, kept->capacity, sizeof *kept->connections);
+    forget(reuse, fd);
+    if (reuse->count == reuse->capacity) {
+        reuse->capacity = reuse->capacity ? reuse->capacity * 2 : 16;
+        reuse->connections = memory_resize(reuse->connections, reuse->capacity, sizeof *reuse->connections);
     }
-    kept->connections[kept->count++] = (struct connection){.fd = fd};
+    reuse->connections[reuse->count++] = (struct connection){.fd = fd};
     return fd;
 }
 
@@ -62,13 +62,13 @@ static int on_close(void *data, curl_socket_t fd)
     return close(fd);
 }
 
-bool http_kept_watch(struct http_kept *kept, CURL *easy)
+bool http_reuse_watch(struct http_reuse *reuse, CURL *easy)
 {
     CURLcode bad = CURLE_OK;
     bad |= curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open);
-    bad |= curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, kept);
+    bad |= curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, reuse);
     bad |= curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
-    bad |= curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, kept);
+    bad |= curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, reuse);
     return bad == CURLE_OK;
 }
 
@@ -98,10 +98,10 @@ static void name_ends(struct connection *connection)
 }
 
 /* -1 when there is none. */
-static int find(struct http_kept *kept, const struct http_ends *ends)
+static int find(struct http_reuse *reuse, const struct http_ends *ends)
 {
-    for (size_t i = 0; i < kept->count; i++) {
-        struct connection *connection = &kept->connections[i];
+    for (size_t i = 0; i < reuse->count; i++) {
+        struct connection *connection = &reuse->connections[i];
         if (connection->local_port == 0)
             name_ends(connection);
         if (connection->local_port == ends->local_port && connection->local_port != 0 &&
@@ -121,7 +121,7 @@ static SSL *tls_of(CURL *easy)
     return tls->internals;
 }
 
-bool http_kept_is_multiplexed(CURL *easy)
+bool http_reuse_is_multiplexed(CURL *easy)
 {
     const SSL *tls = tls_of(easy);
     const unsigned char *name = NULL;
@@ -131,12 +131,12 @@ bool http_kept_is_multiplexed(CURL *easy)
     return size == 2 && memcmp(name, "h2", 2) == 0;
 }
 
-bool http_kept_has_leftover(struct http_kept *kept, CURL *easy, const struct http_ends *ends)
+bool http_reuse_has_leftover(struct http_reuse *reuse, CURL *easy, const struct http_ends *ends)
 {
     const SSL *tls = tls_of(easy);
     if (tls && SSL_pending(tls) > 0)
         return true;
-    int fd = find(kept, ends);
+    int fd = find(reuse, ends);
     char byte;
     /* TLS sends session tickets before the first answer. A later one, or a change of keys, costs a new connection. */
     return fd < 0 || recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);

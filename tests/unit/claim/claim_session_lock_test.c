@@ -117,8 +117,8 @@ START_TEST(event_without_a_key_is_kept_by_its_id)
 {
     lane_of(NULL, 7);
     settle_at(NOW);
-    ck_assert_uint_eq(kept.solo_count, 1);
-    ck_assert_int_eq(kept.solos[0], 7);
+    ck_assert_uint_eq(kept.keyless_count, 1);
+    ck_assert_int_eq(kept.keyless_ids[0], 7);
 }
 END_TEST
 
@@ -488,8 +488,8 @@ static void add_tests(TCase *tcase)
 
 int main(void)
 {
-    Suite *suite = suite_create("claim_keep");
-    TCase *tcase = tcase_create("claim_keep");
+    Suite *suite = suite_create("claim_session_lock");
+    TCase *tcase = tcase_create("claim_session_lock");
     suite_add_tcase(suite, tcase);
     add_tests(tcase);
     return run_suite(suite);

@@ -1,4 +1,4 @@
-#include "sinks/kafka/kafka_aside.h"
+#include "sinks/kafka/kafka_background.h"
 
 #include "relay/base/arena.h"
 #include "relay/base/clock_monotonic.h"
@@ -16,7 +16,7 @@
 /* The thread and the owner meet here; who comes second frees the memory. */
 enum state { RUNNING, DONE, LEFT_ALONE };
 
-struct kafka_aside {
+struct kafka_background {
     pthread_t thread;
     atomic_int state;
     int wake_fd; /* our own copy: the caller may have closed its own by the time this is over */
@@ -27,11 +27,11 @@ struct kafka_aside {
     bool answered;
     int32_t partitions;
     size_t before_count;
-    struct kafka_aside *before[];
+    struct kafka_background *before[];
 };
 
 /* Does anybody answer? Which topics there are does not matter. */
-static void ask_cluster(struct kafka_aside *aside)
+static void ask_cluster(struct kafka_background *aside)
 {
     const struct rd_kafka_metadata *md = NULL;
     aside->answered = rd_kafka_metadata(aside->rk, 0, NULL, &md, METADATA_TIMEOUT_MS) == RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -40,7 +40,7 @@ static void ask_cluster(struct kafka_aside *aside)
         rd_kafka_metadata_destroy(md);
 }
 
-static void ask_topic(struct kafka_aside *aside)
+static void ask_topic(struct kafka_background *aside)
 {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(aside->rk, aside->topic, NULL);
     if (!rkt) {
@@ -61,7 +61,7 @@ static void ask_topic(struct kafka_aside *aside)
     rd_kafka_topic_destroy(rkt);
 }
 
-static void move_gates(struct kafka_aside *aside)
+static void move_gates(struct kafka_background *aside)
 {
     if (aside->close->cnt > 0)
         rd_kafka_pause_partitions(aside->rk, aside->close);
@@ -80,17 +80,17 @@ static void lists_free(rd_kafka_topic_partition_list_t *close, rd_kafka_topic_pa
         rd_kafka_topic_partition_list_destroy(open);
 }
 
-static void aside_release(struct kafka_aside *aside)
+static void aside_release(struct kafka_background *aside)
 {
     lists_free(aside->close, aside->open);
     free(aside->topic);
     free(aside);
 }
 
-static void work(struct kafka_aside *aside)
+static void work(struct kafka_background *aside)
 {
     for (size_t i = 0; i < aside->before_count; i++)
-        kafka_aside_free(aside->before[i], INSTANT_NEVER);
+        kafka_background_free(aside->before[i], INSTANT_NEVER);
     if (aside->topic && aside->topic[0])
         ask_topic(aside);
     else if (aside->topic)
@@ -103,7 +103,7 @@ static void work(struct kafka_aside *aside)
 
 static void *run(void *arg)
 {
-    struct kafka_aside *aside = arg;
+    struct kafka_background *aside = arg;
     work(aside);
     int fd = aside->wake_fd;
     if (atomic_exchange(&aside->state, DONE) == LEFT_ALONE)
@@ -117,7 +117,7 @@ static void *run(void *arg)
 }
 
 /* Signals are the main thread's: this one gets none. */
-static bool start(struct kafka_aside *aside)
+static bool start(struct kafka_background *aside)
 {
     sigset_t all, old;
     sigfillset(&all);
@@ -127,16 +127,16 @@ static bool start(struct kafka_aside *aside)
     return failed == 0;
 }
 
-static struct kafka_aside *aside_new(rd_kafka_t *rk, const char *topic, size_t before_count, int wake_fd)
+static struct kafka_background *aside_new(rd_kafka_t *rk, const char *topic, size_t before_count, int wake_fd)
 {
-    struct kafka_aside *aside = memory_new(sizeof *aside + before_count * sizeof(struct kafka_aside *));
+    struct kafka_background *aside = memory_new(sizeof *aside + before_count * sizeof(struct kafka_background *));
     aside->rk = rk;
     aside->topic = memory_text(topic);
     aside->wake_fd = dup(wake_fd);
     return aside;
 }
 
-static struct kafka_aside *start_or_free(struct kafka_aside *aside)
+static struct kafka_background *start_or_free(struct kafka_background *aside)
 {
     if (aside->wake_fd >= 0 && start(aside))
         return aside;
@@ -145,24 +145,25 @@ static struct kafka_aside *start_or_free(struct kafka_aside *aside)
     return NULL;
 }
 
-struct kafka_aside *kafka_aside_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
+struct kafka_background *kafka_background_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
 {
-    struct kafka_aside *aside = aside_new(rk, topic, 0, wake_fd);
+    struct kafka_background *aside = aside_new(rk, topic, 0, wake_fd);
     return start_or_free(aside);
 }
 
-struct kafka_aside *kafka_aside_gates(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *close,
-                                      rd_kafka_topic_partition_list_t *open, int wake_fd)
+struct kafka_background *kafka_background_gates(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *close,
+                                                rd_kafka_topic_partition_list_t *open, int wake_fd)
 {
-    struct kafka_aside *aside = aside_new(rk, NULL, 0, wake_fd);
+    struct kafka_background *aside = aside_new(rk, NULL, 0, wake_fd);
     aside->close = close;
     aside->open = open;
     return start_or_free(aside);
 }
 
-struct kafka_aside *kafka_aside_destroy(rd_kafka_t *rk, struct kafka_aside *const before[], size_t n, int wake_fd)
+struct kafka_background *kafka_background_destroy(rd_kafka_t *rk, struct kafka_background *const before[], size_t n,
+                                                  int wake_fd)
 {
-    struct kafka_aside *aside = aside_new(rk, NULL, n, wake_fd);
+    struct kafka_background *aside = aside_new(rk, NULL, n, wake_fd);
     for (size_t i = 0; i < n; i++)
         aside->before[aside->before_count++] = before[i];
     if (start(aside))
@@ -173,41 +174,41 @@ struct kafka_aside *kafka_aside_destroy(rd_kafka_t *rk, struct kafka_aside *cons
     return NULL;
 }
 
-bool kafka_aside_done(struct kafka_aside *aside)
+bool kafka_background_done(struct kafka_background *aside)
 {
     return atomic_load(&aside->state) == DONE;
 }
 
-enum reach kafka_aside_reach(const struct kafka_aside *aside)
+enum reach kafka_background_reach(const struct kafka_background *aside)
 {
     return aside->reach;
 }
 
-int32_t kafka_aside_partitions(const struct kafka_aside *aside)
+int32_t kafka_background_partitions(const struct kafka_background *aside)
 {
     return aside->partitions;
 }
 
-bool kafka_aside_is_closed(const struct kafka_aside *aside, const char *topic, int32_t partition)
+bool kafka_background_is_closed(const struct kafka_background *aside, const char *topic, int32_t partition)
 {
     const rd_kafka_topic_partition_t *found = rd_kafka_topic_partition_list_find(aside->close, topic, partition);
     return found && found->err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-bool kafka_aside_answered(const struct kafka_aside *aside)
+bool kafka_background_answered(const struct kafka_background *aside)
 {
     return aside->answered;
 }
 
-static bool join_until(struct kafka_aside *aside, instant_us deadline)
+static bool join_until(struct kafka_background *aside, instant_us deadline)
 {
-    if (deadline == INSTANT_NEVER || kafka_aside_done(aside))
+    if (deadline == INSTANT_NEVER || kafka_background_done(aside))
         return pthread_join(aside->thread, NULL) == 0;
     struct timespec until = clock_monotonic_at(deadline);
     return pthread_clockjoin_np(aside->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 
-void kafka_aside_free(struct kafka_aside *aside, instant_us deadline)
+void kafka_background_free(struct kafka_background *aside, instant_us deadline)
 {
     if (!aside)
         return;

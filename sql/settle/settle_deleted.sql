@@ -1,5 +1,5 @@
--- The head of the statements that take delivered events out of the table, and their :gone: the rows that they take out, each
--- exactly once, as gone. What becomes of these, and how many they are, is told behind it.
+-- The head of the statements that take delivered events out of the table, and their :deleted: the rows that they take out, each
+-- exactly once, as deleted. What becomes of these, and how many they are, is told behind it.
 --
 -- A row is looked for where it was when it was read: that takes less than two thirds of a look-up by its id. But a place
 -- may be another row's by now. So what was taken from there has to be these events and no others: they are when their ids
@@ -20,15 +20,15 @@
 -- from before November 2025, which do not look at its place again. The ids are named in there only then, as that look-up is
 -- part of each settlement.
 --
--- Of rows that are missing, settle_kept.sql finds out which were gone and which have stayed.
+-- Of rows that are missing, settle_undeleted.sql finds out which were deleted and which have stayed.
 --
 -- :table :id    the queue's table (as e) and its order column
 -- :table_class  the table as a regclass
 -- :taken        what else of a row is wanted, as columns of e with names, each behind a comma
 -- $1 bigint[]   ids
 -- $2 tid[]      places, of any of them; quickest where both are in the order of the places
--- gone has the columns id and those of :taken; tally has one row: their number n, and missing, without
--- meaning, which settle_kept.sql hears of.
+-- deleted has the columns id and those of :taken; tally has one row: their number n, and missing, without
+-- meaning, which settle_undeleted.sql hears of.
 with way as materialized (
     select c.reltuples = 0 and c.relpages > 0 as blind,
            not exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and t.tgtype & 11 = 11) as by_place
@@ -60,10 +60,10 @@ with way as materialized (
         where :id = any (case when (select w.blind from way w) then (select m.ids from moved m) end::bigint[]) order by :id))
       and (:id = any (select pg_catalog.unnest($1::bigint[]))) is true
     returning :id as id:taken
-), gone as not materialized (
+), deleted as not materialized (
     select * from placed union all select * from listed union all select * from sought
 ), tally as materialized (
     select t.n, case when t.n < pg_catalog.cardinality($1::bigint[]) then pg_catalog.set_config('courier.missing', 'yes', true) end as missing
     from (select case when (select f.whole from found f) then pg_catalog.cardinality($1::bigint[])
-                 else (select pg_catalog.count(*) from gone) + coalesce((select s.id from stranger s), 0) end as n) as t
+                 else (select pg_catalog.count(*) from deleted) + coalesce((select s.id from stranger s), 0) end as n) as t
 )
