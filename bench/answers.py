@@ -1,4 +1,4 @@
-"""What the views of docs/operations.md ("Answers in SQL") cost over large tables: python3 -m bench.answers [ROWS [ENTRIES]].
+"""What the views of docs/monitoring.md ("Answers in SQL") cost over large tables: python3 -m bench.answers [ROWS [ENTRIES]].
 
 Fills a private PostgreSQL (fsync off) with ROWS events that wait and as many archived (2,000,000), and for each kind of entry
 with ENTRIES of it in outbox.parked (1,000,000). Prints for each view the CPU time and the median time of a call in milliseconds,

@@ -1,5 +1,6 @@
-"""The blocks of docs/performance.md and README.md that come from latest.json: `./dev bench` fills them after each question,
-`python3 -m bench.page` them and the plots without measuring. Each stands between <!-- bench:NAME --> and <!-- /bench -->."""
+"""The blocks of docs/performance.md, README.md and results/README.md that come from latest.json: `./dev bench` fills them after
+each question, `python3 -m bench.page` them and the plots without measuring. Each stands between <!-- bench:NAME --> and
+<!-- /bench -->."""
 
 import os
 import re
@@ -9,9 +10,9 @@ from bench import plot, results
 from bench.table import limit, number, ratio, spread
 from tests.support.process import REPO
 
-PAGE = os.path.join(REPO, "docs", "performance.md")
-PAGES = (PAGE, os.path.join(REPO, "README.md"))
-PLOTS = "../bench/results"
+PAGE = os.path.join(os.path.dirname(results.PATH), "README.md")  # a block for each question
+PAGES = (PAGE, os.path.join(REPO, "docs", "performance.md"), os.path.join(REPO, "README.md"))
+PLOTS = "../bench/results"  # from docs/
 SHORT = ("drain to Kafka", "drain to Redis", "drain to HTTP", "latency to Redis, p50")  # what README.md shows
 BARE_FLOORS = (1, 2, 3, 4)  # whose times begin when they are connected
 BLOCK = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
@@ -26,6 +27,7 @@ COLUMNS = (  # title, text of an entry
     ("aim", lambda entry: limit(entry, "aim")),
     ("reached", lambda entry: f"**{entry['reached']}**" if entry["reached"] else "-"),
 )
+MIDDLES = {"ratio": ratio, "floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}  # no range
 
 
 def ranged(middle, values):
@@ -37,8 +39,9 @@ def with_range(middle, values):
 
 
 def table(entries, columns=COLUMNS):
-    rows = [[title for title, _ in columns], ["---"] * len(columns), *([text(entry) for _, text in columns] for entry in entries)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    head, *rows = [[title for title, _ in columns], *([text(entry) for _, text in columns] for entry in entries)]
+    lines = [f"| {' | '.join(row)} |\n" for row in (head, *rows)]
+    return "".join([lines[0], f"|{'---|' * len(columns)}\n", *lines[1:]])
 
 
 def numbers_of(entries):
@@ -95,39 +98,61 @@ def ratio_with_overhead(entry):
     if entry["number"] not in BARE_FLOORS or not entry["ratios"] or not entry["events"]:
         return ""
     with_them = [1 / (1 / rate + entry["overhead_s"] / entry["events"]) / floor for rate, floor in zip(entry["rates"], entry["floors"])]
-    return f" (with them the ratio is {statistics.median(with_them):.2f})"
+    return f"{statistics.median(with_them):.2f}"
 
 
 def note_of(entry):
-    overhead_s = entry.get("overhead_s")
-    subtracted = f"{overhead_s:.2f} s of starting and ending are not in the relay's times{ratio_with_overhead(entry)}" if overhead_s else ""
     judged = "judged by the worst run" if entry.get("worst") and len(entry["rates"]) > 1 else ""
-    return "; ".join(filter(None, [entry["note"], subtracted, judged]))
+    return "; ".join(filter(None, [entry["note"], judged]))
+
+
+def notes_of(entries):
+    """A paragraph for each note, which names the entries that have it."""
+    names = {}
+    for entry in entries:
+        if note_of(entry):
+            names.setdefault(note_of(entry), []).append(entry["question"])
+    return "".join(f"\n{'; '.join(some)}: {note}.\n" for note, some in names.items())
+
+
+def overhead_of(entries):
+    """What is subtracted from the relay's times, and the ratios without that, in the order of the rows."""
+    some = [entry for entry in entries if entry.get("overhead_s")]
+    seconds = sorted({f"{entry['overhead_s']:.2f}" for entry in some})
+    if not seconds:
+        return ""
+    with_them = [text for text in map(ratio_with_overhead, some) if text]
+    said = f"; with them the ratio is {', '.join(with_them)}" if with_them else ""
+    return f"\nStarting and ending ({' .. '.join(dict.fromkeys([seconds[0], seconds[-1]]))} s) are not in the relay's times{said}.\n"
 
 
 def block_question(entries, asked):
     some = [entry for entry in entries if entry["number"] == asked]
     if not some:
         return "Not measured yet.\n"
-    notes = "".join(f"\n{entry['question']}: {note_of(entry)}.\n" for entry in some if note_of(entry))
-    return f"{table(some)}{notes}\n![runs of question {asked}]({PLOTS}/{asked:02}.svg)\n"
+    return f"{table(some)}{notes_of(some)}{overhead_of(some)}\n![runs of question {asked}]({asked:02}.svg)\n"
+
+
+def block_table(entries):
+    """The middle of each number with a target, for docs/performance.md: the ratio says how far the floor is."""
+    shown = [column for column in COLUMNS if column[0] in ("question", "reached")]
+    shown[1:1] = [("relay", lambda entry: f"{number(entry['rate'])} {entry['unit']}".strip()), ("ratio", ratio)]
+    return table([entry for entry in entries if entry["reached"]], [("no.", lambda entry: str(entry["number"])), *shown])
 
 
 def block_short(entries):
     some = [entry for entry in entries if entry["question"] in SHORT]
-    middles = {"ratio": ratio, "floor": lambda entry: number(entry["floor"]), "relay": lambda entry: number(entry["rate"])}
-    columns = [(title, middles.get(title, text)) for title, text in COLUMNS if title not in ("must", "aim", "reached")]
     missed = "; ".join(f"{entry['question']} ({number(entry['rate']) if entry['ratio'] is None else ratio(entry)})"
                        for entry in entries if entry["reached"] == "no")
-    targets = sum(1 for entry in entries if entry["reached"])
-    words = f"Of {targets} numbers with a target, {'these miss the required value: ' + missed if missed else 'none misses it'}.\n"
+    columns = [(title, MIDDLES.get(title, text)) for title, text in COLUMNS if title not in ("must", "aim", "reached")]
+    words = f"{reached_said(entries)}{f': {missed}' if missed else ''}.\n"
     return f"{table(some, columns)}\n{words}\n{origin(some)}"
 
 
 def block(name, entries):
     if name.isdigit():
         return block_question(entries, int(name))
-    return {"all": block_all, "short": block_short}[name](entries)
+    return {"all": block_all, "short": block_short, "table": block_table}[name](entries)
 
 
 def fill(text, entries):

@@ -1,5 +1,5 @@
 """Asks the questions of bench/questions, all or those whose numbers are given, and prints one table;
-bench/results/latest.json has the same and every single run, docs/performance.md and README.md are filled from it.
+bench/results/latest.json has the same and every single run, results/README.md, docs/performance.md and README.md are filled from it.
 bench/README.md says how each number is made."""
 
 import argparse
@@ -101,7 +101,7 @@ def ask_all(numbers, run):
     for line in table.lines(entry for entry in entries if entry["number"] in now):
         say(line)
     if run.keep:
-        say(f"\n{os.path.relpath(results.PATH)} has every run; docs/performance.md and README.md quote it")
+        say(f"\n{os.path.relpath(results.PATH)} has every run; results/README.md, docs/performance.md and README.md quote it")
     return not unanswered
 
 

@@ -2,8 +2,8 @@
  *
  * A slow receiver is kept busy by as many as are allowed. Where this process is the slower one, answers lie waiting for
  * it, and each request more is memory that has left the cache by the time its answer is looked at: with 256 in flight a
- * request costs a third more than with as few as keep it busy (docs/performance.md). So the window begins wide, shrinks
- * as long as the loop always finds answers waiting, and widens as soon as the loop waits for them.
+ * request costs a third more than with as few as keep it busy (docs/tried-and-lost.md). So the window begins wide,
+ * shrinks as long as the loop always finds answers waiting, and widens as soon as the loop waits for them.
  *
  *   http_window_init -> (http_window_wait -> poll(2) -> http_window_turn)* */
 #ifndef SINKS_HTTP_WINDOW_H

@@ -1,4 +1,4 @@
--- 015_answers: how the queues stand, in SQL, for people and for dashboards. docs/operations.md describes each view.
+-- 015_answers: how the queues stand, in SQL, for people and for dashboards. docs/monitoring.md describes each view.
 --
 -- None of them takes longer because there is more: up to 10,000 rows are counted, where no more than 20,000 have to be looked at;
 -- of more the planner says how many there may be, or a sample of 200 pages is read and multiplied; and what is not exact is

@@ -261,6 +261,12 @@ def some_entries():
     return results.merge([], [missed, alone, nothing], FACTS)
 
 
+def test_table_for_users_has_the_middle_of_each_number_with_a_target():
+    without = Answer("no target", "", [1], number=9)
+    text = page.fill("<!-- bench:table -->\n<!-- /bench -->\n", [*some_entries(), *results.merge([], [without], FACTS)])
+    assert "| 1 | drain | 45.0 events/s | 0.45 | **no** |\n" in text and "no target" not in text
+
+
 def test_page_says_what_was_reached_and_keeps_what_is_written_around_it():
     text = page.fill(PAGE, some_entries())
     assert text.startswith("before\n<!-- bench:all -->\nOf 3 numbers with a target, 2 reach the aim, 0 more what they must, and 1 do not.\n")
@@ -284,11 +290,19 @@ def test_page_says_how_many_runs_a_number_is_of():
 
 def test_page_says_what_is_subtracted_from_the_relays_times():
     entries = results.merge([], [answer([1], number=1, overhead_s=0.0634, note="by itself"), answer([1], number=1)], FACTS)
-    assert page.note_of(entries[0]) == "by itself; 0.06 s of starting and ending are not in the relay's times"
-    assert page.note_of(entries[1]) == ""
-    some = results.merge([], [answer([90, 80], [100, 100], number=2, overhead_s=0.1, events=90), answer([1, 2], number=3, worst=True)], FACTS)
-    assert page.note_of(some[0]) == "0.10 s of starting and ending are not in the relay's times (with them the ratio is 0.78)"
-    assert page.note_of(some[1]) == "judged by the worst run"
+    assert page.overhead_of(entries) == "\nStarting and ending (0.06 s) are not in the relay's times.\n"
+    assert page.overhead_of(entries[1:]) == ""
+    some = results.merge([], [answer([90, 80], [100, 100], number=2, overhead_s=0.1, events=90),
+                              answer([90, 80], [100, 100], number=2, overhead_s=0.2, events=180)], FACTS)
+    assert page.overhead_of(some) == "\nStarting and ending (0.10 .. 0.20 s) are not in the relay's times; with them the ratio is 0.78, 0.78.\n"
+
+
+def test_page_has_each_note_once_with_the_numbers_that_it_is_of():
+    entries = results.merge([], [answer([1], number=1, note="by itself"), answer([1], number=1),
+                                 Answer("other", "events", [1], number=1, note="by itself"), answer([1, 2], number=3, worst=True)], FACTS)
+    assert [page.note_of(entry) for entry in entries] == ["by itself", "", "by itself", "judged by the worst run"]
+    assert page.notes_of(entries[:3]) == "\ndrain; other: by itself.\n"
+    assert page.notes_of(entries[1:2]) == ""
 
 
 def test_plots_are_xml_whatever_the_numbers():

@@ -132,7 +132,7 @@ START_TEST(no_claim_waits_for_more_than_it_may_take)
 }
 END_TEST
 
-/* The figures of docs/producers.md and docs/performance.md. */
+/* The figures of docs/producers.md and docs/tried-and-lost.md. */
 static const struct {
     size_t events_per_ms;
     int64_t wait_ms;
