@@ -228,30 +228,48 @@ static void take_signals(struct relay *relay, instant_us now)
     }
 }
 
+static void claim(struct queue *queue, struct listener *listener, const struct pollset *ps, instant_us now)
+{
+    listener_ready(listener, ps, now);
+    claim_ready(queue, ps, now);
+    side_hear(queue, ps, now);
+    queue_hand_on(queue, now);
+}
+
+static void route(struct queue *queue, instant_us now)
+{
+    route_claimed(queue);
+    upkeep_hold(queue, now);
+    lease_hold(queue, now);
+}
+
+static void deliver(struct relay *relay, struct outlet *outlet, instant_us now)
+{
+    if (relay->stop_by != INSTANT_NEVER)
+        deliver_stop_all(outlet, now);
+    deliver_ready(outlet, relay->ps, now, clock_wall_us());
+}
+
+static void settle(struct queue *queue, const struct pollset *ps, instant_us now)
+{
+    claim_offer(queue, now);
+    side_ready(queue, ps, now); /* first: a claim cannot end while it is being settled there */
+    claim_settle_resolved(queue, now);
+    queue_hand_on(queue, now);
+}
+
 /* Each step takes what the one before left ready, so the order of these lines is the order an event travels. */
 static void move_events(struct relay *relay, instant_us now)
 {
     const struct config *config = relay->options.config;
     for (size_t i = 0; i < config->queue_count; i++) {
-        listener_ready(relay->listeners[i], relay->ps, now);
-        claim_ready(relay->queues[i], relay->ps, now);
-        side_hear(relay->queues[i], relay->ps, now);
-        queue_hand_on(relay->queues[i], now);
-        route_claimed(relay->queues[i]);
-        upkeep_hold(relay->queues[i], now);
-        lease_hold(relay->queues[i], now);
+        claim(relay->queues[i], relay->listeners[i], relay->ps, now);
+        route(relay->queues[i], now);
     }
-    for (size_t i = 0; i < config->sink_count; i++) {
-        if (relay->stop_by != INSTANT_NEVER)
-            deliver_stop_all(relay->outlets[i], now);
-        deliver_ready(relay->outlets[i], relay->ps, now, clock_wall_us());
-    }
-    for (size_t i = 0; i < config->queue_count; i++) {
-        claim_offer(relay->queues[i], now);
-        side_ready(relay->queues[i], relay->ps, now); /* first: a claim cannot end while it is being settled there */
-        claim_settle_resolved(relay->queues[i], now);
-        queue_hand_on(relay->queues[i], now);
-    }
+    for (size_t i = 0; i < config->sink_count; i++)
+        deliver(relay, relay->outlets[i], now);
+    for (size_t i = 0; i < config->queue_count; i++)
+        settle(relay->queues[i], relay->ps, now);
 }
 
 /* Not for long, as the role may not have another connection to spare. */
