@@ -40,7 +40,7 @@ def on_the_page():
 def tests():
     """{function: (file, [row, ...])} of all tests that are named by rows"""
     found = {}
-    for path in sorted(glob.glob(os.path.join(REPO, "tests", "*", "test_*.py"))):
+    for path in sorted(glob.glob(os.path.join(REPO, "tests", "**", "test_*.py"), recursive=True)):
         with open(path, encoding="utf-8") as file:
             for function, rows in FUNCTION.findall(file.read()):
                 found[function] = os.path.relpath(path, REPO), rows.upper().split("_")[1:]
