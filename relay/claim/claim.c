@@ -8,7 +8,6 @@
 #include "relay/claim/claim_wait.h"
 #include "relay/claim/peek.h"
 #include "relay/deliver/outlet.h"
-#include "relay/hold/session_lock.h"
 #include "relay/queue/queue.h"
 #include "relay/queue/report.h"
 #include "relay/settle/blocked.h"
@@ -64,8 +63,8 @@ static size_t open_lanes(const struct claim *claim)
 
 bool claim_is_finished(const struct claim *claim)
 {
-    /* Where only its own transaction can settle them, what somebody else holds keeps all others from being settled. */
-    bool waits = !claim->queue->ordering->locks_rows;
+    /* A transaction that settles its own rows at its end must not wait for one row that another session has locked. */
+    bool waits = holding_of_queue(claim->queue)->waits_for_blocked_rows;
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         if (batch->unsettled > batch->finished + (waits ? 0 : batch->blocked) || batch->in_settlement > 0)
             return false;
@@ -89,8 +88,7 @@ static bool needs_side(const struct claim *claim, instant_us now)
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
     return (claim->state == CLAIM_IDLE || extending) &&
            (claim->settling == CLAIM_SETTLES_NOTHING || is_straggling(claim, now)) &&
-           claim->settling != CLAIM_SETTLES_PARTS && !session_lock_is_possible(claim->queue, claim->db) &&
-           !claim->queue->ordering->locks_rows;
+           claim->settling != CLAIM_SETTLES_PARTS && claim_holding(claim)->settles_beside_open_transaction;
 }
 
 void claim_offer(struct queue *queue, instant_us now)
@@ -163,10 +161,10 @@ bool claim_is_due(struct claim *claim, instant_us now)
         return false;
     if (claim->settling == CLAIM_SETTLES_NOTHING && batch_unsettled(claim->batches) > 0)
         return false;
-    if (claim->queue->leases.used || claim_is_finished(claim))
+    if (claim_holding(claim)->commits_before_delivery || claim_is_finished(claim))
         return true;
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
-    if (!session_lock_is_possible(claim->queue, claim->db))
+    if (!claim_holding(claim)->outlives_transaction)
         return claim->settling == CLAIM_SETTLES_PARTS && leaves_some(claim);
     return is_straggling(claim, now) ||
            (waits_for_session_locks_only(claim) && (claim->has_read || keys_beside(claim, now) > 0));
@@ -187,13 +185,13 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
  * not last. */
 static bool may_commit_part(const struct claim *claim, instant_us now)
 {
-    return session_lock_is_possible(claim->queue, claim->db) &&
+    return claim_holding(claim)->outlives_transaction &&
            (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
 }
 
 void claim_finish(struct claim *claim, instant_us now)
 {
-    if (claim->queue->leases.used) {
+    if (claim_holding(claim)->commits_before_delivery) {
         claim_send_round(claim, NULL, true, claim_wait(claim, now).keys, now);
         return;
     }
@@ -203,8 +201,8 @@ void claim_finish(struct claim *claim, instant_us now)
     struct settle_job *job;
     for (; (job = settle_collect(claim->queue, claim->batches, !finished)) && settle_is_empty(job); let_go = true)
         settle_commit(claim->queue, job, now);
-    bool has_to_last = !finished && !session_lock_is_possible(
-                                        claim->queue, claim->db); /* the transaction, for what somebody else holds */
+    bool has_to_last =
+        !finished && !claim_holding(claim)->outlives_transaction; /* the transaction, for what somebody else holds */
     if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
         claim_send_round(claim, job, may_commit_part(claim, now), 0, now);
         return;
@@ -237,8 +235,8 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (claim->queue->ordering->locks_rows || claim->settling == CLAIM_SETTLES_PARTS || !is_straggling(claim, now) ||
-        open_lanes(claim) > cap / 2 || !has_room(claim, locks))
+    if (!claim_holding(claim)->extends_open_transaction || claim->settling == CLAIM_SETTLES_PARTS ||
+        !is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
     /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
@@ -251,7 +249,7 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 static instant_us silent_until(const struct claim *claim)
 {
     bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches &&
-                 !session_lock_is_possible(claim->queue, claim->db);
+                 !claim_holding(claim)->outlives_transaction;
     return waits ? claim->sent_at + SILENT_MAX_US : INSTANT_NEVER;
 }
 
@@ -260,7 +258,7 @@ static void start_claim(struct claim *claim, instant_us now)
     if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
         return;
     bool holding = claim->batches != NULL;
-    if (holding && session_lock_is_possible(claim->queue, claim->db))
+    if (holding && claim_holding(claim)->outlives_transaction)
         return; /* claim_finish() claims for it */
     int64_t keys = claim_wait(claim, now).keys;
     if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))

@@ -27,7 +27,7 @@ static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5
 static void lose_locks(struct claim *claim, bool session, instant_us now)
 {
     FAULT_POINT("claim.lost");
-    if (claim->queue->leases.used)
+    if (claim_holding(claim)->commits_before_delivery)
         lease_abandon(claim->queue, &claim->batches, claim->sent_at, now);
     claim->in_transaction = false;
     claim_forget_held(claim);
@@ -88,7 +88,7 @@ static bool settle_aside(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
     if (round->rule->refusal != REFUSAL_BY_LOCK || claim->settling == CLAIM_SETTLES_PARTS ||
-        session_lock_is_possible(claim->queue, claim->db) || claim->queue->ordering->locks_rows)
+        !claim_holding(claim)->settles_beside_open_transaction)
         return false;
     claim->settling = CLAIM_SETTLES_NOTHING;
     report_settle_failed(claim->queue, &round->error);
@@ -127,12 +127,12 @@ static void take_commit(struct claim *claim, instant_us now)
          batch = batch->next)
         refusal_end_parts(batch);
     claim->settling = CLAIM_SETTLES_WHOLE;
-    if (claim->queue->leases.used)
+    if (claim_holding(claim)->commits_before_delivery)
         lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
     session_lock_settled(claim->batches);
     settle_free_batches(&claim->batches);
     claim_forget_held(claim);
-    if (claim->queue->ordering->locks_rows && claim->batches)
+    if (claim->batches && !holding_of_queue(claim->queue)->waits_for_blocked_rows)
         lose_locks(claim, false, now); /* what somebody else holds: its lock has ended with the transaction */
 }
 
@@ -171,7 +171,7 @@ static void round_failed(struct claim *claim, instant_us now)
     lose_locks(claim, false, now);
     /* With their session go locks that should be free, and those of what cannot be settled; and those that
      * session_lock.sql has taken before it failed: a rollback leaves them. */
-    bool astray = round->lock_count > 0 && !round_reached(round, 1) && !queue->leases.used;
+    bool astray = round->lock_count > 0 && !round_reached(round, 1) && claim_holding(claim)->survives_rollback;
     if (astray || (committed ? !freed : refused && claim->batches))
         db_drop(claim->db, false, round->error.text);
     round_done(round);
@@ -227,7 +227,7 @@ static void take_arriving(struct claim *claim, instant_us now)
     orphan_drop(queue, batch, now);
     if (batch->open > 0)
         blame_note_claim(queue, now);
-    if (queue->leases.used)
+    if (claim_holding(claim)->commits_before_delivery)
         return; /* it has arrived when it is leased */
     batch->arrived_next = queue->arrived;
     queue->arrived = batch;

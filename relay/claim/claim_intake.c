@@ -57,8 +57,8 @@ bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, s
     struct ordering *ordering = claim->queue->ordering;
     size_t first = round_before_claim(round);
     if (round->lock_count > 0 && index == 0)
-        return claim->queue->leases.used ? lease_check(round, res, err)
-                                         : session_lock_taken(claim->batches, round, res, err);
+        return claim_holding(claim)->commits_before_delivery ? lease_check(round, res, err)
+                                                             : session_lock_taken(claim->batches, round, res, err);
     if (index < round->settle_end) {
         if (index >= round->settle_at)
             ordering->type->settled(ordering, &round->job->settlement, index - round->settle_at, res,

@@ -7,6 +7,7 @@
 #include "relay/claim/claim_state.h"
 #include "relay/deliver/outlet.h"
 #include "relay/hold/lease.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/key_book.h"
 #include "relay/settle/settle.h"
 #include "relay/table/table.h"
@@ -36,7 +37,7 @@ int64_t claim_keys_at_most(const struct queue *queue)
 int64_t claim_events_at_most(const struct queue *queue)
 {
     int64_t keys = claim_keys_at_most(queue);
-    bool by_room = queue->leases.used || queue->ordering->type->keyless;
+    bool by_room = holding_of_queue(queue)->claims_by_room || queue->ordering->type->keyless;
     return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
 }
 

@@ -68,7 +68,7 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 
 static bool has_stragglers(const struct claim *claim)
 {
-    bool may_have = !claim->queue->leases.used && session_lock_is_possible(claim->queue, claim->db);
+    bool may_have = claim_holding(claim)->claims_beside_stragglers;
     for (const struct batch *batch = may_have ? claim->batches : NULL; batch; batch = batch->next)
         if (session_lock_is_needed(batch))
             return true;
@@ -86,8 +86,11 @@ static bool send_rest(const struct claim *claim, struct error *err)
 
 static bool add_holding(struct claim *claim, struct error *err)
 {
-    return claim->queue->leases.used ? lease_add(claim->queue, claim->batches, &claim->round, claim->db, err)
-                                     : session_lock_add(claim->queue, claim->batches, &claim->round, claim->db, err);
+    const struct holding *holding = claim_holding(claim);
+    if (holding->commits_before_delivery)
+        return lease_add(claim->queue, claim->batches, &claim->round, claim->db, err);
+    return !holding->outlives_transaction ||
+           session_lock_add(claim->queue, claim->batches, &claim->round, claim->db, err);
 }
 
 /* Settings of a session would be found by others where a pooler shares it: there each transaction that lasts as long as
@@ -95,7 +98,7 @@ static bool add_holding(struct claim *claim, struct error *err)
 static bool send_begin(struct claim *claim, struct error *err)
 {
     struct round *round = &claim->round;
-    round->lasting = db_is_shared(claim->db) && !claim->queue->leases.used;
+    round->lasting = db_is_shared(claim->db) && !claim_holding(claim)->outlives_transaction;
     return db_send_sql(claim->db, sql_claim_begin, err) &&
            (!round->lasting || db_send_sql(claim->db, sql_session_transaction, err));
 }

@@ -6,6 +6,7 @@
 #include "relay/base/clock.h"
 #include "relay/postgres/db.h"
 #include "relay/queue/batch.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/keyset.h"
 #include "relay/settle/round.h"
 
@@ -49,5 +50,10 @@ struct claim {
     const char *told_reason; /* why it was not sent, as the log has it; NULL: nothing was said yet */
     unsigned failures;
 };
+
+static inline const struct holding *claim_holding(const struct claim *claim)
+{
+    return holding_of_claim(claim->queue, claim->db);
+}
 
 #endif

@@ -6,6 +6,7 @@
 #include "relay/claim/claim_state.h"
 #include "relay/deliver/outlet.h"
 #include "relay/hold/lease.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/queue.h"
 #include "relay/route/destination.h"
 #include "relay/settle/blame.h"
@@ -181,9 +182,10 @@ static struct claim_wait as_sink_allows(const struct claim *claim, instant_us no
     if (wanted == 1 && (queue->arrived || claiming))
         return waits_for(CLAIM_WAITS_FOR_SINK, INSTANT_NEVER);
     /* What has a lease and no place in its sink would only be kept from others. */
-    if (queue->leases.used && claiming)
+    bool by_room = holding_of_queue(queue)->claims_by_room;
+    if (by_room && claiming)
         return waits_for(CLAIM_WAITS_FOR_TURN, INSTANT_NEVER);
-    if (queue->leases.used)
+    if (by_room)
         limit = lesser(limit, lease_room(queue));
     return as_room_allows(claim, lesser(wanted, limit), now);
 }

@@ -6,11 +6,6 @@
 
 #include <inttypes.h>
 
-bool session_lock_is_possible(const struct queue *queue, const struct db *db)
-{
-    return queue->leases.used || (!db_is_shared(db) && !queue->ordering->locks_rows);
-}
-
 bool session_lock_is_needed(const struct batch *batch)
 {
     return batch->open + batch->blocked + batch->finished > 0;
@@ -62,8 +57,6 @@ bool session_lock_add(const struct queue *queue, struct batch *batches, struct r
                       struct error *err)
 {
     struct ordering *ordering = queue->ordering;
-    if (!session_lock_is_possible(queue, db))
-        return true;
     struct key_list list = list_new(batches, round->arena);
     for (const struct batch *batch = batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))

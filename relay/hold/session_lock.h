@@ -8,15 +8,12 @@
  * committed. There is no instant in between in which nobody has the lock, and a lost connection frees them all.
  *
  * A session is given a lock that it has already, so a claim must leave out what its own session keeps
- * (claim_request.c). Behind a pooler the session is not ours: nothing is kept there. */
+ * (claim_request.c). Behind a pooler the session is not ours: nothing is kept there, see relay/queue/holding.h. */
 #ifndef RELAY_SESSION_LOCK_H
 #define RELAY_SESSION_LOCK_H
 
 #include "relay/queue/queue.h"
 #include "relay/settle/round.h"
-
-/* May the locks of this claim outlive its transaction? */
-bool session_lock_is_possible(const struct queue *queue, const struct db *db);
 
 /* Lanes of this batch are left when what is on its way out of the table is settled. */
 bool session_lock_is_needed(const struct batch *batch);

@@ -19,7 +19,8 @@ enum lane_state {
     LANE_STATES
 };
 
-/* A batch is held as a whole; its lanes may differ by what is on its way. */
+/* How a key is held now. How it may be held while its events are delivered is its claim's: see holding.h. A batch is
+ * held as a whole; its lanes may differ by what is on its way. */
 enum hold {
     HOLD_TRANSACTION, /* the claim's transaction has the lock */
     HOLD_SESSION,     /* the claim's session has it, too, or was told to take it: see session_lock.h */

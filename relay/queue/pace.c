@@ -1,6 +1,7 @@
 #include "relay/queue/pace.h"
 
 #include "relay/base/lesser.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/queue.h"
 
 /* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
@@ -51,7 +52,7 @@ static int64_t worth_waiting_us(const struct queue *queue, int64_t most)
     int64_t over_milli = queue->pace.coming_milli - FEW_MILLI;
     if (over_milli <= 0)
         return 0;
-    int64_t wait_us = config->poll_min_us * (queue->leases.used ? LEASE_WAITS : 1);
+    int64_t wait_us = config->poll_min_us * (holding_of_queue(queue)->commits_before_delivery ? LEASE_WAITS : 1);
     int64_t most_us = lesser(wait_us * WAITS_MAX, config->poll_max_us);
     int64_t full_us = SPAN_US * most * EVENT_MILLI / queue->pace.coming_milli;
     return lesser(wait_us * over_milli / EVENTS_A_WAIT_MILLI, lesser(most_us, full_us));

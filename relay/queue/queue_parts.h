@@ -105,7 +105,7 @@ struct ahead {
 
 /* Of `ordering: lease`. Written by relay/hold/lease.c, relay/queue_open.c only. */
 struct leases {
-    bool used;                /* `ordering: lease` */
+    bool used;                /* `ordering: lease`. Ask holding_of_queue() instead */
     char *owner;              /* who we are, in its leases */
     bool doubted;             /* some lease may not be ours any more */
     size_t unrenewed;         /* those whose entries the last renewal has found locked by somebody */

@@ -3,6 +3,7 @@
 #include "relay/base/fault_point.h"
 #include "relay/deliver/outlet.h"
 #include "relay/deliver/ready.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/order_watch.h"
 #include "relay/queue/report.h"
 #include "relay/route/destination.h"
@@ -21,7 +22,7 @@ static void watch_order(struct queue *queue, const struct lane *lane)
 /* An event that keeps its relays from ending its lease comes to an end like one that is refused. */
 static bool has_used_up_leases(const struct queue *queue, struct item *item, struct error *cause)
 {
-    if (!queue->leases.used || item->event.attempt <= queue->config->retry_attempts)
+    if (!holding_of_queue(queue)->may_expire || item->event.attempt <= queue->config->retry_attempts)
         return false;
     item->event.attempt = (unsigned)queue->config->retry_attempts;
     error_set(cause, ERROR_REFUSED, "the lease of its last attempt ran out");

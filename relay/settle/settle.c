@@ -2,6 +2,7 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/deliver/verdict_rule.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/key_book.h"
 #include "relay/queue/order_watch.h"
 #include "relay/queue/queue.h"
@@ -220,7 +221,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     };
     if (queue->config->response_max > 0)
         lists.responses = arena_array(arena, tally.done, sizeof *lists.responses);
-    if (queue->leases.used)
+    if (holding_of_queue(queue)->has_tokens)
         add_lease_lists(&lists, tally.lanes, arena);
     size_t most = halving_room(&queue->refusal.in_time, SIZE_MAX);
     for (struct batch *batch = batches; batch && job->things < most; batch = batch->next) {

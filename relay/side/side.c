@@ -4,6 +4,7 @@
 #include "relay/base/lesser.h"
 #include "relay/hold/lease.h"
 #include "relay/hold/orphan.h"
+#include "relay/queue/holding.h"
 #include "relay/queue/pace.h"
 #include "relay/queue/queue.h"
 #include "relay/queue/report.h"
@@ -248,7 +249,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
     side->failures = 0;
     FAULT_POINT("side.done");
     if (side->round.job) {
-        if (queue->leases.used)
+        if (holding_of_queue(queue)->claims_by_room)
             pace_poll_at(&queue->pace, now + 1); /* for the next turn: there is room, and maybe a next event */
         refusal_commit(queue, side->round.job, now);
         orphan_free(queue);
@@ -344,14 +345,15 @@ static void take_events(struct queue *queue, const struct pollset *ps, instant_u
 void side_hear(struct queue *queue, const struct pollset *ps, instant_us now)
 {
     hear_claims(queue, now);
-    if (queue->leases.used)
+    if (holding_of_queue(queue)->belongs_to_side_connection)
         take_events(queue, ps, now);
 }
 
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
 {
     hear_claims(queue, now);
-    take_events(queue, queue->leases.used ? NULL : ps, now); /* ps: once a turn */
+    bool heard = holding_of_queue(queue)->belongs_to_side_connection;
+    take_events(queue, heard ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
     queue->side_shown.busy = queue->side->round.job != NULL;
 }

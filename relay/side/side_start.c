@@ -2,6 +2,7 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/hold/lease.h"
+#include "relay/queue/holding.h"
 #include "relay/settle/blocked.h"
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
@@ -26,7 +27,7 @@ static bool begin(struct queue *queue, struct error *err)
 {
     struct side *side = queue->side;
     round_begin(&side->round);
-    side->first = db_is_shared(side->db) && queue->leases.used;
+    side->first = db_is_shared(side->db) && holding_of_queue(queue)->belongs_to_side_connection;
     if (side->first == 0)
         return true;
     struct statement st = round_patience(queue, side->patience, side->round.arena);

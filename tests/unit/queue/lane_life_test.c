@@ -1,13 +1,9 @@
 /* The states of a lane: what moves are there, and what they count. */
 #include "relay/queue/lane_life.h"
 
-#include "relay/base/file.h"
 #include "relay/queue/batch.h"
 #include "tests/support/run_suite.h"
-
-#include <stdlib.h>
-
-#define PAGE_BYTES_MAX ((size_t)1 << 20)
+#include "tests/unit/stage/architecture_page.h"
 
 static struct batch *batch;
 static struct lane *lane;
@@ -85,21 +81,6 @@ START_TEST(lanes_of_a_lost_batch_are_lost)
     ck_assert(lane_is_lost(lane));
 }
 END_TEST
-
-static void assert_page_has(void (*print)(FILE *out))
-{
-    struct error err;
-    size_t page_size, table_size;
-    char *table, *page = file_read("docs/architecture.md", PAGE_BYTES_MAX, &page_size, &err);
-    ck_assert_msg(page != NULL, "%s", err.text);
-    FILE *out = open_memstream(&table, &table_size);
-    print(out);
-    fclose(out);
-    ck_assert_msg(memmem(page, page_size, table, table_size) != NULL, "docs/architecture.md lacks this table:\n%s",
-                  table);
-    free(table);
-    free(page);
-}
 
 START_TEST(architecture_page_has_the_tables_of_moves)
 {
