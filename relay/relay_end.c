@@ -59,10 +59,12 @@ instant_us relay_end_check_at(const struct ending *ending)
     return ending->until_empty && relay_end_is_quiet(ending) ? ending->check_at : INSTANT_NEVER;
 }
 
-/* A paused queue has nothing for us, and neither has one outside of its window. */
+/* A paused queue has nothing for this relay, and neither has one outside of its window. Events that another relay
+ * keeps from this one are not nothing. */
 static bool has_nothing(const struct queue *queue)
 {
-    return queue->asks.empty || queue->pause.on || (queue->window.closed && queue->window.known);
+    return queue->asks.empty || (queue->pause.on && !queue->pause.refused) ||
+           (queue->window.closed && queue->window.known);
 }
 
 static bool all_have_nothing(const struct ending *ending)

@@ -23,6 +23,7 @@ const char *claim_waits_for(enum claim_reason reason)
     static const char *const words[CLAIM_REASONS] = {
         [CLAIM_WAITS_FOR_NOTHING] = "nothing",
         [CLAIM_WAITS_FOR_END] = "end of the relay",
+        [CLAIM_WAITS_FOR_RELAY] = "relay with another lock_class",
         [CLAIM_WAITS_FOR_RESUME] = "resume",
         [CLAIM_WAITS_FOR_WINDOW] = "window",
         [CLAIM_WAITS_FOR_PROBE] = "first probe",
@@ -101,6 +102,8 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
     switch (reason) {
     case CLAIM_WAITS_FOR_END:
         return never_while(queue->stopping);
+    case CLAIM_WAITS_FOR_RELAY:
+        return never_while(queue->pause.refused);
     case CLAIM_WAITS_FOR_RESUME:
         return never_while(queue->pause.on);
     case CLAIM_WAITS_FOR_WINDOW:

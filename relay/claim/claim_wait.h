@@ -15,6 +15,7 @@ struct claim;
 enum claim_reason {
     CLAIM_WAITS_FOR_NOTHING,
     CLAIM_WAITS_FOR_END,         /* the relay stops: nothing more is claimed */
+    CLAIM_WAITS_FOR_RELAY,       /* another relay serves the table by other locks */
     CLAIM_WAITS_FOR_RESUME,      /* the queue is paused */
     CLAIM_WAITS_FOR_WINDOW,      /* the queue's window is closed */
     CLAIM_WAITS_FOR_PROBE,       /* nobody knows yet how far ids go */

@@ -13,7 +13,7 @@
 #define WHO_BYTES 128
 #define TRIES 4 /* each finds another relay that has ended since */
 
-enum { ANSWER_REFUSAL, ANSWER_TABLE, ANSWER_CLASS };
+enum { ANSWER_REFUSAL, ANSWER_TABLE, ANSWER_CLASS, ANSWER_SAID };
 
 /* This relay, in its own words: behind a pooler the server does not know where it is. */
 static const char *who(char buffer[WHO_BYTES])
@@ -24,11 +24,13 @@ static const char *who(char buffer[WHO_BYTES])
     return buffer;
 }
 
-static bool refuse(const struct table *table, const struct queue_config *config, const char *other, const char *class,
-                   struct error *err)
+/* A relay behind a pooler says itself what it serves, and is believed for a while after its end: that passes. */
+static bool refuse(const struct table *table, const struct queue_config *config, const char *other,
+                   const PGresult *answer, struct error *err)
 {
+    const char *class = query_text(answer, 0, ANSWER_CLASS);
     return error_set(
-        err, ERROR_CONFIG,
+        err, query_bool(answer, 0, ANSWER_SAID) ? ERROR_CONFLICT : ERROR_CONFIG,
         "queue %s: %s is served with lock class %s already, by %s, and with %d here: both would deliver the "
         "same events; give both the same lock_class, or stop every relay of the table before one starts "
         "with another",
@@ -115,12 +117,13 @@ static bool refuse_beside(const struct beginning *b, const PGresult *other, stru
     const char *params[] = {query_text(other, 0, ANSWER_TABLE), query_text(other, 0, ANSWER_CLASS)};
     char text[512];
     struct error ignored;
-    PGresult *found = ask(b, sql_serving_names, 2, params, &ignored);
+    bool said = query_bool(other, 0, ANSWER_SAID); /* with the name of its queue */
+    PGresult *found = said ? NULL : ask(b, sql_serving_names, 2, params, &ignored);
     const char *names = found ? query_text(found, 0, 0) : NULL;
     snprintf(text, sizeof text, "%s%s%s%s", query_text(other, 0, ANSWER_REFUSAL), names ? " (queue " : "",
              names ? names : "", names ? ")" : "");
     PQclear(found);
-    return refuse(b->table, b->config, text, params[1], err);
+    return refuse(b->table, b->config, text, other, err);
 }
 
 /* True with *ret_again, too: the other is gone. */
@@ -194,5 +197,5 @@ void serving_statement(const struct queue *queue, bool shared, struct arena *are
 bool serving_take(const struct queue *queue, const PGresult *res, struct error *err)
 {
     const char *other = query_text(res, 0, ANSWER_REFUSAL);
-    return !other || refuse(queue->table, queue->config, other, query_text(res, 0, ANSWER_CLASS), err);
+    return !other || refuse(queue->table, queue->config, other, res, err);
 }

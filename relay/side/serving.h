@@ -32,8 +32,9 @@ static inline bool serving_matters(const struct table *table)
     return table->keys_oid != 0;
 }
 
-/* Shows what is served in the session of `conn`, until that ends. False and *err (ERROR_CONFIG), which names the other,
- * when a relay serves rows of the table by another class of locks; another kind: the database failed. Blocking. */
+/* Shows what is served in the session of `conn`, until that ends. False and *err, which names the other, when a relay
+ * serves rows of the table by another class of locks: ERROR_CONFIG, or ERROR_CONFLICT where that is only believed for
+ * a while, behind a pooler. Another kind: the database failed. Blocking. */
 bool serving_begin(PGconn *conn, const struct config *process, const struct queue_config *config,
                    const struct table *table, struct error *err) MUST_CHECK;
 

@@ -293,6 +293,16 @@ static void next_list(const struct queue *queue, struct unreadable_search *searc
     begin_list(search, search->last + 1, most);
 }
 
+/* Places that are searched one after the other may have the same rows. */
+static void add_found(struct unreadable_search *search, int64_t id, bool read, const struct error *failure)
+{
+    for (size_t i = 0; i < search->found_count; i++)
+        if (search->found[i].id == id)
+            return;
+    search->found_read = read;
+    search->found[search->found_count++] = (struct search_found){id, *failure};
+}
+
 static void take_part(struct unreadable_search *search, const struct error *failure)
 {
     struct halving_part part = halving_list_part(&search->parts);
@@ -301,8 +311,7 @@ static void take_part(struct unreadable_search *search, const struct error *fail
         halving_list_passed(&search->parts);
         search->passed[read] += part.count;
     } else if (halving_list_failed(&search->parts) && search->found_count < SEARCH_FOUND_MAX) {
-        search->found_read = read;
-        search->found[search->found_count++] = (struct search_found){search->ids[part.at], *failure};
+        add_found(search, search->ids[part.at], read, failure);
     }
 }
 

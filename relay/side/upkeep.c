@@ -33,7 +33,7 @@ static void bind_serving(const struct queue *queue, struct arena *arena, struct 
 /* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
 static void stand_still(struct queue *queue)
 {
-    queue->upkeep->refused = queue->pause.on = true;
+    queue->upkeep->refused = queue->pause.refused = queue->pause.on = true;
     queue->upkeep->due_at[UPKEEP_LOOK] = INSTANT_NEVER;
 }
 
@@ -124,6 +124,7 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
     if (queue->pause.on && !paused)
         pace_poll_at(&queue->pace, now);
     queue->pause.on = queue->upkeep->told_paused = paused;
+    queue->pause.refused = false;
     queue->pause.known = true;
 }
 

@@ -26,7 +26,7 @@ struct upkeep {
     enum upkeep_task task; /* under way */
     instant_us began_at;   /* that one */
     bool told_paused;      /* that it is, was reported */
-    bool refused;          /* another relay serves the table by other locks: nothing is claimed while it does */
+    bool refused;          /* another relay serves the table by other locks: no pause is looked for meanwhile */
     instant_us found_at;   /* a claim has found it paused; -1: none has */
     int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
     int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */

@@ -89,19 +89,19 @@ create table outbox.serving (
 
 -- Who serves rows of a table by another class of locks; no row: nobody.
 create function outbox.serves_otherwise(tbl oid, lock_class int)
-    returns table (who text, other_tbl oid, other_class int)
+    returns table (who text, other_tbl oid, other_class int, said boolean)
     language sql stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select o.who, o.tbl, o.class
+    select o.who, o.tbl, o.class, o.said
       from (select concat(coalesce(nullif(a.application_name, ''), 'a session'), ', pid ', l.pid::text) as who, l.classid as tbl,
-                   (l.objid::bigint - case when l.objid::bigint > 2147483647 then 4294967296 else 0 end)::int as class
+                   (l.objid::bigint - case when l.objid::bigint > 2147483647 then 4294967296 else 0 end)::int as class, false as said
               from pg_locks l left join pg_stat_activity a on a.pid = l.pid
              where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ShareLock' and l.granted
                and l.database = (select d.oid from pg_database d where d.datname = current_database())
             union all
             select format('%s of %s behind a pooler (queue %s; until %s at least)', s.relay, s.by, s.queue,
-                          to_char(s.live_until at time zone 'UTC', 'HH24:MI:SS"Z"')), s.tbl, s.lock_class
+                          to_char(s.live_until at time zone 'UTC', 'HH24:MI:SS"Z"')), s.tbl, s.lock_class, true
               from outbox.serving s where s.live_until > clock_timestamp()) o
      where o.class <> serves_otherwise.lock_class
        and exists (select * from outbox.parts_of(o.tbl) intersect select * from outbox.parts_of(serves_otherwise.tbl))
@@ -112,7 +112,7 @@ $$;
 -- A relay serves a table by a class of locks; `refusal` is who does so by another, null: nobody. If the relay is behind a pooler that
 -- counts for a minute and a half.
 create function outbox.note_serving(queue text, tbl oid, lock_class int, relay text, pooled boolean, out refusal text, out other_tbl oid,
-                                    out other_class int)
+                                    out other_class int, out said boolean)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -124,7 +124,7 @@ begin
         raise exception 'note_serving: % may not delete from %', quote_ident(session_user), note_serving.tbl::regclass
             using errcode = 'insufficient_privilege', hint = 'Who cannot serve a table cannot keep others from it: see outbox.grant_relay().';
     end if;
-    select o.* into refusal, other_tbl, other_class from outbox.serves_otherwise(note_serving.tbl, note_serving.lock_class) o;
+    select o.* into refusal, other_tbl, other_class, said from outbox.serves_otherwise(note_serving.tbl, note_serving.lock_class) o;
     if refusal is null and pooled then
         insert into outbox.serving as s (tbl, lock_class, queue, relay, live_until)
         values (note_serving.tbl, note_serving.lock_class, left(note_serving.queue, 200), left(note_serving.relay, 200), clock_timestamp() + interval '90 s')

@@ -6,7 +6,8 @@
 --
 -- $1 text    the table's oid
 -- $2 text    class of its locks
--- One row: refusal text, null: there is none; tbl text, class text: what the other serves, and by what; (a column without meaning)
+-- One row: refusal text, null: there is none; tbl text, class text: what the other serves, and by what;
+-- said boolean: false; (a column without meaning)
 with recursive held (shown) as (
     select pg_catalog.pg_advisory_lock_shared(($1::bigint << 32) | ($2::bigint & 4294967295))::text offset 0
 ), others as materialized (
@@ -32,7 +33,7 @@ with recursive held (shown) as (
      order by o.tbl <> $1::bigint::oid, o.pid
      limit 1
 )
-select f.holder as refusal, f.tbl::text, f.class::text,
+select f.holder as refusal, f.tbl::text, f.class::text, false as said,
        case when f.holder is not null then pg_catalog.pg_advisory_unlock_shared(($1::bigint << 32) | ($2::bigint & 4294967295)) end
   from (select) as one
   left join first f on true

@@ -186,6 +186,20 @@ def test_where_only_rows_are_left_that_cannot_be_read_a_new_relay_knows_them(tab
     check_order(table, "per_key")
 
 
+@pytest.mark.parametrize("how", ["condition", "column"])
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_a_row_that_is_alone_in_its_table_is_named(db, relay, tmp_path, ordering, how):
+    """No other row says that the statement is right: that no row at all makes it fail does."""
+    table = Table(db, relay, tmp_path / "out.jsonl", ", at timestamp default now()")
+    db.psql(f"alter database {db.name} set timezone = 'America/New_York'; delete from public.rows where id > 1;")
+    table.spoil(1) if how == "condition" else table.spoil(1, how="at = '294276-12-31 23:59:59.999999'")
+    one = table.relay(f"ordering: {ordering}", *([WHERE] if how == "condition" else []), columns=", created_at: at" if how == "column" else "")
+    wait_until(lambda: one.logged("event.unreadable"), what="the row to be named")
+    wait_until(lambda: [row[1] for row in table.parked()] == [1], what="its key to wait")
+    table.spoil(1, how="payload = '{\"v\": 2}', at = now()")
+    wait_until(lambda: table.left() == [], what="the row to be delivered")
+
+
 def test_two_relays_find_the_same_row(table):
     table.spoil(BAD)
     relays = [table.relay(WHERE, "keys_per_claim: 4") for _ in range(2)]

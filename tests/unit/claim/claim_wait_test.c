@@ -49,6 +49,9 @@ static void keep_waiting(enum claim_reason reason)
     case CLAIM_WAITS_FOR_END:
         queue->stopping = true;
         break;
+    case CLAIM_WAITS_FOR_RELAY:
+        queue->pause.refused = true;
+        break;
     case CLAIM_WAITS_FOR_RESUME:
         queue->pause.on = true;
         break;

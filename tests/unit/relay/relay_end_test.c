@@ -113,6 +113,16 @@ START_TEST(queue_that_is_paused_or_outside_of_its_window_has_nothing)
 }
 END_TEST
 
+START_TEST(queue_that_another_relay_keeps_from_this_one_may_have_something)
+{
+    queues[0]->pause.on = queues[0]->pause.refused = true;
+    queues[1]->asks.empty = true;
+    ck_assert(!relay_end_empty(&ending, NOW));
+    queues[0]->pause.refused = false;
+    ck_assert(relay_end_empty(&ending, NOW + SECOND_US));
+}
+END_TEST
+
 START_TEST(window_that_nobody_has_looked_at_is_not_closed)
 {
     queue->window.closed = true;
@@ -151,6 +161,7 @@ int main(void)
     tcase_add_test(tcase, table_is_not_asked_while_claims_look_on);
     tcase_add_test(tcase, answers_are_forgotten_when_something_is_claimed);
     tcase_add_test(tcase, queue_that_is_paused_or_outside_of_its_window_has_nothing);
+    tcase_add_test(tcase, queue_that_another_relay_keeps_from_this_one_may_have_something);
     tcase_add_test(tcase, window_that_nobody_has_looked_at_is_not_closed);
     tcase_add_test(tcase, relay_is_idle_when_all_its_queues_were_for_so_long);
     return run_suite(suite);

@@ -8,13 +8,14 @@
 /* What is answered while `other` is in the way; NULL: nobody is. */
 static void hear_who_serves(const char *other)
 {
-    static char names[3][8] = {"refusal", "tbl", "class"};
-    PGresAttDesc columns[3] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}};
+    static char names[4][8] = {"refusal", "tbl", "class", "said"};
+    PGresAttDesc columns[4] = {{.name = names[0]}, {.name = names[1]}, {.name = names[2]}, {.name = names[3]}};
     PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(PQsetResultAttrs(res, 3, columns));
+    ck_assert(PQsetResultAttrs(res, 4, columns));
     add_text(res, 0, 0, other);
     add_text(res, 0, 1, other ? "17" : NULL);
     add_text(res, 0, 2, other ? "7" : NULL);
+    add_text(res, 0, 3, other ? "f" : NULL);
     queue->upkeep->task = UPKEEP_SERVING;
     queue->upkeep->began_at = NOW;
     upkeep_take(queue, res, NOW);
