@@ -51,15 +51,15 @@ def run(tmp_path):
 def serving(db, relay, text):
     """A relay whose own connections show what it serves."""
     running = relay(text)
-    wait_until(lambda: running.logged("relay.start") and db.value(SHOWN) == 1 and not opening(db), what="a relay that serves")
+    wait_until(lambda: has_begun(db, running), what="a relay that serves")
     yield running
     assert running.stop() == 0
 
 
-def opening(db):
-    """The connection that has looked at the table is still there: this is the last that it has asked."""
-    return db.value("select count(*) from pg_stat_activity where datname = current_database() and (query like '-- Makes the name of a relay%'"
-                    " or application_name = 'pgcourier' and query in ('begin isolation level read committed', 'commit'))")
+def has_begun(db, running):
+    """Its own connections show what it serves, and the one that has looked at the table is gone: this is the last that it has asked."""
+    return running.logged("relay.start") and db.value(SHOWN) == 1 and not db.value(
+        "select count(*) from pg_stat_activity where datname = current_database() and query like '-- Makes the name of a relay%'")
 
 
 @pytest.mark.parametrize("more", ["", ", ordering: lease", ", where: 'id > 0'", ", ordering: unordered, locks: advisory"])
@@ -84,7 +84,7 @@ def test_relays_with_the_same_class_serve_together(db, relay, config, run):
 def test_what_has_ended_keeps_nobody_from_another_class(db, relay, config, run, end):
     """Its row in outbox.served stays; its sessions may, for a moment."""
     first = relay(config("first", 5))
-    wait_until(lambda: db.value(SHOWN) == 1 and not opening(db))
+    wait_until(lambda: has_begun(db, first))
     first.process.end(end)
     db.query("insert into public.events (k) values ('a')")
     assert run(config("first", 7))[0] == 0 and db.value("select count(*) from public.events") == 0
@@ -136,7 +136,7 @@ def test_events_that_another_relay_keeps_from_this_one_are_no_empty_queue(db, re
     slow = config("first", 5).replace("type: file", "type: exec, command: [sleep, '0.2'] } out2: { type: file")
     db.query("insert into public.events (k) select 'a' from generate_series(1, 20)")
     running = relay(slow.replace("} out2", "}, out2"), until_empty=True)
-    wait_until(lambda: db.value(SHOWN) == 1 and not opening(db))
+    wait_until(lambda: has_begun(db, running))
     gate = db.connect(autocommit=False)
     gate.cursor().execute("select pg_advisory_lock_shared(('public.events'::regclass::oid::bigint << 32) | 7)")
     gate.commit()
@@ -171,7 +171,7 @@ def test_a_pooler_hides_nobody(db, pg, relay, config, run, pooled):
     with PgBouncer(pg, pool_mode="transaction", user=RELAY_ROLE) as pooler:
         dsn = {name: pooler.dsn(db.name) if name in pooled else db.dsn for name in ("first", "second")}
         running = relay(config("first", 5, dsn["first"]))
-        wait_until(lambda: db.value("select count(*) from outbox.serving") == 1 if "first" in pooled else db.value(SHOWN) == 1 and not opening(db))
+        wait_until(lambda: db.value("select count(*) from outbox.serving") == 1 if "first" in pooled else has_begun(db, running))
         code, said = run(config("second", 7, dsn["second"]))
         assert code == (75 if "first" in pooled else 78) and "is served with lock class 5 already, by " in said
         assert said.count("(queue ") == 1 and ("the relay with process id %d at " % running.pid in said) == ("first" in pooled), said
