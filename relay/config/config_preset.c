@@ -124,8 +124,8 @@ void config_preset_print(FILE *out, const struct queue_config *queue)
 
 void config_preset_print_reference(FILE *out)
 {
-    fputs("\n### Presets\n\n`preset: NAME` stands for these settings; the queue's own take precedence. "
-          "[presets.md](presets.md) has the tables.\n\n| name | settings |\n|---|---|\n",
+    fputs("\n### Presets\n\nSettings of the queue take precedence. [presets.md](presets.md) has the tables.\n\n| name "
+          "| settings |\n|---|---|\n",
           out);
     for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
         fprintf(out, "| `%s` | `", presets[i].name);

@@ -12,11 +12,20 @@ static void print_cell(FILE *out, const char *text)
         fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
 }
 
+static bool is_number(const struct setting *row)
+{
+    return row->kind == SETTING_COUNT || row->kind == SETTING_SIZE || row->kind == SETTING_DURATION;
+}
+
+/* Of a number the range alone: its unit says the kind. */
 static void print_row(FILE *out, const char *prefix, const struct setting *row)
 {
     char what[200];
     setting_describe(row, what, sizeof what);
-    fprintf(out, "| `%s%s` | %s", prefix, row->name, strncmp(what, "a ", 2) == 0 ? what + 2 : what);
+    const char *shown = strncmp(what, "a ", 2) == 0 ? what + 2 : what;
+    if (is_number(row))
+        shown = strstr(what, ", ") + 2;
+    fprintf(out, "| `%s%s` | %s", prefix, row->name, shown);
     if (row->required)
         fputs(" (required)", out);
     else if (row->fallback && *row->fallback)
@@ -56,7 +65,7 @@ static void print_sinks(FILE *out)
 
 static void print_queues(FILE *out)
 {
-    fputs("\n## Queues\n\n`queues` maps names to queues: a table, or part of one, and where its events go.\n", out);
+    fputs("\n## Queues\n\n`queues` maps names to queues.\n", out);
     print_head(out);
     print_rows(out, "", queue_settings);
     for (const struct config_group *group = queue_groups; group->name; group++) {
@@ -80,8 +89,7 @@ static const char introduction[] =
     "\n"
     "<!-- Made by `pgcourier check-config --reference`. Do not edit. -->\n"
     "\n"
-    "One YAML file, given with `-c FILE`. `pgcourier check-config -c FILE` says whether the file is good, and if not,\n"
-    "where and why. An unknown key is an error.\n"
+    "One YAML file. `pgcourier check-config -c FILE` says whether the file is good, and if not, where and why.\n"
     "\n"
     "```yaml\n"
     "database: \"postgresql:///shop\"\n"
@@ -100,12 +108,10 @@ static const char introduction[] =
     "\n"
     "- Names of sinks and queues begin with a letter and have up to 63 letters, digits, `_` and `-`.\n"
     "- A duration is a whole number and a unit: `250us`, `10ms`, `1s`, `5m`, `2h`, `1d`.\n"
-    "- A size is a whole number of bytes, or with a unit in powers of 1024: `64kB`, `1MB`, `1GB`.\n"
-    "- `${VAR}` is an environment variable, `${VAR:-default}` one that may be unset or empty, `$$` a dollar sign. A\n"
-    "  variable's text never becomes YAML structure.\n"
-    "- A secret `NAME` may be `NAME_file: PATH`, e.g. `database_file: /run/secrets/database`. One line end at the end\n"
-    "  of the file is dropped. Secrets are never printed.\n"
-    "- YAML anchors, aliases and merge keys (`<<: *base`) work, so queues can share settings.\n"
+    "- A size is a number of bytes, or with a unit in powers of 1024: `64kB`, `1MB`, `1GB`.\n"
+    "- `${VAR}` is an environment variable, `${VAR:-default}` one that may be unset or empty, `$$` a dollar sign.\n"
+    "- A secret `NAME` may be in a file, `NAME_file: PATH`. Secrets are never printed.\n"
+    "- YAML anchors, aliases and merge keys (`<<: *base`) work.\n"
     "\n"
     "## Top level\n";
 

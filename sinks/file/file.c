@@ -40,12 +40,12 @@ static const struct setting file_settings[] = {
      .kind = SETTING_BOOL,
      .offset = offsetof(struct file_settings, sync),
      .fallback = "true",
-     .help = "fdatasync before an event counts as delivered; without, a power failure can lose delivered events"},
+     .help = "fdatasync first; without, a power failure can lose delivered events"},
     {.name = "mode",
      .kind = SETTING_TEXT,
      .offset = offsetof(struct file_settings, mode),
      .fallback = "0640",
-     .help = "octal permissions of a new file, before the umask"},
+     .help = "octal permissions of a new file"},
     {.name = NULL}};
 
 static bool mode_parse(const char *text, mode_t *ret_mode, struct error *err)

@@ -21,7 +21,7 @@ static const struct setting kafka_setting_rows[] = {
      .kind = SETTING_MAP,
      .offset = offsetof(struct kafka_settings, properties),
      .required = true,
-     .help = "librdkafka properties; bootstrap.servers is required"},
+     .help = "of librdkafka; bootstrap.servers is required"},
     {.name = "sasl_password",
      .kind = SETTING_SECRET,
      .offset = offsetof(struct kafka_settings, sasl_password),
@@ -36,12 +36,12 @@ static const struct setting kafka_setting_rows[] = {
      .fallback = "2s",
      .min = 100 * MS_US,
      .max = 60 * SECOND_US,
-     .help = "without any broker, give back unacknowledged events after so long"},
+     .help = "without any broker, events are given back after so long"},
     {.name = "key_batches",
      .kind = SETTING_BOOL,
      .offset = offsetof(struct kafka_settings, key_batches),
      .fallback = "true",
-     .help = "several events of a key in one record batch; `false`: one at a time"},
+     .help = "several events of a key in one record batch"},
     {.name = NULL},
 };
 
