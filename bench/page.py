@@ -133,11 +133,19 @@ def block_question(entries, asked):
     return f"{table(some)}{notes_of(some)}{overhead_of(some)}\n![runs of question {asked}]({asked:02}.svg)\n"
 
 
+def with_unit(entry):
+    """Of what a rate is, the question says."""
+    if entry["unit"].endswith("/s"):
+        return f"{number(entry['rate'])}/s"
+    return f"{number(entry['rate'])} {entry['unit']}".strip()
+
+
 def block_table(entries):
     """The middle of each number with a target, for docs/performance.md: the ratio says how far the floor is."""
-    shown = [column for column in COLUMNS if column[0] in ("question", "reached")]
-    shown[1:1] = [("relay", lambda entry: f"{number(entry['rate'])} {entry['unit']}".strip()), ("ratio", ratio)]
-    return table([entry for entry in entries if entry["reached"]], [("no.", lambda entry: str(entry["number"])), *shown])
+    columns = (("question", lambda entry: f"{entry['number']}. {entry['question']}"),
+               ("relay", with_unit),
+               ("ratio, reached", lambda entry: f"{'' if entry['ratio'] is None else ratio(entry)} **{entry['reached']}**".strip()))
+    return table([entry for entry in entries if entry["reached"]], columns)
 
 
 def block_short(entries):
