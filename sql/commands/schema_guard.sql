@@ -28,4 +28,12 @@ union all
   where c.relname = 'schema_version'
     and (c.relkind <> 'r' or c.relhasrules or c.relrowsecurity
          or exists (select from pg_catalog.pg_trigger t where t.tgrelid = c.oid and not t.tgisinternal)))
+union all
+(select pg_catalog.format('%1$s may create in the schema outbox, and what is put there may run with the rights of %2$I; revoke create on schema outbox from %1$s;',
+                          case when a.grantee = 0 then 'public' else pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) end, current_user)
+   from schema s
+   join pg_catalog.pg_namespace n on n.oid = s.oid
+  cross join lateral pg_catalog.aclexplode(n.nspacl) a
+  where a.privilege_type = 'CREATE' and case when a.grantee = 0 then true else not pg_catalog.pg_has_role(a.grantee, current_user, 'usage') end
+  order by a.grantee limit 1)
  limit 1;

@@ -94,7 +94,24 @@ def test_so_is_whatever_it_is_in_one_that_was_migrated(empty_db, mallory, thing,
     done = migrate(empty_db, OWNER_ROLE)
     assert done.returncode == 77 and done.stderr.startswith(f"pgcourier: {name} belongs to {mallory}, and would run with")
     empty_db.query(f"drop {name.replace('type outbox.rank', 'domain outbox.rank')}; create {thing}")
+    empty_db.query(f"revoke create on schema outbox from {mallory}")
     assert migrate(empty_db, OWNER_ROLE).returncode == 0, "a superuser has all rights anyway"
+
+
+@pytest.mark.parametrize("grantee", ["mallory", "public"])
+@pytest.mark.parametrize("migrated", [False, True])
+def test_nor_does_it_go_on_where_somebody_else_may_create_something(empty_db, mallory, grantee, migrated):
+    """It would be found by the functions that run with the owner's rights: one of theirs with another type of argument, say."""
+    if migrated:
+        assert migrate(empty_db, OWNER_ROLE).returncode == 0
+    grantee = mallory if grantee == "mallory" else grantee
+    empty_db.query(f"create schema if not exists outbox authorization {OWNER_ROLE}; grant create on schema outbox to {grantee}")
+    done = migrate(empty_db, OWNER_ROLE)
+    assert (done.returncode, done.stdout) == (77, "")
+    assert done.stderr == (f"pgcourier: {grantee} may create in the schema outbox, and what is put there may run with the rights of {OWNER_ROLE};"
+                           f" revoke create on schema outbox from {grantee};\n")
+    empty_db.query(f"revoke create on schema outbox from {grantee}")
+    assert migrate(empty_db, OWNER_ROLE).returncode == 0
 
 
 @pytest.mark.parametrize("change", [TRIGGER, "create rule r as on insert to outbox.schema_version do also select mallory.tell()",
