@@ -155,6 +155,113 @@ def test_two_values_for_one_column_are_refused(shop):
     assert shop.rows("id, body") == [(4, 2)]
 
 
+SHIM = "jsonb generated always as (body) stored"
+INSTEAD = ('dead letter 1 has no column "body", which queue orders maps, but a value in column "payload". Nothing was changed:'
+           " retry with --column payload=body to put such values there, or with --column payload=payload to leave them where they are")
+
+
+@pytest.mark.parametrize("again", [SHIM, "jsonb"], ids=["generated", "plain"])
+def test_a_column_that_has_the_old_name_of_the_payload_does_not_take_its_values(shop, again):
+    shop.alter("rename payload to body")
+    shop.alter(f"add payload {again}")
+    shop.map_payload("body")
+    assert INSTEAD in shop.retry("--key", "a", code=75)
+    assert is_untouched(shop)
+    assert "retried 4 dead letters" in shop.retry("--all", "--column", "payload=body")
+    assert shop.rows("id, body, note") == [(1, {"n": 1}, None), (2, None, None), (3, {"n": 3}, "x"), (4, {"n": 4}, None)]
+    assert shop.rows("payload") == shop.rows("body") if again == SHIM else [(None,)] * 4
+
+
+def test_letters_of_before_and_after_a_name_was_used_again_keep_their_values(shop):
+    shop.alter("rename payload to body")
+    shop.alter("add payload jsonb")
+    shop.map_payload("body")
+    shop.query("""update outbox.dead set original = '{"id": 2, "customer": "a", "body": 5, "payload": 6}' where event_id = 2""")
+    shop.retry("--all", "--column", "payload=body")
+    assert shop.rows("body, payload") == [({"n": 1}, None), (5, 6), ({"n": 3}, None), ({"n": 4}, None)]
+
+
+def test_a_value_may_be_left_where_it_is(shop):
+    shop.alter("add body jsonb")
+    shop.map_payload("body")
+    assert INSTEAD in shop.retry("--id", "1", code=75)
+    shop.retry("--id", "1", "--column", "payload=payload")
+    assert shop.rows("payload, body") == [({"n": 1}, None)]
+
+
+def test_a_value_that_the_table_computes_otherwise_is_refused(shop):
+    shop.alter("drop payload")
+    shop.alter("add payload jsonb generated always as (('[\"' || note || '\"]')::jsonb) stored")
+    assert ('dead letter 1 has another value in column "payload" than public.orders computes for it. Nothing was changed: retry with'
+            " --column payload=NEW to put such values into another column, or with --column payload= to lose them") in shop.retry("--all", code=75)
+    assert is_untouched(shop)
+    shop.alter("add body jsonb")
+    shop.retry("--key", "a", "--column", "payload=body")
+    shop.retry("--key", "b", "--column", "payload=")
+    assert shop.rows("body, payload") == [({"n": 1}, None), (None, None), ({"n": 3}, ["x"]), (None, None)]
+
+
+def test_generated_columns_that_were_there_come_back(shop):
+    shop.alter("add twice numeric(12,2) generated always as (id * 2.5) stored, add later timestamptz, add at timestamptz"
+               " generated always as (coalesce(later, '2026-01-01 00:00+00')) stored, add text json generated always as (payload::json) stored,"
+               " add kept bytea generated always as (customer::bytea) stored, add ratio float8 generated always as (id / 3.0::float8) stored")
+    shop.query("set timezone = 'Asia/Tokyo'; with back as (insert into public.orders (id, customer, payload, note) select r.id, r.customer, r.payload, r.note from outbox.dead d,"
+               " json_populate_record(null::public.orders, d.original) r returning *)"
+               " update outbox.dead d set original = row_to_json(g) from back g where g.id = d.event_id")
+    shop.query("delete from public.orders")
+    assert "retried 4 dead letters" in shop.retry("--all")
+    assert shop.rows("id, twice") == [(n, n * 5 / 2) for n in (1, 2, 3, 4)]
+
+
+def test_a_payload_that_is_generated_now_from_a_column_of_the_letter_is_computed(shop):
+    shop.alter("add body jsonb generated always as (payload) stored")
+    shop.map_payload("body")
+    shop.retry("--all")
+    assert shop.rows("body")[0] == ({"n": 1},)
+
+
+def test_a_json_null_comes_back_as_null(shop):
+    shop.query("update outbox.dead set original = '{\"id\": 1, \"customer\": \"a\", \"payload\": null, \"note\": \"x\"}' where event_id = 1")
+    shop.retry("--id", "1")
+    assert shop.value("select payload is null from public.orders")
+
+
+def map_type(shop, name="kind", key="customer"):
+    shop.map_payload("payload")
+    shop.path.write_text(shop.path.read_text().replace("key: customer", f"key: {key}, type: {name}"))
+
+
+def test_a_letter_does_not_go_in_under_another_key(shop):
+    """The names of the key's column and of another one are swapped."""
+    shop.alter("rename customer to buyer")
+    shop.alter("rename note to customer")
+    shop.alter("rename buyer to note")
+    map_type(shop, "note", key="note")
+    assert ("dead letter 1 would go into public.orders under another key. Nothing was changed: map the column that has its key, or send it with"
+            " pgcourier replay --from dead") in shop.retry("--key", "a", code=75)
+    assert is_untouched(shop)
+    map_type(shop, "note")
+    assert "retried 4" in shop.retry("--all")
+
+
+def test_a_letter_does_not_go_in_with_another_type(shop):
+    shop.query("update outbox.dead set type = 'x' where event_id = 3")
+    shop.alter("add kind text default 'none'")
+    map_type(shop)
+    assert 'dead letter 3 has its type in column "note", not in "kind", which queue orders maps. Nothing was changed: map' in shop.retry("--key", "a", code=75)
+    assert is_untouched(shop)
+    shop.retry("--all", "--column", "note=kind")
+    assert shop.rows("kind, note") == [(None, None), (None, None), ("x", None), (None, None)]
+
+
+def test_a_letter_may_go_in_with_another_type_if_that_is_said(shop):
+    shop.query("update outbox.dead set type = 'x' where event_id = 3")
+    shop.alter("add kind text default 'none'")
+    map_type(shop)
+    shop.retry("--all", "--column", "kind=kind")
+    assert shop.rows("kind") == [("none",)] * 4
+
+
 @pytest.mark.parametrize("arguments, text", [
     (["--column", "note=customer"], "--column note=: public.orders of queue orders has that column"),
     (["--column", "gone=gone too"], "--column ...=gone too: public.orders of queue orders has no column of that name"),
