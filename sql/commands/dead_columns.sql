@@ -9,7 +9,8 @@
 -- $4 queue text; quoted, or null where the queue maps none: $5 id, $6 key, $7 type, $8 payload, $9 headers
 -- -> columns text, fields text; known, moved, moved_to, instead, missing text: all names, $2, $3 and the two lists, as literals;
 -- computed text: the generated columns, each (name, text of the letter, text of the row), as the rows of VALUES; type text: the type
--- column as a literal, or null; text: one of $2 that the table has, one of $3 that it cannot be given, one that is in them twice; each null when there is none
+-- column as a literal, or null; text: one of $2 that the table has, one of $3 that it cannot be given, one that is in
+-- them twice; each null when there is none
 with move as (
     select m.name, m.new_name from rows from (pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::text[])) m(name, new_name)
 ), mapped as (
