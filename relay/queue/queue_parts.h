@@ -36,8 +36,8 @@ struct side_shown {
  * relay/queue/queue.h only: by queue_found_paused(). */
 struct pause {
     bool on;
-    bool refused;        /* on, as another relay serves the table by other locks, or did until now: there may be events */
-    bool known;          /* the side connection has looked once */
+    bool refused; /* on, as another relay serves the table by other locks, or did until now: there may be events */
+    bool known;   /* the side connection has looked once */
     instant_us found_at; /* by a claim; its locks may be younger than what the side connection has looked at */
 };
 

@@ -199,9 +199,10 @@ void report_stats(const struct queue *queue, double seconds)
         log_int("closed", (int64_t)m->parked), log_int("delayed", (int64_t)m->delayed),
         log_int("released", (int64_t)m->released), log_int("leases_lost", (int64_t)m->leases_lost),
         log_int("purged", (int64_t)m->purged), log_int("removed", (int64_t)m->removed),
-        log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late), log_int("paused", queue->pause.on && !queue->pause.refused),
-        log_int("window_closed", queue->window.closed), log_int("scheduled", (int64_t)m->scheduled),
-        log_int("claims", (int64_t)m->claims), log_int("empty_claims", (int64_t)m->empty_claims),
+        log_int("missing", (int64_t)m->missing), log_int("late", (int64_t)m->late),
+        log_int("paused", queue->pause.on && !queue->pause.refused), log_int("window_closed", queue->window.closed),
+        log_int("scheduled", (int64_t)m->scheduled), log_int("claims", (int64_t)m->claims),
+        log_int("empty_claims", (int64_t)m->empty_claims),
         log_real("lag_p50_ms", (double)histogram_quantile(&m->lag_us, 0.5) / 1000),
         log_real("lag_p99_ms", (double)histogram_quantile(&m->lag_us, 0.99) / 1000),
         log_real("lag_max_ms", (double)m->lag_us.max / 1000));

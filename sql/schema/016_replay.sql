@@ -172,8 +172,7 @@ create function outbox.replay_check_lost(source text, chosen text, tbl oid, move
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    lost record;
+declare lost record;
 begin
     execute format('select a.event_id as id, o.key as name, $2 ->> o.key as new_name'
                    ' from outbox.%I a cross join lateral json_each_text(a.original) o'
@@ -199,9 +198,7 @@ create function outbox.replay_check_instead(source text, chosen text, tbl oid, m
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    kept    text[];
-    missing text[];
-    lost    record;
+    kept text[]; missing text[]; lost record;
 begin
     select array_agg(k.attname::text order by k.attnum, m.attname), array_agg(m.attname::text order by k.attnum, m.attname)
       into kept, missing
@@ -231,11 +228,9 @@ create function outbox.replay_check_type(source text, chosen text, moves jsonb, 
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    other record;
+declare other record;
 begin
-    if source <> 'dead' or type_column is null or moves ? type_column
-       or exists (select from jsonb_each_text(moves) m where m.value = type_column) then
+    if source <> 'dead' or type_column is null or moves ? type_column or exists (select from jsonb_each_text(moves) m where m.value = type_column) then
         return;
     end if;
     execute format('select a.event_id as id, o.key as name from outbox.dead a cross join lateral json_each_text(a.original) o'

@@ -50,7 +50,7 @@ START_TEST(what_the_walk_has_returned_may_be_freed)
     put(&claimed[1]);
     size_t seen = 0;
     struct holds_walk walk = holds_walk(&holds);
-    for (struct batch *batch; (batch = holds_next(&walk)); seen++)
+    for (; holds_next(&walk); seen++)
         batch_free(holds_pop(&claimed[seen == 2]));
     ck_assert_uint_eq(seen, 3);
     ck_assert(holds_are_empty(&holds));
