@@ -92,7 +92,7 @@ static void link_queues(struct relay *relay)
             relay->queues[i]->next = relay->queues[config->queues[i].next - config->queues];
 }
 
-/* Nothing else hangs on it, so a role that may not do it serves all the same: table_check() has warned. */
+/* A role that may not do it serves the queue all the same, because nothing else needs it: table_check() has warned. */
 static void note_queue(PGconn *conn, const struct queue *queue)
 {
     static const char *const types[] = {[KEY_NONE] = "none",
@@ -277,7 +277,7 @@ static void end_opening(struct relay *relay, instant_us now)
 {
     bool shown = relay->opening != NULL;
     for (size_t i = 0; shown && i < relay->options.config->queue_count; i++)
-        shown = relay->queues[i]->pause.known; /* that comes after */
+        shown = relay->queues[i]->pause.known; /* known after the side connection has shown what is served */
     if (!shown && now < relay->started_at + OPENING_MAX_US)
         return;
     PQfinish(relay->opening);
@@ -299,7 +299,7 @@ static void end_by_itself(struct relay *relay, instant_us now)
 
 static void log_stats(struct relay *relay, instant_us now)
 {
-    if (relay->started_at == 0) /* it is replaced before its first turn */
+    if (relay->started_at == 0) /* a reload has replaced this relay before its first turn */
         return;
     for (size_t i = 0; i < relay->options.config->queue_count; i++)
         report_stats(relay->queues[i], (double)(now - relay->started_at) / SECOND_US);

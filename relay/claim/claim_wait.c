@@ -68,7 +68,8 @@ static bool is_claiming(const struct queue *queue)
     return false;
 }
 
-/* What one claim is looking at, the next one goes past: for a slow sink it would take younger events for the oldest. */
+/* A second claim passes over the rows that the first one is reading: for a slow sink it would take younger events
+ * before older ones. */
 static instant_us turn_at(const struct queue *queue)
 {
     instant_us at = 0;

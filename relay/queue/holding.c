@@ -19,7 +19,7 @@ static const struct holding session_lock = {
     .survives_rollback = true,
 };
 
-/* Its transaction lasts until every lane is settled, and settles them itself. */
+/* The claim's transaction lasts until every lane is settled, and settles them itself. */
 static const struct holding row_lock = {0};
 
 static const struct holding lease = {

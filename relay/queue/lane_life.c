@@ -61,9 +61,9 @@ static const struct hold_move {
      "an entry with the lane's token"},
     {HOLD_LEASE, HOLD_CALLED_BACK, "lane", "hold/lease.c", "no renewal would come before the term is over", "nothing"},
     {HOLD_CALLED_BACK, HOLD_LEASE, "lane", "hold/lease.c", "a renewal has begun a new term", "the entry's time"},
-    {HOLD_LEASE, HOLD_LOST, "lane", "hold/lease.c, settle/refusal.c",
+    {HOLD_LEASE, HOLD_LOST, "lane", "hold/lease.c, settle/blame.c",
      "the token is gone, or not even the key's wait can be written", "nothing"},
-    {HOLD_CALLED_BACK, HOLD_LOST, "lane", "hold/lease.c, settle/refusal.c", "the same", "nothing"},
+    {HOLD_CALLED_BACK, HOLD_LOST, "lane", "hold/lease.c, settle/blame.c", "the same", "nothing"},
     {HOLD_TRANSACTION, HOLD_LOST, "batch", "hold/orphan.c", "the transaction is lost", "nothing"},
     {HOLD_SESSION, HOLD_LOST, "batch", "hold/orphan.c", "the session is lost", "nothing"},
 };

@@ -1,7 +1,7 @@
 /* relay/queue/queue.h -- one queue at work: the parts that claim, route, deliver and settle share.
  *
- * relay/claim/claim.c fills batches, route.c and deliver.c empty them, settle.c writes down what became of them.
- * Nothing outside relay/ sees this. */
+ * relay/claim/claim.c fills batches, route.c finds their destinations, deliver.c sends them, settle.c writes down their
+ * ends. Nothing outside relay/ sees this. */
 #ifndef RELAY_QUEUE_H
 #define RELAY_QUEUE_H
 
@@ -63,7 +63,7 @@ struct queue {
     struct batch *arrived; /* claimed, not routed; linked by arrived_next */
 
     /* Written by relay/deliver/deliver.c only. */
-    instant_us wasted_until; /* what was claimed for destinations that are down has its price paid by then */
+    instant_us wasted_until; /* claims for destinations that are down cost the database time; each moves this on */
 
     /* Written by relay/claim/, relay/side/ only. */
     uint64_t trouble; /* see report_unreachable() */

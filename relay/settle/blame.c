@@ -54,21 +54,22 @@ static void leave_out(struct queue *queue, struct lane *lane, const struct error
             lane_hold(lane, HOLD_LOST); /* nor that it is given back: its term will run out */
         return;
     }
-    if (lane->batch->hold == HOLD_LOST) /* without the lock nothing is written about it: who claims it next finds out */
+    if (lane->batch->hold == HOLD_LOST) /* without its lock: the next claim finds the refusal */
         queue->ordering->type->released(queue->ordering, item->event.id, item->event.id, now);
     else
         blame_row(queue, item, cause);
 }
 
-/* Its failures so far may be forgotten: somebody has opened its key. */
+/* The last event that was blamed. Its row in outbox.parked may say that it has no failures, because somebody has opened
+ * its key. */
 static bool was_blamed(const struct queue *queue, const struct lane *lane)
 {
     const struct item *item = item_of_thing(lane);
     return item && queue->refusal.blamed && queue->refusal.blamed_id == item->event.id;
 }
 
-/* The only one of a claim is blamed at once where nothing else is in doubt: it must not hold up what comes next. But
- * what the server calls an error of its own may be the session's: a new one comes first. */
+/* If a claim has one unsettled lane and nothing else is in doubt, its row is blamed at once, so that later claims go
+ * on. Not for an internal error of the server: that may be the session's, so a new session is tried first. */
 static bool is_to_blame(const struct queue *queue, const struct lane *lane, const struct error *cause, instant_us now)
 {
     const struct batch *batch = lane->batch;

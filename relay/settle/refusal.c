@@ -6,7 +6,8 @@
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
 
-/* What took too long: each time it is tried takes as long again. */
+/* A settlement that took too long is divided by so many, because each further try may cost a whole statement_timeout.
+ */
 #define DEAR_PARTS 8
 
 #define MOST_MAX 65536 /* more things than any settlement has */
@@ -61,7 +62,7 @@ bool refusal_halve(struct queue *queue, struct settle_job *job, struct refusal_w
     return true;
 }
 
-/* Of a single thing that did not get the time it may take, that is no news of its row. */
+/* A single thing whose statement was cancelled before statement_timeout tells nothing about its row: the lane waits. */
 static struct refusal_way way_of_late(struct queue *queue, const struct settle_job *job, instant_us now)
 {
     bool cancelled = now - job->sent_at < queue->process->statement_timeout_us;
@@ -84,7 +85,8 @@ bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
     return refusal_halve(queue, job, way, &round->error, now);
 }
 
-/* What is settled at once is a part of what took too long, until that is quickly done. */
+/* After a timeout settlements are limited in size. The limit doubles while they end within an eighth of
+ * statement_timeout. */
 static void allow_more(struct queue *queue, const struct settle_job *job, instant_us now)
 {
     struct halving *in_time = &queue->refusal.in_time;

@@ -41,12 +41,12 @@ MUTANTS = [
     Mutant("takes_a_held_back_lane_for_one_that_has_not_failed", ["G6"], "relay/deliver/deliver.c",
            "if (lane_is_lost(lane) || (lane->failed &&", "if (lane->state != LANE_OPEN && (!lane->failed ||"),
     Mutant("delivers_before_it_reads_the_connection", ["G5"], "relay/relay.c",
-           "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready(",
+           "    for (size_t i = 0; i < config->queue_count; i++) {\n        claim(",
            "    for (size_t i = 0; i < config->sink_count; i++)\n"
            "        deliver_ready(relay->outlets[i], relay->ps, now, 0);\n"
-           "    for (size_t i = 0; i < config->queue_count; i++) {\n        listener_ready("),
+           "    for (size_t i = 0; i < config->queue_count; i++) {\n        claim("),
     Mutant("stops_and_goes_on_delivering", ["spin"], "relay/relay.c",
-           "            deliver_stop_all(relay->outlets[i], now);", "            continue;"),
+           "        deliver_stop_all(outlet, now);\n", "        return;\n"),
     Mutant("sends_on_after_the_claim_is_lost", ["G5"], "relay/hold/orphan.c",
            "            if (lane->state < LANE_FINISHED)\n                deliver_stop(lane, 0, now);\n", "", soon=True),
     Mutant("keeps_what_a_lost_claim_has_not_settled", ["G3"], "relay/hold/orphan.c",
