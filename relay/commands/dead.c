@@ -70,9 +70,6 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
     char *key = key_value(table, "$2::text", err);
     if (key && !keyless && table->key_sql)
         snprintf(key_is, sizeof key_is, "e.%s = %s", table->key_sql, key);
-    char other_key[1200] = "false";
-    if (strcmp(key_is, "false") != 0)
-        snprintf(other_key, sizeof other_key, "(%s) is false or e.%s is null", key_is, table->key_sql);
     free(key);
     const struct sql_variable variables[] = {{"table", table->name_sql},
                                              {"id", table->id_sql},
@@ -81,12 +78,7 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
                                              {"known", query_text(work->columns, 0, 2)},
                                              {"moved", query_text(work->columns, 0, 3)},
                                              {"moved_to", query_text(work->columns, 0, 4)},
-                                             {"instead", query_text(work->columns, 0, 5)},
-                                             {"missing", query_text(work->columns, 0, 6)},
-                                             {"computed", query_text(work->columns, 0, 7)},
-                                             {"type_name", query_text(work->columns, 0, 8)},
                                              {"key_is", key_is},
-                                             {"other_key", other_key},
                                              {"match", kinds[keyless].match},
                                              {"closed", kinds[keyless].closed},
                                              {"conflict", kinds[keyless].conflict},
@@ -99,54 +91,23 @@ static bool render(struct dead_work *work, enum dead_action action, bool keyless
     return st->closed != NULL;
 }
 
-/* Of a letter that went in, but not as it was. */
-static bool went_in_changed(const struct dead_work *work, const char *id, const char *column, struct error *err)
-{
-    if (!column)
-        return error_set(err, ERROR_CONFLICT,
-                         "dead letter %s would go into %s under another key. Nothing was changed: map the column that "
-                         "has its key, or send it with pgcourier replay --from dead, which keeps the key",
-                         id, work->table->plain_name);
-    return error_set(err, ERROR_CONFLICT,
-                     "dead letter %s has another value in column \"%s\" than %s computes for it. Nothing was changed: "
-                     "retry with --column %s=NEW to put such values into another column, or with --column %s= to lose "
-                     "them",
-                     id, column, work->table->plain_name, column, column);
-}
-
 /* None has a value that would be lost without a word. */
 static bool all_fit(const struct dead_work *work, const PGresult *put, struct error *err)
 {
-    const char *id = query_text(put, 0, 2), *problem = query_text(put, 0, 3), *column = query_text(put, 0, 4),
-               *more = query_text(put, 0, 5), *table = work->table->plain_name;
+    const char *id = query_text(put, 0, 2), *column = query_text(put, 0, 3), *to = query_text(put, 0, 4);
     if (!id)
         return true;
-    if (strcmp(problem, "both") == 0)
+    if (to)
         return error_set(err, ERROR_CONFLICT,
                          "dead letter %s has values in both columns, \"%s\" and \"%s\". Nothing was changed: retry it "
                          "with --column %s= if that one is to be lost",
-                         id, column, more, column);
-    if (strcmp(problem, "instead") == 0)
-        return error_set(err, ERROR_CONFLICT,
-                         "dead letter %s has no column \"%s\", which queue %s maps, but a value in column \"%s\". "
-                         "Nothing was changed: retry with --column %s=%s to put such values there, or with --column "
-                         "%s=%s to leave them where they are",
-                         id, more, work->queue->name, column, column, more, column, column);
-    if (strcmp(problem, "type") == 0)
-        return error_set(
-            err, ERROR_CONFLICT,
-            "dead letter %s has its type in column \"%s\", not in \"%s\", which queue %s maps. Nothing was "
-            "changed: map the column that has the type, or retry with --column %s=%s if the letter lacks "
-            "that one, or with --column %s=%s to send the letter with what is there",
-            id, more, column, work->queue->name, more, column, column, column);
-    if (strcmp(problem, "lost") != 0)
-        return went_in_changed(work, id, column, err);
+                         id, column, to, column);
     return error_set(
         err, ERROR_CONFLICT,
         "dead letter %s has a value in column \"%s\", which %s has no more. Nothing was changed: add the "
         "column, or retry with --column %s=NEW to put such values into another one, or with --column %s= to "
         "lose them",
-        id, column, table, column, column);
+        id, column, work->table->plain_name, column, column);
 }
 
 /* As many rows as letters were taken: otherwise some would be gone when this is committed. */
@@ -290,8 +251,8 @@ static bool act_on_all(struct dead_work *work, struct dead_counts *ret, struct e
 /* What --column says of this table. */
 static bool check_moves(const struct dead_work *work, struct error *err)
 {
-    const char *there = query_text(work->columns, 0, 9), *absent = query_text(work->columns, 0, 10),
-               *twice = query_text(work->columns, 0, 11), *table = work->table->plain_name;
+    const char *there = query_text(work->columns, 0, 5), *absent = query_text(work->columns, 0, 6),
+               *twice = query_text(work->columns, 0, 7), *table = work->table->plain_name;
     if (there)
         return error_set(
             err, ERROR_USAGE,
@@ -309,18 +270,8 @@ static bool prepare(struct dead_work *work, enum dead_action action, struct erro
     char oid[16];
     snprintf(oid, sizeof oid, "%u", work->table->oid);
     const struct column_moves *moves = work->filter->moves;
-    const struct table *table = work->table;
-    const char *params[] = {oid,
-                            moves && moves->from ? moves->from : "{}",
-                            moves && moves->to ? moves->to : "{}",
-                            work->queue->name,
-                            table->id_sql,
-                            table_sent_key(table),
-                            table->type_sql,
-                            table->payload_sql,
-                            table->headers_sql};
-    work->columns =
-        query(work->conn, table->plain_name, sql_dead_columns, sizeof params / sizeof params[0], params, err);
+    const char *params[] = {oid, moves && moves->from ? moves->from : "{}", moves && moves->to ? moves->to : "{}"};
+    work->columns = query(work->conn, work->table->plain_name, sql_dead_columns, 3, params, err);
     return work->columns && check_moves(work, err) && render(work, action, false, err) &&
            render(work, action, true, err);
 }

@@ -107,33 +107,25 @@ begin
 end
 $$;
 
--- The map's word on columns that the queue's table has no more: {"OLD": "NEW"}, or null for values that are to be left out. The
--- table may have OLD again in three cases: as a generated column, for events that lack NEW because they are older than the column
--- that is OLD now, or as NEW too, which leaves the values where they are.
-create function outbox.replay_moves(source text, chosen text, tbl oid, map jsonb) returns jsonb
+-- The map's word on columns that the queue's table has no more: {"OLD": "NEW"}, or null for values that are to be left out.
+create function outbox.replay_moves(tbl oid, map jsonb) returns jsonb
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
 as $$
 declare
     moves jsonb := coalesce(nullif(map -> 'columns', 'null'), '{}');
-    move  record;
-    older boolean;
     wrong text;
 begin
     if jsonb_typeof(moves) <> 'object' then
         raise exception 'replay: the columns of a map are %', moves using errcode = 'invalid_parameter_value',
             hint = 'Write {"columns": {"OLD": "NEW"}}, or null instead of "NEW" for values that are to be left out.';
     end if;
-    for move in select m.key as name, m.value as new_name from jsonb_each_text(moves) m
-                  join pg_attribute a on a.attrelid = tbl and a.attname = m.key and a.attnum > 0 and not a.attisdropped
-                 where a.attgenerated = '' and m.value is distinct from m.key loop
-        execute format('select exists (select from outbox.%I a where %s and a.original ->> $1 is not null and $2 is not null'
-                       ' and a.original -> $2 is null)', source, chosen) into older using move.name, move.new_name;
-        if not older then
-            raise exception 'replay: % has a column %', tbl::regclass, quote_literal(move.name) using errcode = 'invalid_parameter_value',
-                hint = 'Only what is in a column that the table has no more can go to another one.';
-        end if;
-    end loop;
+    select m.key into wrong from jsonb_each(moves) m
+      join pg_attribute a on a.attrelid = tbl and a.attname = m.key and a.attnum > 0 and not a.attisdropped limit 1;
+    if found then
+        raise exception 'replay: % has a column %', tbl::regclass, quote_literal(wrong) using errcode = 'invalid_parameter_value',
+            hint = 'Only what is in a column that the table has no more can go to another one.';
+    end if;
     select m.value into wrong from jsonb_each_text(moves) m
       left join pg_attribute a on a.attrelid = tbl and a.attname = m.value and a.attnum > 0 and not a.attisdropped
      group by m.value having m.value is not null and (count(a.attname) = 0 or count(*) > 1) limit 1;
@@ -145,40 +137,32 @@ begin
 end
 $$;
 
--- The names of columns that the table has.
-create function outbox.replay_columns(tbl oid) returns text[]
-    language sql stable
-    set search_path = pg_catalog, pg_temp
-as $$
-    select array_agg(a.attname::text) from pg_attribute a where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped
-$$;
-
--- A row as it was, its values where `moves` sends them. A column that the table has (`known`) is only moved to one that the row lacks.
-create function outbox.replay_moved(original json, moves jsonb, known text[]) returns json
+-- A row as it was, its values where `moves` sends them.
+create function outbox.replay_moved(original json, moves jsonb) returns json
     language sql immutable
     set search_path = pg_catalog, pg_temp
 as $$
-    select json_object_agg(coalesce(case when w.goes then moves ->> o.key end, o.key), o.value)
+    select json_object_agg(coalesce(moves ->> o.key, o.key), o.value)
       from json_each(original) o
-     cross join lateral (select moves ? o.key and not (o.key = any (known) and original -> (moves ->> o.key) is not null)) w (goes)
-     where case when w.goes
+     where case when moves ? o.key
                 then moves ->> o.key is not null and (original ->> o.key is not null or original -> (moves ->> o.key) is null)
-                else not exists (select from jsonb_each_text(moves) m
-                                  where m.value = o.key and m.key <> all (known) and original ->> m.key is not null) end
+                else not exists (select from jsonb_each_text(moves) m where m.value = o.key and original ->> m.key is not null) end
 $$;
 
 -- Refuses to choose an event with a value that would be lost without a word, because the queue's table has no column for it.
-create function outbox.replay_check_lost(source text, chosen text, tbl oid, moves jsonb) returns void
+create function outbox.replay_check(source text, chosen text, tbl oid, moves jsonb) returns void
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
 as $$
-declare lost record;
+declare
+    known text[] := array(select a.attname::text from pg_attribute a where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped);
+    lost  record;
 begin
     execute format('select a.event_id as id, o.key as name, $2 ->> o.key as new_name'
                    ' from outbox.%I a cross join lateral json_each_text(a.original) o'
                    ' where %s and o.value is not null and o.key <> all ($1)'
                    ' and case when $2 ? o.key then a.original ->> ($2 ->> o.key) is not null else true end'
-                   ' order by 1, 2 limit 1', source, chosen) into lost using outbox.replay_columns(tbl), moves;
+                   ' order by 1, 2 limit 1', source, chosen) into lost using known, moves;
     if lost.new_name is not null then
         raise exception 'replay: event % has values in both columns, % and %', lost.id, quote_literal(lost.name), quote_literal(lost.new_name)
             using errcode = 'object_not_in_prerequisite_state', hint = format('With --column %s= the first is left out.', lost.name);
@@ -187,60 +171,6 @@ begin
             using errcode = 'object_not_in_prerequisite_state',
             hint = format('Add the column, or give --column %s=NEW to send such values in another one, or --column %1$s= to leave them out'
                           ' (in SQL: map => ''{"columns": {"%1$s": "NEW"}}'', or null).', lost.name);
-    end if;
-end
-$$;
-
--- Refuses to choose an event without a column that the queue maps, and with a value that cannot have been in the column that has its
--- name now: that column is newer than the mapped one, or the mapped one is the payload.
-create function outbox.replay_check_instead(source text, chosen text, tbl oid, moves jsonb, map jsonb) returns void
-    language plpgsql stable
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    kept text[]; missing text[]; lost record;
-begin
-    select array_agg(k.attname::text order by k.attnum, m.attname), array_agg(m.attname::text order by k.attnum, m.attname)
-      into kept, missing
-      from unnest(array['type', 'payload', 'headers']) u (use)
-      join pg_attribute m on m.attrelid = tbl and m.attname = map ->> u.use and m.attnum > 0 and not m.attisdropped
-      join pg_attribute k on k.attrelid = tbl and k.attnum > 0 and not k.attisdropped
-     where (u.use = 'payload' or k.attnum > m.attnum) and not moves ? k.attname::text
-       and not exists (select from jsonb_each_text(moves) v where v.value = k.attname)
-       and not exists (select from unnest(array['id', 'key', 'type', 'payload', 'headers']) o (use) where map ->> o.use = k.attname);
-    execute format('select a.event_id as id, p.name, p.missing from outbox.%I a'
-                   ' cross join lateral (select outbox.replay_moved(a.original, $1, $2)) w (original)'
-                   ' cross join lateral unnest($3, $4) with ordinality p (name, missing, number)'
-                   ' where %s and w.original -> p.missing is null and w.original ->> p.name is not null'
-                   ' order by a.event_id, p.number limit 1', source, chosen)
-       into lost using moves, outbox.replay_columns(tbl), kept, missing;
-    if lost.id is not null then
-        raise exception 'replay: event % has no column %, which the queue maps, but a value in column %', lost.id, quote_literal(lost.missing),
-            quote_literal(lost.name) using errcode = 'object_not_in_prerequisite_state',
-            hint = format('Give --column %s=%s to send such values there, or --column %1$s=%1$s to leave them where they are'
-                          ' (in SQL: map => ''{"columns": {"%1$s": "%2$s"}}'').', lost.name, lost.missing);
-    end if;
-end
-$$;
-
--- Refuses to choose a dead letter that has the type that it died with in another column than the one that the queue maps.
-create function outbox.replay_check_type(source text, chosen text, moves jsonb, type_column text) returns void
-    language plpgsql stable
-    set search_path = pg_catalog, pg_temp
-as $$
-declare other record;
-begin
-    if source <> 'dead' or type_column is null or moves ? type_column or exists (select from jsonb_each_text(moves) m where m.value = type_column) then
-        return;
-    end if;
-    execute format('select a.event_id as id, o.key as name from outbox.dead a cross join lateral json_each_text(a.original) o'
-                   ' where %s and rtrim(o.value) = rtrim(a.type) and rtrim(a.original ->> $1) is distinct from rtrim(a.type)'
-                   ' order by 1, 2 limit 1', chosen) into other using type_column;
-    if other.id is not null then
-        raise exception 'replay: event % has its type in column %, not in %, which the queue maps', other.id, quote_literal(other.name),
-            quote_literal(type_column) using errcode = 'object_not_in_prerequisite_state',
-            hint = format('Map the column that has the type, or give --column %s=%s if the event lacks that one, or --column %2$s=%2$s to send'
-                          ' what is there (in SQL: map => ''{"columns": {"%1$s": "%2$s"}}'').', other.name, type_column);
     end if;
 end
 $$;
@@ -286,7 +216,7 @@ begin
                        ' cross join lateral (select %6$s) w (original)'
                        ' cross join lateral json_populate_record(null::outbox.%1$I, w.original) r where %5$s',
                        made, names, fields, source, chosen,
-                       case moves when '{}' then 'a.original' else format('outbox.replay_moved(a.original, %L, %L)', moves, outbox.replay_columns(tbl)) end);
+                       case moves when '{}' then 'a.original' else format('outbox.replay_moved(a.original, %L)', moves) end);
         get diagnostics filled = row_count;
     exception
         when unique_violation then
@@ -355,10 +285,8 @@ begin
             hint = 'Give 1 to 1000000, or null for no limit.';
     end if;
     tbl := case when map ->> 'table' ~ '^[0-9]+$' then (map ->> 'table')::oid else (map ->> 'table')::regclass end;
-    moves := outbox.replay_moves(replay.source, chosen, tbl, map);
-    perform outbox.replay_check_lost(replay.source, chosen, tbl, moves);
-    perform outbox.replay_check_instead(replay.source, chosen, tbl, moves, map);
-    perform outbox.replay_check_type(replay.source, chosen, moves, map ->> 'type');
+    moves := outbox.replay_moves(tbl, map);
+    perform outbox.replay_check(replay.source, chosen, tbl, moves);
     if dry_run then
         execute format('select count(*) from outbox.%I a where %s', replay.source, chosen) into replay.events;
         return;

@@ -94,11 +94,6 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
     put(work, "known", "'{a}'::text[]");
     put(work, "moved", "'{b}'::text[]");
     put(work, "moved_to", "'{NULL}'::text[]");
-    put(work, "instead", "'{c}'::text[]");
-    put(work, "missing", "'{d}'::text[]");
-    put(work, "computed", "('e', 'f', 'g')");
-    put(work, "type_name", "'h'::text");
-    put(work, "other_key", "false");
     put(work, "key_is", table->key_sql ? arena_printf(work->arena, "e.%s::text = $2::text", table->key_sql) : "false");
 }
 

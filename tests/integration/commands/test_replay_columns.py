@@ -108,55 +108,6 @@ def test_two_values_for_one_column_are_refused(shop):
     assert is_untouched(shop)
 
 
-@pytest.mark.parametrize("again", ["jsonb generated always as (payload) stored", "jsonb"], ids=["generated", "plain"])
-def test_a_column_that_has_the_old_name_of_the_payload_does_not_take_its_values(shop, again):
-    shop.alter("rename body to payload")
-    shop.alter(f"add body {again}")
-    shop.map(payload="payload")
-    assert ("replay: event 1 has no column 'payload', which the queue maps, but a value in column 'body'; Give --column body=payload to send such"
-            " values there, or --column body=body to leave them where they are" in shop.replay("--key", "a", code=75))
-    assert is_untouched(shop)
-    assert "all 3 events sent" in shop.replay("--key", "a", "--column", "body=payload")
-    assert [body for _, body, _ in shop.sent()] == ['{"n": 1}', "", '{"n": 3}']
-
-
-def test_a_value_that_the_table_would_compute_otherwise_is_sent_as_it_was(shop):
-    shop.alter("drop body")
-    shop.alter("add body jsonb generated always as (('[\"' || note || '\"]')::jsonb) stored")
-    assert "all 3 events sent" in shop.replay("--key", "a")
-    assert [body for _, body, _ in shop.sent()] == ['{"n": 1}', "", '{"n": 3}']
-
-
-def test_a_payload_that_is_generated_now_is_not_sent_empty(shop):
-    shop.alter("add payload jsonb generated always as (body) stored")
-    shop.map(payload="payload")
-    assert "replay: event 1 has no column 'payload', which the queue maps" in shop.replay("--key", "a", code=75)
-    assert "all 1 event sent" in shop.replay("--id", "1", "--column", "body=payload")
-    assert "all 1 event sent" in shop.replay("--id", "3", "--column", "body=body", "--column", "note=note")
-    assert [body for _, body, _ in shop.sent()] == ['{"n": 1}', ""]
-
-
-def test_generated_columns_that_were_there_are_sent(shop):
-    shop.alter("add twice bigint generated always as (id * 2) stored, add headers jsonb")
-    shop.query(f"update outbox.{shop.source} set original = (original::jsonb || '{{\"twice\": 2}}')::json")
-    assert "all 3 events sent" in shop.replay("--key", "a")
-
-
-def test_a_dead_letter_is_not_sent_with_another_type(shop):
-    shop.alter("add status text default 'plain'")
-    shop.map(type="status")
-    if shop.source == "archive":  # it does not keep types
-        shop.replay("--id", "1")
-        assert shop.sent() == [(1, '{"n": 1}', "plain")]
-        return
-    shop.query("update outbox.dead set type = original ->> 'kind'")
-    assert "replay: event 1 has its type in column 'kind', not in 'status', which the queue maps; Map the column" in shop.replay("--key", "a", code=75)
-    assert is_untouched(shop)
-    assert "all 1 event sent" in shop.replay("--id", "1", "--column", "kind=status")
-    assert "all 1 event sent" in shop.replay("--id", "3", "--column", "status=status")
-    assert [kind for _, _, kind in shop.sent()] == ["paid", "plain"]
-
-
 @pytest.mark.parametrize("arguments, text", [
     (["--column", "note=body"], "replay: public.orders has a column 'note'"),
     (["--column", "gone=lost"], "replay: 'lost' is no column of public.orders that values of one other column can go to"),

@@ -167,7 +167,7 @@ def test_trigger_that_keeps_a_row_is_asked_once(db, relay, http, before):
 
 TABLE = {"table": "public.events", "table_name": "'public.events'", "table_class": "'public.events'::regclass", "id": "e.id",
          "taken": ", e.order_id::text as archive_key, now() as created_at, row_to_json(e.*) as original, e.order_id as handed"}
-NAMES = {"gone": rendered("settle", "settle_deleted.sql", **TABLE), "state": "outbox", "next_table": "public.next", "next_table_name": "'public.next'", "next_columns": "order_id",
+NAMES = {"deleted": rendered("settle", "settle_deleted.sql", **TABLE), "state": "outbox", "next_table": "public.next", "next_table_name": "'public.next'", "next_columns": "order_id",
          "next_values": "g.handed", "responses": "", "queue_name": "'q'"}
 
 

@@ -300,7 +300,6 @@ def statements():
 VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', "where": "type = 'x'", "class": "1",
           "created_at": '"created_at"', "not_before": '"not_before"', "state": "outbox", "written": "$1::text", "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "known": "'{aggregateid}'::text[]", "moved": "'{}'::text[]", "moved_to": "'{}'::text[]",
-          "instead": "'{}'::text[]", "missing": "'{}'::text[]", "computed": "(null::text, null::text, null::text)", "type_name": "null::text", "other_key": "false",
           "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
           "key_is": 'e."aggregateid" = $2::text',
           "responses": "", "undone": "true", "lives": "true", "wanted": "true", "needed": "false", "next_table_name": "'outbox.events'", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
