@@ -271,13 +271,13 @@ static enum db_event next_result(struct db *db, struct db_result *ret)
         ExecStatusType status = PQresultStatus(res);
         if (status == PGRES_PIPELINE_SYNC)
             return end_round(db, res);
-        if (due->aside && (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)) {
+        if (due->own_text && (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)) {
             PQclear(res);
             continue;
         }
         /* A PREPARE that failed, or that was skipped because something before it in its round failed, is due again. */
-        if (due->aside)
-            statement_cache_forget(&db->pipeline.prepared, due->aside);
+        if (due->own_text)
+            statement_cache_forget(&db->pipeline.prepared, due->own_text);
         if (status == PGRES_FATAL_ERROR)
             hear_last_words(db, res);
         *ret = (struct db_result){res, due->index};

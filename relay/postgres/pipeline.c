@@ -10,10 +10,10 @@ void pipeline_reset(struct pipeline *pipeline)
     *pipeline = (struct pipeline){.sharing = pipeline->sharing};
 }
 
-static void expect(struct pipeline *pipeline, const char *aside, bool by_row)
+static void expect(struct pipeline *pipeline, const char *own_text, bool by_row)
 {
     assert(pipeline->expected_count < PIPELINE_EXPECTED_MAX);
-    pipeline->expected[pipeline->expected_count++] = (struct expected){aside, by_row, pipeline->statements};
+    pipeline->expected[pipeline->expected_count++] = (struct expected){own_text, by_row, pipeline->statements};
 }
 
 static bool send_prepared(struct pipeline *pipeline, PGconn *conn, const struct statement *st)

@@ -4,7 +4,7 @@
  *   pipeline_reset (a new connection) -> (pipeline_send... -> pipeline_due, pipeline_pass... -> pipeline_end)*
  *
  * More goes out than the caller sends: a PREPARE before what is new, and the search_path (sql/session/session_path.sql)
- * of each transaction in a session that a pooler shares. Their results are told by expected.aside. */
+ * of each transaction in a session that a pooler shares. Their results are told by expected.own_text. */
 #ifndef RELAY_PIPELINE_H
 #define RELAY_PIPELINE_H
 
@@ -16,7 +16,7 @@
 #define PIPELINE_EXPECTED_MAX 48
 
 struct expected {
-    const char *aside; /* the text that was prepared, or has set the path; NULL: a result that the caller waits for */
+    const char *own_text; /* prepared, or a path that was set: the relay's own; NULL: the caller waits for the result */
     bool by_row;
     size_t index; /* of the statement in the round */
 };

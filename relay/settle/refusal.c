@@ -6,8 +6,7 @@
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
 
-/* A settlement that took too long is divided by so many, because each further try may cost a whole statement_timeout.
- */
+/* A settlement that took too long is divided by so many: each further try may cost a whole statement_timeout. */
 #define DEAR_PARTS 8
 
 #define MOST_MAX 65536 /* more things than any settlement has */

@@ -32,23 +32,23 @@ struct kafka_background *kafka_background_gates(rd_kafka_t *rk, rd_kafka_topic_p
 struct kafka_background *kafka_background_destroy(rd_kafka_t *rk, struct kafka_background *const before[], size_t n,
                                                   int wake_fd);
 
-bool kafka_background_done(struct kafka_background *aside);
+bool kafka_background_done(struct kafka_background *background);
 
 /* What a finished kafka_background_metadata() found: REACH_YES when the topic can be written to, as far as one can see.
  */
-enum reach kafka_background_reach(const struct kafka_background *aside);
+enum reach kafka_background_reach(const struct kafka_background *background);
 
 /* How many partitions a finished kafka_background_metadata() found the topic to have; 0: one cannot write to it. */
-int32_t kafka_background_partitions(const struct kafka_background *aside);
+int32_t kafka_background_partitions(const struct kafka_background *background);
 
 /* Did a finished kafka_background_gates() pause this one? */
-bool kafka_background_is_closed(const struct kafka_background *aside, const char *topic, int32_t partition);
+bool kafka_background_is_closed(const struct kafka_background *background, const char *topic, int32_t partition);
 
 /* Did any broker answer at all, whatever it said about the topic? */
-bool kafka_background_answered(const struct kafka_background *aside);
+bool kafka_background_answered(const struct kafka_background *background);
 
 /* Waits until it is done, at most to `deadline`; after that leaves it alone, and its memory to it. librdkafka 2.8 takes
  * a second to destroy an idempotent producer, 2.0 a millisecond. */
-void kafka_background_free(struct kafka_background *aside, instant_us deadline);
+void kafka_background_free(struct kafka_background *background, instant_us deadline);
 
 #endif

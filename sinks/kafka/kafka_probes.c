@@ -8,16 +8,16 @@
 
 static void probe_end(struct kafka_probe *probe)
 {
-    kafka_background_free(probe->aside, INSTANT_NEVER);
+    kafka_background_free(probe->background, INSTANT_NEVER);
     free(probe->topic);
     *probe = (struct kafka_probe){0};
 }
 
 static enum reach probe_take(struct kafka_probe *probe)
 {
-    if (!kafka_background_done(probe->aside))
+    if (!kafka_background_done(probe->background))
         return REACH_PENDING;
-    enum reach reach = kafka_background_reach(probe->aside);
+    enum reach reach = kafka_background_reach(probe->background);
     probe_end(probe);
     return reach;
 }
@@ -27,17 +27,17 @@ enum reach kafka_probes_ask(struct kafka_probes *probes, rd_kafka_t *rk, const c
     struct kafka_probe *place = NULL;
     for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
         struct kafka_probe *probe = &probes->entries[i];
-        if (probe->aside && strcmp(probe->topic, topic) == 0)
+        if (probe->background && strcmp(probe->topic, topic) == 0)
             return probe_take(probe);
         /* Nobody came for the answer: that circuit is gone. */
-        if (probe->aside && now - probe->started > FORGOTTEN_US && kafka_background_done(probe->aside))
+        if (probe->background && now - probe->started > FORGOTTEN_US && kafka_background_done(probe->background))
             probe_end(probe);
-        if (!probe->aside)
+        if (!probe->background)
             place = probe;
     }
-    struct kafka_background *aside = place ? kafka_background_metadata(rk, topic, wake_fd) : NULL;
-    if (aside)
-        *place = (struct kafka_probe){.aside = aside, .topic = memory_text(topic), .started = now};
+    struct kafka_background *background = place ? kafka_background_metadata(rk, topic, wake_fd) : NULL;
+    if (background)
+        *place = (struct kafka_probe){.background = background, .topic = memory_text(topic), .started = now};
     return REACH_PENDING;
 }
 
@@ -46,8 +46,8 @@ size_t kafka_probes_leave(struct kafka_probes *probes, struct kafka_background *
     size_t n = 0;
     for (size_t i = 0; i < KAFKA_PROBES_MAX; i++) {
         struct kafka_probe *probe = &probes->entries[i];
-        if (probe->aside)
-            before[n++] = probe->aside;
+        if (probe->background)
+            before[n++] = probe->background;
         free(probe->topic);
         *probe = (struct kafka_probe){0};
     }

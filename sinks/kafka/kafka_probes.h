@@ -7,7 +7,7 @@
 #define KAFKA_PROBES_MAX 8
 
 struct kafka_probe {
-    struct kafka_background *aside; /* NULL: free */
+    struct kafka_background *background; /* NULL: free */
     char *topic;
     instant_us started;
 };

@@ -129,9 +129,9 @@ static struct kafka_background *handle_give_away(struct kafka_producer *p)
     p->check = NULL;
     n += kafka_probes_leave(&p->probes, before + n);
     queue_leave(p);
-    struct kafka_background *aside = kafka_background_destroy(p->rk, before, n, p->wake_fd);
+    struct kafka_background *background = kafka_background_destroy(p->rk, before, n, p->wake_fd);
     p->rk = NULL;
-    return aside;
+    return background;
 }
 
 static struct kafka_background **free_retired_slot(struct kafka_producer *p)
