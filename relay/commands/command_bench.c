@@ -7,6 +7,7 @@
 #include "relay/bench/bench_schema.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
+#include "relay/commands/options.h"
 #include "relay/postgres/connect.h"
 #include "sinks/sink.h"
 
@@ -27,46 +28,18 @@ struct bench_arguments {
     bool clean, json;
 };
 
-enum {
-    OPTION_EVENTS = 0x100,
-    OPTION_KEYS,
-    OPTION_PAYLOAD,
-    OPTION_CONNECTIONS,
-    OPTION_PAIRS,
-    OPTION_RATE,
-    OPTION_SECONDS,
-    OPTION_SINK,
-    OPTION_DESTINATION,
-    OPTION_CLEAN
-};
-
-static const struct argp_option options[] = {
-    {"events", OPTION_EVENTS, "N", 0, "events in one drain (200000)", 0},
-    {"keys", OPTION_KEYS, "N", 0, "keys that they take turns in (20000)", 0},
-    {"payload", OPTION_PAYLOAD, "BYTES", 0, "JSON in each of them (300)", 0},
-    {"connections", OPTION_CONNECTIONS, "N", 0, "of the relay that claim, and of the floor (2)", 0},
-    {"pairs", OPTION_PAIRS, "N", 0, "drains by the floor and by the relay, in turn (3)", 0},
-    {"rate", OPTION_RATE, "N", 0, "events a second while latency is measured (1000); 0: do not", 0},
-    {"seconds", OPTION_SECONDS, "N", 0, "for how long (5)", 0},
-    {"sink", OPTION_SINK, "NAME", 0, "deliver to this sink of the configuration, for real; default: to nowhere", 0},
-    {"destination", OPTION_DESTINATION, "TEXT", 0, "its topic, stream or path, if not that of the sink's queues", 0},
-    {"clean", OPTION_CLEAN, NULL, 0, "only drop what benches that were killed have left behind", 0},
-    {"json", 'j', NULL, 0, "a JSON document, for programs", 0},
-    {0}};
-
 static const struct number_option {
-    int key;
     const char *name;
     size_t offset;
     int64_t fallback, min, max;
 } numbers[] = {
-    {OPTION_EVENTS, "--events", offsetof(struct bench_options, events), BENCH_EVENTS, 1, 100000000},
-    {OPTION_KEYS, "--keys", offsetof(struct bench_options, keys), 20000, 1, 100000000},
-    {OPTION_PAYLOAD, "--payload", offsetof(struct bench_options, payload_bytes), 300, 64, 10000000},
-    {OPTION_CONNECTIONS, "--connections", offsetof(struct bench_options, connections), 2, 1, 64},
-    {OPTION_PAIRS, "--pairs", offsetof(struct bench_options, pairs), 3, 1, BENCH_PAIRS_MAX},
-    {OPTION_RATE, "--rate", offsetof(struct bench_options, rate), 1000, 0, 1000000},
-    {OPTION_SECONDS, "--seconds", offsetof(struct bench_options, seconds), 5, 1, 3600},
+    {"events", offsetof(struct bench_options, events), BENCH_EVENTS, 1, 100000000},
+    {"keys", offsetof(struct bench_options, keys), 20000, 1, 100000000},
+    {"payload", offsetof(struct bench_options, payload_bytes), 300, 64, 10000000},
+    {"connections", offsetof(struct bench_options, connections), 2, 1, 64},
+    {"pairs", offsetof(struct bench_options, pairs), 3, 1, BENCH_PAIRS_MAX},
+    {"rate", offsetof(struct bench_options, rate), 1000, 0, 1000000},
+    {"seconds", offsetof(struct bench_options, seconds), 5, 1, 3600},
 };
 
 #define NUMBERS (sizeof numbers / sizeof numbers[0])
@@ -82,26 +55,40 @@ static void set_defaults(struct bench_arguments *given)
         *number_of(given, &numbers[i]) = numbers[i].fallback;
 }
 
-static error_t parse_number(struct bench_arguments *given, int key, const char *arg, struct argp_state *state)
+static void read_number(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {
-    for (size_t i = 0; i < NUMBERS; i++) {
-        const struct number_option *number = &numbers[i];
-        if (number->key != key)
-            continue;
-        char *end;
-        errno = 0;
-        long long value = strtoll(arg, &end, 10);
-        if (end == arg || *end || errno || value < number->min || value > number->max)
-            argp_error(state, "%s is a number from %" PRId64 " to %" PRId64 ", not \"%s\"", number->name, number->min,
-                       number->max, arg);
-        *number_of(given, number) = value;
-        return 0;
-    }
-    return ARGP_ERR_UNKNOWN;
+    const struct number_option *number = numbers;
+    while (strcmp(number->name, row->name) != 0)
+        number++;
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end || errno || value < number->min || value > number->max)
+        argp_error(state, "--%s is a number from %" PRId64 " to %" PRId64 ", not \"%s\"", number->name, number->min,
+                   number->max, text);
+    *number_of(values, number) = value;
 }
 
-static void check_arguments(struct bench_arguments *given, const struct argp_state *state)
+static const struct option_row option_rows[] = {
+    {"events", 0, "N", "events in one drain (200000)", .read = read_number},
+    {"keys", 0, "N", "keys that they take turns in (20000)", .read = read_number},
+    {"payload", 0, "BYTES", "JSON in each of them (300)", .read = read_number},
+    {"connections", 0, "N", "of the relay that claim, and of the floor (2)", .read = read_number},
+    {"pairs", 0, "N", "drains by the floor and by the relay, in turn (3)", .read = read_number},
+    {"rate", 0, "N", "events a second while latency is measured (1000); 0: do not", .read = read_number},
+    {"seconds", 0, "N", "for how long (5)", .read = read_number},
+    {"sink", 0, "NAME", "deliver to this sink of the configuration, for real; default: to nowhere",
+     .offset = offsetof(struct bench_arguments, sink)},
+    {"destination", 0, "TEXT", "its topic, stream or path, if not that of the sink's queues",
+     .offset = offsetof(struct bench_arguments, destination)},
+    {"clean", 0, NULL, "only drop what benches that were killed have left behind",
+     .offset = offsetof(struct bench_arguments, clean)},
+    {"json", 'j', NULL, "a JSON document, for programs", .offset = offsetof(struct bench_arguments, json)},
+    {.name = NULL}};
+
+static void check_options(void *values, struct argp_state *state)
 {
+    struct bench_arguments *given = values;
     if (given->sink && !given->database.config_path)
         argp_error(state, "--sink is one of a configuration's; give it with -c FILE");
     if (given->destination && !given->sink)
@@ -110,44 +97,15 @@ static void check_arguments(struct bench_arguments *given, const struct argp_sta
         given->options.keys = given->options.events;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct bench_arguments *given = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &given->database;
-        return 0;
-    case OPTION_SINK:
-        given->sink = arg;
-        return 0;
-    case OPTION_DESTINATION:
-        given->destination = arg;
-        return 0;
-    case OPTION_CLEAN:
-        given->clean = true;
-        return 0;
-    case 'j':
-        given->json = true;
-        return 0;
-    case ARGP_KEY_END:
-        check_arguments(given, state);
-        return 0;
-    default:
-        return parse_number(given, key, arg, state);
-    }
-}
-
-static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+static const struct options options = {
+    .rows = option_rows,
+    .database = true,
+    .check = check_options,
     .doc = "Measures how fast events leave a table of this database, and how soon.\v"
            "Makes a schema of its own, pgcourier_bench_..., and drops it at the end: no table of yours is touched, and "
            "the schema outbox is not needed. Fills a table there and drains it in turn by a plain loop of DELETE ... "
            "RETURNING on as many connections, the floor, and by the relay; then inserts at a steady rate and measures "
            "how long events take from the insert to the sink's ack. Events go nowhere, unless --sink says where to.",
-    .children = children,
 };
 
 /* How much there will be in the database at once, and where the events go. */
@@ -257,7 +215,7 @@ static int run(int argc, char **argv)
     struct log log = {.level = LOG_WARN, .format = LOG_LOGFMT, .fd = STDERR_FILENO};
     struct error err = {0};
     set_defaults(&given);
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     struct bench bench = {.options = given.options, .log = &log, .rng = {command_seed()}, .signal_fd = -1};
     snprintf(bench.schema, sizeof bench.schema, "pgcourier_bench_%d_%08x", (int)getpid(),
              (unsigned)rng_next(&bench.rng));

@@ -1,10 +1,10 @@
 #include "relay/commands/check_database.h"
 #include "relay/commands/command.h"
+#include "relay/commands/options.h"
 #include "relay/config/config_preset.h"
 #include "relay/config/config_warning.h"
 #include "sinks/sink.h"
 
-#include <argp.h>
 #include <stdio.h>
 
 struct arguments {
@@ -12,38 +12,24 @@ struct arguments {
     bool reference, database;
 };
 
-static error_t parse_option(int key, char *value, struct argp_state *state)
+static const struct option_row option_rows[] = {
+    {"config", 'c', "FILE", "the configuration to check", .offset = offsetof(struct arguments, config)},
+    {"reference", 'r', NULL, "print docs/configuration.md and check nothing",
+     .offset = offsetof(struct arguments, reference)},
+    {"database", 'd', NULL, "also connect, and check each queue's table",
+     .offset = offsetof(struct arguments, database)},
+    {.name = NULL}};
+
+static void check_options(void *values, struct argp_state *state)
 {
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case 'c':
-        arguments->config = value;
-        return 0;
-    case 'r':
-        arguments->reference = true;
-        return 0;
-    case 'd':
-        arguments->database = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (!arguments->config && !arguments->reference)
-            argp_error(state, "give the configuration with -c FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct arguments *arguments = values;
+    if (!arguments->reference)
+        options_need_config(arguments->config, state);
 }
 
-static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0, "the configuration to check", 0},
-    {"reference", 'r', NULL, 0, "print docs/configuration.md and check nothing", 0},
-    {"database", 'd', NULL, 0, "also connect, and check each queue's table", 0},
-    {0},
-};
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse_option,
+static const struct options options = {
+    .rows = option_rows,
+    .check = check_options,
     .doc =
         "Says whether a configuration is good, and if not, where and why. Reads the files that it names, and connects "
         "to nothing without --database.",
@@ -78,7 +64,7 @@ static void print_warning(const struct config_warning *warning, void *unused)
 static int check_config(int argc, char **argv)
 {
     struct arguments arguments = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    options_parse(&options, argc, argv, &arguments);
     if (arguments.reference) {
         config_print_reference(stdout);
         return EXIT_OK;

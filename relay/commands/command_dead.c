@@ -1,22 +1,19 @@
-#include "relay/base/setting.h"
 #include "relay/base/suggest.h"
 #include "relay/commands/argument.h"
 #include "relay/commands/command.h"
 #include "relay/commands/dead.h"
+#include "relay/commands/options.h"
 #include "relay/commands/other_queue.h"
 #include "relay/postgres/connect.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
 #include "sql_text.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LIMIT 1000 /* of each kind, unless --limit says otherwise */
 
 struct dead_options {
     const char *verb, *config_path;
@@ -26,35 +23,24 @@ struct dead_options {
     bool all, json;
 };
 
-enum { OPTION_COLUMN = 0x100 };
-
-static const struct setting limit_setting = {
-    .name = "limit", .kind = SETTING_COUNT, .offset = offsetof(struct dead_options, limit), .min = 1, .max = INT32_MAX};
-
-static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0},
-    {"queue", 'q', "NAME", 0, "only this queue", 0},
-    {"key", 'k', "KEY", 0, "only this key", 0},
-    {"id", 'i', "ID", 0, "only the event with this id", 0},
-    {"error", 'e', "PATTERN", 0, "only what failed with this text; % stands for any part of it", 0},
-    {"all", 'a', NULL, 0, "retry, drop: everything that the others leave", 0},
-    {"column", OPTION_COLUMN, "OLD=[NEW]", 0,
-     "retry: what is in column OLD, which the table has no more, goes into NEW, or nowhere", 0},
-    {"limit", 'n', "COUNT", 0, "list, show: at most so many of each kind (1000)", 0},
-    {"json", 'j', NULL, 0, "list, show: a JSON array, for programs", 0},
-    {0}};
+static const struct setting limit_setting = {.name = "limit",
+                                             .kind = SETTING_COUNT,
+                                             .offset = offsetof(struct dead_options, limit),
+                                             .fallback = "1000",
+                                             .min = 1,
+                                             .max = INT32_MAX};
 
 static bool is_named(const struct dead_options *given)
 {
     return given->filter.id || given->filter.key || given->filter.error;
 }
 
-static void check_arguments(const struct dead_options *given, struct argp_state *state)
+static void check_options(void *values, struct argp_state *state)
 {
+    const struct dead_options *given = values;
     if (!given->verb)
         argp_error(state, "say what to do: list, show, retry or drop");
-    if (!given->config_path)
-        argp_error(state, "give the configuration with -c FILE");
+    options_need_config(given->config_path, state);
     bool acts = given->verb && (strcmp(given->verb, "retry") == 0 || strcmp(given->verb, "drop") == 0);
     if (acts && !given->all && !is_named(given))
         argp_error(state, "%s: give --key, --id, --error or --all", given->verb);
@@ -62,59 +48,48 @@ static void check_arguments(const struct dead_options *given, struct argp_state 
         argp_error(state, "--column is for retry");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void take_words(void *values, char **words, int count, struct argp_state *state)
 {
-    struct dead_options *given = state->input;
-    struct error err;
-    switch (key) {
-    case 'c':
-        given->config_path = arg;
-        return 0;
-    case 'q':
-        given->filter.queue = arg;
-        return 0;
-    case 'k':
-        given->filter.key = arg;
-        return 0;
-    case 'e':
-        given->filter.error = arg;
-        return 0;
-    case 'i':
-        if (!argument_is_id(arg, strlen(arg)))
-            argp_error(state, "--id \"%s\": write a whole number of 64 bits", arg);
-        given->filter.id = arg;
-        return 0;
-    case 'n':
-        if (!setting_parse(&limit_setting, arg, given, &err))
-            argp_error(state, "--limit: %s", err.text);
-        return 0;
-    case 'a':
-        given->all = true;
-        return 0;
-    case 'j':
-        given->json = true;
-        return 0;
-    case OPTION_COLUMN:
-        if (!column_moves_add(&given->moves, arg))
-            argp_error(state, "--column \"%s\": write OLD=NEW, or OLD= for values that are to be lost", arg);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (given->verb)
-            argp_error(state, "one of list, show, retry and drop at a time");
-        given->verb = arg;
-        return 0;
-    case ARGP_KEY_END:
-        check_arguments(given, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct dead_options *given = values;
+    if (count > 1)
+        argp_error(state, "one of list, show, retry and drop at a time");
+    given->verb = words[0];
 }
 
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
-    .args_doc = "list|show|retry|drop",
+static void read_id(const struct option_row *row, void *values, const char *text, struct argp_state *state)
+{
+    struct dead_options *given = values;
+    if (!argument_is_id(text, strlen(text)))
+        argp_error(state, "--%s \"%s\": write a whole number of 64 bits", row->name, text);
+    given->filter.id = text;
+}
+
+static void read_column(const struct option_row *row, void *values, const char *text, struct argp_state *state)
+{
+    struct dead_options *given = values;
+    if (!column_moves_add(&given->moves, text))
+        argp_error(state, "--%s \"%s\": write OLD=NEW, or OLD= for values that are to be lost", row->name, text);
+}
+
+static const struct option_row option_rows[] = {
+    {"config", 'c', "FILE", "the configuration", .offset = offsetof(struct dead_options, config_path)},
+    {"queue", 'q', "NAME", "only this queue", .offset = offsetof(struct dead_options, filter.queue)},
+    {"key", 'k', "KEY", "only this key", .offset = offsetof(struct dead_options, filter.key)},
+    {"id", 'i', "ID", "only the event with this id", .read = read_id},
+    {"error", 'e', "PATTERN", "only what failed with this text; % stands for any part of it",
+     .offset = offsetof(struct dead_options, filter.error)},
+    {"all", 'a', NULL, "retry, drop: everything that the others leave", .offset = offsetof(struct dead_options, all)},
+    {"column", 0, "OLD=[NEW]", "retry: what is in column OLD, which the table has no more, goes into NEW, or nowhere",
+     .read = read_column},
+    {"limit", 'n', "COUNT", "list, show: at most so many of each kind (1000)", .setting = &limit_setting},
+    {"json", 'j', NULL, "list, show: a JSON array, for programs", .offset = offsetof(struct dead_options, json)},
+    {.name = NULL}};
+
+static const struct options options = {
+    .rows = option_rows,
+    .take_words = take_words,
+    .check = check_options,
+    .words_doc = "list|show|retry|drop",
     .doc = "Dead letters (events taken out of their queue after the last attempt) and closed keys (on_exhausted: park)."
            "\vlist prints them, show prints dead letters whole, payload included.\n"
            "retry puts dead letters back into their table under the ids they had, so they arrive in order among "
@@ -314,9 +289,9 @@ static bool run_verb(PGconn *conn, const struct config *config, const struct dea
 
 static int run(int argc, char **argv)
 {
-    struct dead_options given = {.limit = LIMIT};
+    struct dead_options given = {0};
     struct error err = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     given.filter.moves = &given.moves;
     struct config *config = config_load(given.config_path, &err);
     PGconn *conn = config ? command_connect(config->database, "dead", &err) : NULL;

@@ -1,6 +1,6 @@
-#include "relay/base/setting.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
+#include "relay/commands/options.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
 #include "sql_text.h"
@@ -21,39 +21,15 @@ static const struct setting limit_setting = {.name = "limit",
                                              .min = 1,
                                              .max = INT32_MAX};
 
-static const struct argp_option options[] = {{"queue", 'q', "NAME", 0, "only this queue", 0},
-                                             {"limit", 'n', "COUNT", 0, "at most so many errors (100)", 0},
-                                             {"json", 'j', NULL, 0, "a JSON array, for programs", 0},
-                                             {0}};
+static const struct option_row option_rows[] = {
+    {"queue", 'q', "NAME", "only this queue", .offset = offsetof(struct failures_options, database.queue)},
+    {"limit", 'n', "COUNT", "at most so many errors (100)", .setting = &limit_setting},
+    {"json", 'j', NULL, "a JSON array, for programs", .offset = offsetof(struct failures_options, json)},
+    {.name = NULL}};
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct failures_options *given = state->input;
-    struct error err;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &given->database;
-        return 0;
-    case 'q':
-        given->database.queue = arg;
-        return 0;
-    case 'n':
-        if (!setting_parse(&limit_setting, arg, given, &err))
-            argp_error(state, "--limit: %s", err.text);
-        return 0;
-    case 'j':
-        given->json = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+static const struct options options = {
+    .rows = option_rows,
+    .database = true,
     .doc =
         "What events failed with, most often first: how many are dead, how many keys wait for a retry or for somebody, "
         "and the first and the last time. Where there is very much of it, a part is read and multiplied: such numbers "
@@ -61,7 +37,6 @@ static const struct argp argp = {
         "~, and a rare error may be missing."
         "\v`pgcourier dead retry --error PATTERN` takes up what an error has ended, when its cause is gone. What waits "
         "for a retry comes by itself.",
-    .children = children,
 };
 
 /* The columns of sql/commands/failures.sql. */
@@ -109,10 +84,8 @@ static bool show(PGconn *conn, const struct failures_options *given, struct erro
     snprintf(limit, sizeof limit, "%" PRId64, given->limit);
     const char *params[] = {given->database.queue, limit};
     PGresult *rows = query(conn, "failures", sql_failures, 2, params, err);
-    if (!rows) {
-        privilege_explain(conn, 0, "{failures}", err);
-        return false;
-    }
+    if (!rows)
+        return privilege_explain(conn, 0, "{failures}", err);
     print_all(rows, given->json);
     PQclear(rows);
     return true;
@@ -122,8 +95,7 @@ static int run(int argc, char **argv)
 {
     struct failures_options given = {0};
     struct error err = {0};
-    setting_defaults((const struct setting[]){limit_setting, {.name = NULL}}, &given);
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     PGconn *conn = database_connect(&given.database, "failures", &err);
     bool ok = conn && show(conn, &given, &err);
     PQfinish(conn);

@@ -1,6 +1,7 @@
 #include "relay/base/arena.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
+#include "relay/commands/options.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
 #include "sql_text.h"
@@ -15,37 +16,19 @@ struct migrate_options {
     bool print;
 };
 
-static const struct argp_option options[] = {
-    {"print", 'p', NULL, 0, "write the SQL to standard output and connect to nothing", 0}, {0}};
+static const struct option_row option_rows[] = {{"print", 'p', NULL,
+                                                 "write the SQL to standard output and connect to nothing",
+                                                 .offset = offsetof(struct migrate_options, print)},
+                                                {.name = NULL}};
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    (void)arg;
-    struct migrate_options *given = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &given->database;
-        return 0;
-    case 'p':
-        given->print = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
-
-static const struct argp argp = {
-    options,
-    parse,
-    NULL,
-    "Brings the outbox schema of a database up to this version of pgcourier."
-    "\vMigrations only go forward, each in a transaction of its own, and one pgcourier migrate at a time applies them. "
-    "What is there already is left alone, so it may be run at every deployment.",
-    children,
-    NULL,
-    NULL};
+static const struct options options = {
+    .rows = option_rows,
+    .database = true,
+    .doc = "Brings the outbox schema of a database up to this version of pgcourier."
+           "\vMigrations only go forward, each in a transaction of its own, and one pgcourier migrate at a time "
+           "applies them. "
+           "What is there already is left alone, so it may be run at every deployment.",
+};
 
 /* For the transaction only: a session that a pooler shares goes on to others. */
 static const char begin[] = "begin; set local search_path to pg_catalog, pg_temp";
@@ -196,7 +179,7 @@ static int run(int argc, char **argv)
 {
     struct migrate_options given = {0};
     struct error err;
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     if (given.print) {
         print_all(stdout);
         return EXIT_OK;

@@ -1,7 +1,7 @@
 #include "relay/base/clock.h"
-#include "relay/base/setting.h"
 #include "relay/base/statement.h"
 #include "relay/commands/command.h"
+#include "relay/commands/options.h"
 #include "relay/commands/other_queue.h"
 #include "relay/postgres/connect.h"
 #include "relay/postgres/privilege.h"
@@ -9,7 +9,6 @@
 #include "relay/table/table.h"
 #include "sql_text.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,61 +21,37 @@ struct pause_options {
     int64_t timeout_us; /* what `timeout` says */
 };
 
-enum pause_option { OPTION_REASON = 256, OPTION_TIMEOUT };
-
 static const struct setting timeout_setting = {.name = "timeout",
                                                .kind = SETTING_DURATION,
                                                .offset = offsetof(struct pause_options, timeout_us),
                                                .fallback = "30s",
                                                .max = 24 * HOUR_US};
 
-static const struct argp_option pause_options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0},
-    {"key", 'k', "KEY", 0, "only this key", 0},
-    {"reason", OPTION_REASON, "TEXT", 0, "for whoever finds it paused", 0},
-    {0}};
-static const struct argp_option resume_options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0}, {"key", 'k', "KEY", 0, "only this key", 0}, {0}};
-static const struct argp_option drain_options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0},
-    {"key", 'k', "KEY", 0, "only this key", 0},
-    {"reason", OPTION_REASON, "TEXT", 0, "for whoever finds it paused", 0},
-    {"timeout", OPTION_TIMEOUT, "DURATION", 0, "how long to wait (30s)", 0},
-    {0}};
-
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void read_timeout(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {
-    struct pause_options *given = state->input;
-    struct error err;
-    switch (key) {
-    case 'c':
-        given->config_path = arg;
-        return 0;
-    case 'k':
-        given->key = arg;
-        return 0;
-    case OPTION_REASON:
-        given->reason = arg;
-        return 0;
-    case OPTION_TIMEOUT:
-        if (!setting_parse(&timeout_setting, arg, given, &err))
-            argp_error(state, "--timeout: %s", err.text);
-        given->timeout = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (given->queue)
-            argp_error(state, "one queue at a time");
-        given->queue = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!given->queue)
-            argp_error(state, "say which queue");
-        if (!given->config_path)
-            argp_error(state, "give the configuration with -c FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct pause_options *given = values;
+    options_read_setting(row, values, text, state);
+    given->timeout = text;
+}
+
+/* drain has them all, pause all but the first, resume all but the first two. */
+static const struct option_row option_rows[] = {
+    {"timeout", 0, "DURATION", "how long to wait (30s)", .setting = &timeout_setting, .read = read_timeout},
+    {"reason", 0, "TEXT", "for whoever finds it paused", .offset = offsetof(struct pause_options, reason)},
+    {"config", 'c', "FILE", "the configuration", .offset = offsetof(struct pause_options, config_path)},
+    {"key", 'k', "KEY", "only this key", .offset = offsetof(struct pause_options, key)},
+    {.name = NULL}};
+
+static void take_words(void *values, char **words, int count, struct argp_state *state)
+{
+    struct pause_options *given = values;
+    options_take_queue(&given->queue, words, count, state);
+}
+
+static void check_options(void *values, struct argp_state *state)
+{
+    const struct pause_options *given = values;
+    options_need_config(given->config_path, state);
 }
 
 /* What is paused, drained or resumed. */
@@ -133,10 +108,8 @@ static bool call(const struct subject *subject, const char *sql, int count, cons
 {
     const char *params[] = {subject->queue->name, subject->key, subject->given->reason ? subject->given->reason : ""};
     PGresult *result = query(subject->conn, subject->queue->name, sql, count, params, err);
-    if (!result) {
-        privilege_explain(subject->conn, 0, works, err);
-        return false;
-    }
+    if (!result)
+        return privilege_explain(subject->conn, 0, works, err);
     *ret = query_bool(result, 0, 0);
     PQclear(result);
     return true;
@@ -166,10 +139,8 @@ static bool add_count(const struct subject *subject, const char *what, const cha
                       int64_t *ret, struct error *err)
 {
     PGresult *result = query(subject->conn, what, sql, 2, params, err);
-    if (!result) {
-        privilege_explain(subject->conn, 0, "{drain}", err);
-        return false;
-    }
+    if (!result)
+        return privilege_explain(subject->conn, 0, "{drain}", err);
     *ret += query_int(result, 0, 0);
     PQclear(result);
     return true;
@@ -225,13 +196,12 @@ static bool find_queue(struct subject *subject, const struct config *config, str
     return subject->queue;
 }
 
-static int run_verb(int argc, char **argv, const struct argp *argp,
+static int run_verb(int argc, char **argv, const struct options *options,
                     bool (*act)(const struct subject *subject, struct error *err))
 {
     struct pause_options given = {.timeout = timeout_setting.fallback};
     struct error err = {0};
-    setting_defaults((const struct setting[]){timeout_setting, {.name = NULL}}, &given);
-    argp_parse(argp, argc, argv, 0, NULL, &given);
+    options_parse(options, argc, argv, &given);
     struct config *config = config_load(given.config_path, &err);
     struct subject subject = {.given = &given};
     subject.conn = config ? command_connect(config->database, argv[0] + sizeof "pgcourier", &err) : NULL;
@@ -246,42 +216,45 @@ static int run_verb(int argc, char **argv, const struct argp *argp,
     return ok ? EXIT_OK : command_fail(&err);
 }
 
-static const struct argp pause_argp = {
-    .options = pause_options,
-    .parser = parse,
-    .args_doc = "QUEUE",
+static const struct options pause_options = {
+    .rows = &option_rows[1],
+    .take_words = take_words,
+    .check = check_options,
+    .words_doc = "QUEUE",
     .doc = "Lets relays and workers claim nothing more of a queue, or of one key of it, until `pgcourier resume`. What "
            "is on its "
            "way is finished. Obeyed within a second by every relay, and by those that are started later.",
 };
-static const struct argp resume_argp = {
-    .options = resume_options,
-    .parser = parse,
-    .args_doc = "QUEUE",
+static const struct options resume_options = {
+    .rows = &option_rows[2],
+    .take_words = take_words,
+    .check = check_options,
+    .words_doc = "QUEUE",
     .doc = "Lets a queue, or one key of it, go on that `pgcourier pause` or `drain` has stopped. A key that was closed "
            "after failures stays closed: see `pgcourier dead retry`.",
 };
-static const struct argp drain_argp = {
-    .options = drain_options,
-    .parser = parse,
-    .args_doc = "QUEUE",
+static const struct options drain_options = {
+    .rows = option_rows,
+    .take_words = take_words,
+    .check = check_options,
+    .words_doc = "QUEUE",
     .doc = "Pauses a queue, or one key of it, and waits until nobody has anything of it on its way. Ends with 75 when "
            "that takes longer than the timeout. It stays paused in both cases.",
 };
 
 static int run_pause(int argc, char **argv)
 {
-    return run_verb(argc, argv, &pause_argp, pause_subject);
+    return run_verb(argc, argv, &pause_options, pause_subject);
 }
 
 static int run_resume(int argc, char **argv)
 {
-    return run_verb(argc, argv, &resume_argp, resume_subject);
+    return run_verb(argc, argv, &resume_options, resume_subject);
 }
 
 static int run_drain(int argc, char **argv)
 {
-    return run_verb(argc, argv, &drain_argp, drain_subject);
+    return run_verb(argc, argv, &drain_options, drain_subject);
 }
 
 const struct command command_pause = {"pause", "let a queue or a key stand still", run_pause};

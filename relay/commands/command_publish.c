@@ -2,6 +2,7 @@
 #include "relay/commands/argument.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
+#include "relay/commands/options.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
 #include "sql_text.h"
@@ -20,22 +21,10 @@ struct publish_options {
     json_t *headers; /* NULL: none */
 };
 
-enum { OPTION_AGGREGATETYPE = 0x100, OPTION_TRACEPARENT, OPTION_NOT_BEFORE, OPTION_DEDUPE_KEY, OPTION_ON_DUPLICATE };
-
-static const struct argp_option options[] = {
-    {"key", 'k', "KEY", 0, "the ordering key; none: no order", 0},
-    {"type", 't', "TYPE", 0, "the event's type", 0},
-    {"payload", 'p', "JSON", 0, "the payload; - reads standard input; none: SQL NULL", 0},
-    {"header", 'H', "K=V", 0, "a header; may be given several times", 0},
-    {"aggregatetype", OPTION_AGGREGATETYPE, "TYPE", 0, "the aggregate's type", 0},
-    {"traceparent", OPTION_TRACEPARENT, "VALUE", 0, "the W3C trace context", 0},
-    {"not-before", OPTION_NOT_BEFORE, "TIME", 0, "deliver it at this time or later; as PostgreSQL reads times", 0},
-    {"dedupe-key", OPTION_DEDUPE_KEY, "KEY", 0, "of the events with this key one waits at a time", 0},
-    {"on-duplicate", OPTION_ON_DUPLICATE, "ignore|replace|again", 0, "what becomes of another one (ignore)", 0},
-    {0}};
-
-static void add_header(struct publish_options *given, const char *arg, struct argp_state *state)
+static void add_header(const struct option_row *row, void *values, const char *arg, struct argp_state *state)
 {
+    (void)row;
+    struct publish_options *given = values;
     char *name = memory_text(arg), *equals = strchr(name, '=');
     if (!given->headers)
         given->headers = json_object();
@@ -48,58 +37,36 @@ static void add_header(struct publish_options *given, const char *arg, struct ar
     free(name);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static const struct option_row option_rows[] = {
+    {"key", 'k', "KEY", "the ordering key; none: no order", .offset = offsetof(struct publish_options, key)},
+    {"type", 't', "TYPE", "the event's type", .offset = offsetof(struct publish_options, type)},
+    {"payload", 'p', "JSON", "the payload; - reads standard input; none: SQL NULL",
+     .offset = offsetof(struct publish_options, payload)},
+    {"header", 'H', "K=V", "a header; may be given several times", .read = add_header},
+    {"aggregatetype", 0, "TYPE", "the aggregate's type", .offset = offsetof(struct publish_options, aggregatetype)},
+    {"traceparent", 0, "VALUE", "the W3C trace context", .offset = offsetof(struct publish_options, traceparent)},
+    {"not-before", 0, "TIME", "deliver it at this time or later; as PostgreSQL reads times",
+     .offset = offsetof(struct publish_options, not_before)},
+    {"dedupe-key", 0, "KEY", "of the events with this key one waits at a time",
+     .offset = offsetof(struct publish_options, dedupe_key)},
+    {"on-duplicate", 0, "ignore|replace|again", "what becomes of another one (ignore)",
+     .offset = offsetof(struct publish_options, on_duplicate)},
+    {.name = NULL}};
+
+static void check_options(void *values, struct argp_state *state)
 {
-    struct publish_options *given = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &given->database;
-        return 0;
-    case 'k':
-        given->key = arg;
-        return 0;
-    case 't':
-        given->type = arg;
-        return 0;
-    case 'p':
-        given->payload = arg;
-        return 0;
-    case 'H':
-        add_header(given, arg, state);
-        return 0;
-    case OPTION_AGGREGATETYPE:
-        given->aggregatetype = arg;
-        return 0;
-    case OPTION_TRACEPARENT:
-        given->traceparent = arg;
-        return 0;
-    case OPTION_NOT_BEFORE:
-        given->not_before = arg;
-        return 0;
-    case OPTION_DEDUPE_KEY:
-        given->dedupe_key = arg;
-        return 0;
-    case OPTION_ON_DUPLICATE:
-        given->on_duplicate = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (given->on_duplicate && !given->dedupe_key)
-            argp_error(state, "--on-duplicate is for events with a --dedupe-key");
-        if (!given->key && !given->type && !given->payload)
-            argp_error(state, "give the event's payload with --payload JSON, or --payload - for standard input");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct publish_options *given = values;
+    if (given->on_duplicate && !given->dedupe_key)
+        argp_error(state, "--on-duplicate is for events with a --dedupe-key");
+    if (!given->key && !given->type && !given->payload)
+        argp_error(state, "give the event's payload with --payload JSON, or --payload - for standard input");
 }
 
-static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+static const struct options options = {
+    .rows = option_rows,
+    .database = true,
+    .check = check_options,
     .doc = "Puts one event into outbox.events and prints its id; nothing when it is a duplicate that is ignored.",
-    .children = children,
 };
 
 /* All of standard input, NUL-terminated; free() it. */
@@ -160,7 +127,7 @@ static int run(int argc, char **argv)
 {
     struct publish_options given = {0};
     struct error err = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     PGconn *conn = database_connect(&given.database, "publish", &err);
     bool ok = conn && publish(conn, &given, &err);
     PQfinish(conn);

@@ -1,12 +1,11 @@
 #include "relay/base/arena.h"
-#include "relay/base/setting.h"
 #include "relay/commands/argument.h"
 #include "relay/commands/command.h"
+#include "relay/commands/options.h"
 #include "relay/commands/replay.h"
 #include "relay/postgres/connect.h"
 #include "relay/relay.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -26,63 +25,31 @@ struct replay_options {
     struct log log;
 };
 
-enum {
-    OPTION_FROM = 0x100,
-    OPTION_SINCE,
-    OPTION_UNTIL,
-    OPTION_TO,
-    OPTION_DESTINATION,
-    OPTION_COLUMN,
-    OPTION_RATE,
-    OPTION_DRY_RUN,
-    OPTION_RESUME,
-    OPTION_CANCEL,
-    OPTION_LOG_LEVEL
-};
-
-static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0},
-    {"queue", 'q', "NAME", 0, "the queue whose events they were", 0},
-    {"from", OPTION_FROM, "archive|dead", 0, "what was delivered (archive, the default), or dead letters", 0},
-    {"id", 'i', "ID[,ID...]", 0, "the events with these ids", 1},
-    {"key", 'k', "KEY", 0, "those of this key", 1},
-    {"type", 't', "TYPE", 0, "those of this type", 1},
-    {"since", OPTION_SINCE, "TIME", 0, "delivered, or dead, at this time or later; as PostgreSQL reads times", 1},
-    {"until", OPTION_UNTIL, "TIME", 0, "before this time", 1},
-    {"to", OPTION_TO, "SINK", 0, "to another sink of the configuration", 2},
-    {"destination", OPTION_DESTINATION, "TEXT", 0, "to another destination of the sink; a template as in the queue", 2},
-    {"column", OPTION_COLUMN, "OLD=[NEW]", 0,
-     "what is in column OLD, which the table has no more, is sent as column NEW, or not at all", 2},
-    {"rate", OPTION_RATE, "N[/s]", 0, "at most so many events a second", 2},
-    {"dry-run", OPTION_DRY_RUN, NULL, 0, "only print how many events there are", 2},
-    {"resume", OPTION_RESUME, "N", 0, "go on with replay N; --rate may change", 3},
-    {"cancel", OPTION_CANCEL, "N", 0, "forget replay N and what is left of it", 3},
-    {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn (default), info or debug", 4},
-    {0}};
-
 static const struct setting rate_setting = {
     .name = "rate", .kind = SETTING_COUNT, .offset = offsetof(struct replay_options, rate), .min = 1, .max = 1000000};
 static const struct setting id_setting = {
     .name = "id", .kind = SETTING_COUNT, .offset = offsetof(struct replay_options, id), .min = 1, .max = INT64_MAX};
 
-static void parse_rate(struct replay_options *given, const char *arg, struct argp_state *state)
+static void read_rate(const struct option_row *row, void *values, const char *arg, struct argp_state *state)
 {
     struct error err;
     char *number = memory_text(arg), *unit = strchr(number, '/');
     if (unit && strcmp(unit, "/s") == 0)
         *unit = '\0';
-    if (!setting_parse(&rate_setting, number, given, &err))
-        argp_error(state, "--rate %s: write how many events a second, 1/s to %" PRId64 "/s", arg, rate_setting.max);
+    if (!setting_parse(&rate_setting, number, values, &err))
+        argp_error(state, "--%s %s: write how many events a second, 1/s to %" PRId64 "/s", row->name, arg,
+                   rate_setting.max);
     free(number);
 }
 
 /* Makes an array's text of them, or adds to it. */
-static void add_ids(struct replay_options *given, const char *arg, struct argp_state *state)
+static void add_ids(const struct option_row *row, void *values, const char *arg, struct argp_state *state)
 {
+    struct replay_options *given = values;
     for (const char *p = arg, *end;; p = end + 1) {
         end = p + strcspn(p, ",");
         if (!argument_is_id(p, (size_t)(end - p)))
-            argp_error(state, "--id %s: write whole numbers of 64 bits with commas between them", arg);
+            argp_error(state, "--%s %s: write whole numbers of 64 bits with commas between them", row->name, arg);
         if (*end == '\0')
             break;
     }
@@ -94,28 +61,64 @@ static void add_ids(struct replay_options *given, const char *arg, struct argp_s
     given->request.ids = given->ids = ids;
 }
 
-static void parse_number(struct replay_options *given, const char **place, const char *name, const char *arg,
-                         struct argp_state *state)
+static void read_number(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {
     struct error err;
-    if (!setting_parse(&id_setting, arg, given, &err))
-        argp_error(state, "--%s %s: %s; give the number of a replay", name, arg, err.text);
-    *place = arg;
+    if (!setting_parse(&id_setting, text, values, &err))
+        argp_error(state, "--%s %s: %s; give the number of a replay", row->name, text, err.text);
+    *(const char **)((char *)values + row->offset) = text;
 }
+
+static void read_column(const struct option_row *row, void *values, const char *text, struct argp_state *state)
+{
+    struct replay_options *given = values;
+    if (!column_moves_add(&given->moves, text))
+        argp_error(state, "--%s \"%s\": write OLD=NEW, or OLD= for values that are to be left out", row->name, text);
+}
+
+static const struct option_row option_rows[] = {
+    {"config", 'c', "FILE", "the configuration", .offset = offsetof(struct replay_options, config_path)},
+    {"queue", 'q', "NAME", "the queue whose events they were",
+     .offset = offsetof(struct replay_options, request.queue)},
+    {"from", 0, "archive|dead", "what was delivered (archive, the default), or dead letters",
+     .offset = offsetof(struct replay_options, request.source)},
+    {"id", 'i', "ID[,ID...]", "the events with these ids", .read = add_ids, .group = 1},
+    {"key", 'k', "KEY", "those of this key", .offset = offsetof(struct replay_options, request.key), .group = 1},
+    {"type", 't', "TYPE", "those of this type", .offset = offsetof(struct replay_options, request.type), .group = 1},
+    {"since", 0, "TIME", "delivered, or dead, at this time or later; as PostgreSQL reads times",
+     .offset = offsetof(struct replay_options, request.since), .group = 1},
+    {"until", 0, "TIME", "before this time", .offset = offsetof(struct replay_options, request.until), .group = 1},
+    {"to", 0, "SINK", "to another sink of the configuration", .offset = offsetof(struct replay_options, request.sink),
+     .group = 2},
+    {"destination", 0, "TEXT", "to another destination of the sink; a template as in the queue",
+     .offset = offsetof(struct replay_options, request.destination), .group = 2},
+    {"column", 0, "OLD=[NEW]",
+     "what is in column OLD, which the table has no more, is sent as column NEW, or not at all", .read = read_column,
+     .group = 2},
+    {"rate", 0, "N[/s]", "at most so many events a second", .read = read_rate, .group = 2},
+    {"dry-run", 0, NULL, "only print how many events there are",
+     .offset = offsetof(struct replay_options, request.dry_run), .group = 2},
+    {"resume", 0, "N", "go on with replay N; --rate may change", .offset = offsetof(struct replay_options, resume),
+     .read = read_number, .group = 3},
+    {"cancel", 0, "N", "forget replay N and what is left of it", .offset = offsetof(struct replay_options, cancel),
+     .read = read_number, .group = 3},
+    {"log-level", 0, "LEVEL", "error, warn (default), info or debug",
+     .offset = offsetof(struct replay_options, log.level), .read = options_read_log_level, .group = 4},
+    {.name = NULL}};
 
 static bool chooses(const struct replay_request *request)
 {
     return request->ids || request->key || request->type || request->since || request->until;
 }
 
-static void check_arguments(struct replay_options *given, struct argp_state *state)
+static void check_options(void *values, struct argp_state *state)
 {
+    const struct replay_options *given = values;
     const struct replay_request *request = &given->request;
     const char *went_on = given->resume ? "resume" : given->cancel ? "cancel" : NULL;
     bool made = chooses(request) || request->queue || request->sink || request->destination || request->dry_run ||
                 given->moves.from;
-    if (!given->config_path)
-        argp_error(state, "give the configuration with -c FILE");
+    options_need_config(given->config_path, state);
     if (went_on && (made || (given->resume && given->cancel) || (given->cancel && given->rate > 0)))
         argp_error(state, "--%s stands alone%s", went_on, given->cancel ? "" : ", or with --rate");
     if (!went_on && !request->queue)
@@ -126,71 +129,9 @@ static void check_arguments(struct replay_options *given, struct argp_state *sta
         argp_error(state, "--from is archive or dead, not \"%s\"", request->source);
 }
 
-static const char **place_of(struct replay_request *request, int key)
-{
-    const struct {
-        int key;
-        const char **place;
-    } places[] = {{'q', &request->queue},
-                  {OPTION_FROM, &request->source},
-                  {'k', &request->key},
-                  {'t', &request->type},
-                  {OPTION_SINCE, &request->since},
-                  {OPTION_UNTIL, &request->until},
-                  {OPTION_TO, &request->sink},
-                  {OPTION_DESTINATION, &request->destination}};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (places[i].key == key)
-            return places[i].place;
-    return NULL;
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct replay_options *given = state->input;
-    const char **place = place_of(&given->request, key);
-    if (place) {
-        *place = arg;
-        return 0;
-    }
-    switch (key) {
-    case 'c':
-        given->config_path = arg;
-        return 0;
-    case 'i':
-        add_ids(given, arg, state);
-        return 0;
-    case OPTION_RATE:
-        parse_rate(given, arg, state);
-        return 0;
-    case OPTION_COLUMN:
-        if (!column_moves_add(&given->moves, arg))
-            argp_error(state, "--column \"%s\": write OLD=NEW, or OLD= for values that are to be left out", arg);
-        return 0;
-    case OPTION_DRY_RUN:
-        given->request.dry_run = true;
-        return 0;
-    case OPTION_RESUME:
-        parse_number(given, &given->resume, "resume", arg, state);
-        return 0;
-    case OPTION_CANCEL:
-        parse_number(given, &given->cancel, "cancel", arg, state);
-        return 0;
-    case OPTION_LOG_LEVEL:
-        if (!log_level_parse(arg, &given->log.level))
-            argp_error(state, "--log-level is error, warn, info or debug, not \"%s\"", arg);
-        return 0;
-    case ARGP_KEY_END:
-        check_arguments(given, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+static const struct options options = {
+    .rows = option_rows,
+    .check = check_options,
     .doc = "Sends archived or dead events of a queue again: under the ids that they had, oldest first within each key, "
            "never while another event of the key is on its way, and with the header pgcourier-replayed."
            "\vWhat is chosen is fixed at the beginning, and has a number. After SIGTERM, SIGINT, a crash, or failures, "
@@ -354,7 +295,7 @@ static int run(int argc, char **argv)
     struct replay_options given = {.request = {.source = "archive"},
                                    .log = {.level = LOG_WARN, .format = LOG_LOGFMT, .fd = STDERR_FILENO}};
     struct error err = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     given.request.rate = given.rate;
     given.request.moves = &given.moves;
     struct config *config = config_load(given.config_path, &err);

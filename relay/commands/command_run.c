@@ -1,13 +1,12 @@
 #include "relay/base/arena.h"
 #include "relay/base/descriptor_limit.h"
 #include "relay/base/libraries.h"
-#include "relay/base/setting.h"
 #include "relay/commands/command.h"
+#include "relay/commands/options.h"
 #include "relay/commands/version.h"
 #include "relay/config/config_warning.h"
 #include "relay/relay.h"
 
-#include <argp.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,58 +17,37 @@ struct arguments {
     struct log log;
 };
 
-enum run_option { OPTION_UNTIL_EMPTY = 256, OPTION_EXIT_WHEN_IDLE, OPTION_LOG_FORMAT, OPTION_LOG_LEVEL };
-
-static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0},
-    {"until-empty", OPTION_UNTIL_EMPTY, NULL, 0, "end when nothing is left to deliver", 0},
-    {"exit-when-idle", OPTION_EXIT_WHEN_IDLE, "DURATION", 0, "end when there was nothing to do for so long", 0},
-    {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "logfmt (default) or json", 0},
-    {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info (default) or debug", 0},
-    {0},
-};
-
 static const struct setting idle_setting = {.name = "exit-when-idle",
                                             .kind = SETTING_DURATION,
                                             .offset = offsetof(struct arguments, idle_max_us),
                                             .min = 100 * MS_US,
                                             .max = INT64_C(365) * 24 * 3600 * SECOND_US};
 
-static error_t parse_option(int key, char *value, struct argp_state *state)
+static void read_log_format(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {
-    struct arguments *arguments = state->input;
-    struct error err;
-    switch (key) {
-    case 'c':
-        arguments->config = value;
-        return 0;
-    case OPTION_UNTIL_EMPTY:
-        arguments->until_empty = true;
-        return 0;
-    case OPTION_EXIT_WHEN_IDLE:
-        if (!setting_parse(&idle_setting, value, arguments, &err))
-            argp_error(state, "--exit-when-idle: %s", err.text);
-        return 0;
-    case OPTION_LOG_FORMAT:
-        if (!log_format_parse(value, &arguments->log.format))
-            argp_error(state, "--log-format is logfmt or json, not \"%s\"", value);
-        return 0;
-    case OPTION_LOG_LEVEL:
-        if (!log_level_parse(value, &arguments->log.level))
-            argp_error(state, "--log-level is error, warn, info or debug, not \"%s\"", value);
-        return 0;
-    case ARGP_KEY_END:
-        if (!arguments->config)
-            argp_error(state, "give the configuration with -c FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct arguments *arguments = values;
+    if (!log_format_parse(text, &arguments->log.format))
+        argp_error(state, "--%s is logfmt or json, not \"%s\"", row->name, text);
 }
 
-static const struct argp argp = {
-    .options = options,
-    .parser = parse_option,
+static const struct option_row option_rows[] = {
+    {"config", 'c', "FILE", "the configuration", .offset = offsetof(struct arguments, config)},
+    {"until-empty", 0, NULL, "end when nothing is left to deliver", .offset = offsetof(struct arguments, until_empty)},
+    {"exit-when-idle", 0, "DURATION", "end when there was nothing to do for so long", .setting = &idle_setting},
+    {"log-format", 0, "FORMAT", "logfmt (default) or json", .read = read_log_format},
+    {"log-level", 0, "LEVEL", "error, warn, info (default) or debug", .offset = offsetof(struct arguments, log.level),
+     .read = options_read_log_level},
+    {.name = NULL}};
+
+static void check_options(void *values, struct argp_state *state)
+{
+    const struct arguments *arguments = values;
+    options_need_config(arguments->config, state);
+}
+
+static const struct options options = {
+    .rows = option_rows,
+    .check = check_options,
     .doc =
         "Delivers the events of every queue in the configuration until it is told to stop.\v"
         "SIGTERM or SIGINT: claim no more, finish what is in flight, settle it, exit 0; a second one: exit at once.\n"
@@ -162,7 +140,7 @@ static enum relay_end reload(struct arguments *arguments, int signal_fd, struct 
 static int run(int argc, char **argv)
 {
     struct arguments arguments = {.log = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO}};
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    options_parse(&options, argc, argv, &arguments);
     struct error err;
     struct running running;
     descriptor_limit_raise();

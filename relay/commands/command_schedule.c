@@ -1,12 +1,12 @@
 #include "relay/commands/argument.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
+#include "relay/commands/options.h"
 #include "relay/commands/other_queue.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
 #include "sql_text.h"
 
-#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,19 +21,6 @@ struct verb {
     bool named; /* its argument is the name of a schedule */
     bool (*act)(PGconn *conn, const struct schedule_options *given, struct error *err);
 };
-
-enum { OPTION_EVERY = 0x100, OPTION_CRON, OPTION_ZONE, OPTION_MISSED, OPTION_PAYLOAD };
-
-static const struct argp_option options[] = {
-    {"queue", 'q', "QUEUE", 0, "the queue of outbox.queue that its events go to; list, drop: only of this queue", 0},
-    {"every", OPTION_EVERY, "INTERVAL", 0, "as PostgreSQL writes it: '5 minutes'", 0},
-    {"cron", OPTION_CRON, "EXPRESSION", 0, "minute, hour, day, month, day of the week: '30 6 * * mon-fri'", 0},
-    {"zone", OPTION_ZONE, "ZONE", 0, "the time zone of --cron (UTC)", 0},
-    {"missed", OPTION_MISSED, "skip|once|all", 0, "what becomes of runs that nobody was there for (once)", 0},
-    {"key", 'k', "KEY", 0, "the ordering key of its events", 0},
-    {"type", 't', "TYPE", 0, "their type", 0},
-    {"payload", OPTION_PAYLOAD, "JSON", 0, "their payload", 0},
-    {0}};
 
 /* `what`: the function that says by its name what it does not find, see relay/postgres/query.h. */
 static PGresult *ask(PGconn *conn, const char *what, const char *sql, int count, const char *const *params,
@@ -112,71 +99,45 @@ static void take_word(struct schedule_options *given, char *word, const struct a
     argp_error(state, "\"%s\": write list, set NAME or drop NAME", word);
 }
 
-static const char **place_of(struct schedule_options *given, int key)
+static void take_words(void *values, char **words, int count, struct argp_state *state)
 {
-    switch (key) {
-    case 'q':
-        return &given->queue;
-    case OPTION_EVERY:
-        return &given->every;
-    case OPTION_CRON:
-        return &given->cron;
-    case OPTION_ZONE:
-        return &given->zone;
-    case OPTION_MISSED:
-        return &given->missed;
-    case 'k':
-        return &given->key;
-    case 't':
-        return &given->type;
-    case OPTION_PAYLOAD:
-        return &given->payload;
-    default:
-        return NULL;
-    }
+    struct schedule_options *given = values;
+    for (int i = 0; i < count; i++)
+        take_word(given, words[i], state);
+    if (!given->verb || (given->verb->named && !given->name))
+        argp_error(state, "write list, set NAME or drop NAME");
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct schedule_options *given = state->input;
-    const char **place = place_of(given, key);
-    if (place) {
-        *place = arg;
-        return 0;
-    }
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &given->database;
-        return 0;
-    case ARGP_KEY_ARG:
-        take_word(given, arg, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (!given->verb || (given->verb->named && !given->name))
-            argp_error(state, "write list, set NAME or drop NAME");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+static const struct option_row option_rows[] = {
+    {"queue", 'q', "QUEUE", "the queue of outbox.queue that its events go to; list, drop: only of this queue",
+     .offset = offsetof(struct schedule_options, queue)},
+    {"every", 0, "INTERVAL", "as PostgreSQL writes it: '5 minutes'",
+     .offset = offsetof(struct schedule_options, every)},
+    {"cron", 0, "EXPRESSION", "minute, hour, day, month, day of the week: '30 6 * * mon-fri'",
+     .offset = offsetof(struct schedule_options, cron)},
+    {"zone", 0, "ZONE", "the time zone of --cron (UTC)", .offset = offsetof(struct schedule_options, zone)},
+    {"missed", 0, "skip|once|all", "what becomes of runs that nobody was there for (once)",
+     .offset = offsetof(struct schedule_options, missed)},
+    {"key", 'k', "KEY", "the ordering key of its events", .offset = offsetof(struct schedule_options, key)},
+    {"type", 't', "TYPE", "their type", .offset = offsetof(struct schedule_options, type)},
+    {"payload", 0, "JSON", "their payload", .offset = offsetof(struct schedule_options, payload)},
+    {.name = NULL}};
 
-static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
-    .args_doc = "list | set NAME | drop NAME",
+static const struct options options = {
+    .rows = option_rows,
+    .database = true,
+    .take_words = take_words,
+    .words_doc = "list | set NAME | drop NAME",
     .doc =
         "Lists, makes or drops what is inserted by the clock: events of a queue, every so often or at the times of a "
         "cron expression. Whoever sets or drops one is the owner of the schema outbox.",
-    .children = children,
 };
 
 static int run(int argc, char **argv)
 {
     struct schedule_options given = {.zone = "UTC", .missed = "once"};
     struct error err = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     PGconn *conn = database_connect(&given.database, "schedule", &err);
     bool ok = conn && given.verb->act(conn, &given, &err);
     PQfinish(conn);

@@ -1,7 +1,7 @@
 #include "relay/base/clock.h"
-#include "relay/base/setting.h"
 #include "relay/base/statement.h"
 #include "relay/commands/command.h"
+#include "relay/commands/options.h"
 #include "relay/postgres/connect.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
@@ -9,7 +9,6 @@
 #include "relay/table/table_sql.h"
 #include "sql_text.h"
 
-#include <argp.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -43,42 +42,32 @@ struct status {
 
 enum { STATE_PARKED, STATE_CLOSED, STATE_DEAD, STATE_PAUSED, STATE_SINCE, STATE_BY, STATE_REASON };
 
-static const struct argp_option options[] = {
-    {"config", 'c', "FILE", 0, "the configuration", 0},
-    {"json", 'j', NULL, 0, "a JSON document, for programs", 0},
-    {"watch", 'w', "DURATION", OPTION_ARG_OPTIONAL, "look again, every 2s or so often", 0},
-    {0}};
-
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void read_watch(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {
-    struct status_options *given = state->input;
-    struct error err;
-    switch (key) {
-    case 'c':
-        given->config_path = arg;
-        return 0;
-    case 'j':
-        given->json = true;
-        return 0;
-    case 'w':
-        given->watch = true;
-        if (arg && !setting_parse(&every_setting, arg, given, &err))
-            argp_error(state, "--watch: %s", err.text);
-        return 0;
-    case ARGP_KEY_END:
-        if (given->watch && given->json)
-            argp_error(state, "--watch is for people and --json for programs");
-        if (!given->config_path)
-            argp_error(state, "give the configuration with -c FILE");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct status_options *given = values;
+    given->watch = true;
+    if (text)
+        options_read_setting(row, values, text, state);
 }
 
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
+static const struct option_row option_rows[] = {
+    {"config", 'c', "FILE", "the configuration", .offset = offsetof(struct status_options, config_path)},
+    {"json", 'j', NULL, "a JSON document, for programs", .offset = offsetof(struct status_options, json)},
+    {"watch", 'w', "DURATION", "look again, every 2s or so often", .setting = &every_setting, .read = read_watch,
+     .flags = OPTION_ARG_OPTIONAL},
+    {.name = NULL}};
+
+static void check_options(void *values, struct argp_state *state)
+{
+    const struct status_options *given = values;
+    if (given->watch && given->json)
+        argp_error(state, "--watch is for people and --json for programs");
+    options_need_config(given->config_path, state);
+}
+
+static const struct options options = {
+    .rows = option_rows,
+    .check = check_options,
     .doc =
         "Prints for each queue how many events wait, the age of the oldest that will be delivered, how many keys are "
         "parked (they wait for a retry, for their time or for other events), how many closed after failures or paused "
@@ -280,8 +269,7 @@ static int run(int argc, char **argv)
 {
     struct status_options given = {0};
     struct error err = {0};
-    setting_defaults((const struct setting[]){every_setting, {.name = NULL}}, &given);
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     struct config *config = config_load(given.config_path, &err);
     PGconn *conn = config ? command_connect(config->database, "status", &err) : NULL;
     json_t *list = given.json ? json_array() : NULL;

@@ -1,7 +1,7 @@
 #include "relay/base/clock.h"
-#include "relay/base/setting.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
+#include "relay/commands/options.h"
 #include "relay/postgres/privilege.h"
 #include "relay/postgres/query.h"
 #include "sql_text.h"
@@ -29,59 +29,27 @@ static const struct setting lease_setting = {.name = "lease",
                                              .min = LEASE_MIN_US,
                                              .max = LEASE_MAX_US};
 
-static const struct argp_option options[] = {{"count", 'n', "COUNT", 0, "at most so many events (1)", 0},
-                                             {"lease", 'l', "DURATION", 0, "for how long they are yours (1m)", 0},
-                                             {"worker", 'w', "NAME", 0, "who has them (the name of this host)", 0},
-                                             {0}};
+static const struct option_row option_rows[] = {
+    {"count", 'n', "COUNT", "at most so many events (1)", .setting = &count_setting},
+    {"lease", 'l', "DURATION", "for how long they are yours (1m)", .setting = &lease_setting},
+    {"worker", 'w', "NAME", "who has them (the name of this host)", .offset = offsetof(struct take_options, worker)},
+    {.name = NULL}};
 
-static void parse_setting(const struct setting *setting, const char *arg, struct argp_state *state)
+static void take_words(void *values, char **words, int count, struct argp_state *state)
 {
-    struct error err;
-    if (!setting_parse(setting, arg, state->input, &err))
-        argp_error(state, "--%s: %s", setting->name, err.text);
+    struct take_options *given = values;
+    options_take_queue(&given->queue, words, count, state);
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct take_options *given = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &given->database;
-        return 0;
-    case 'n':
-        parse_setting(&count_setting, arg, state);
-        return 0;
-    case 'l':
-        parse_setting(&lease_setting, arg, state);
-        return 0;
-    case 'w':
-        given->worker = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (given->queue)
-            argp_error(state, "one queue at a time");
-        given->queue = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!given->queue)
-            argp_error(state, "say which queue");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&database_argp, 0, NULL, 0}, {0}};
-
-static const struct argp argp = {
-    .options = options,
-    .parser = parse,
-    .args_doc = "QUEUE",
+static const struct options options = {
+    .rows = option_rows,
+    .database = true,
+    .take_words = take_words,
+    .words_doc = "QUEUE",
     .doc = "Takes events from a queue that outbox.queue_set() has made, for as long as the lease lasts, and prints "
            "each as a "
            "line of JSON; nothing when there is nothing to do."
            "\vSay what became of each by its token: `pgcourier done`, `fail`, `extend` or `release`.",
-    .children = children,
 };
 
 static bool take(PGconn *conn, const struct take_options *given, struct error *err)
@@ -93,10 +61,8 @@ static bool take(PGconn *conn, const struct take_options *given, struct error *e
         host[0] = '\0'; /* LCOV_EXCL_LINE */
     const char *params[] = {given->queue, count, given->worker ? given->worker : host, lease};
     PGresult *taken = query(conn, "take", sql_worker_take, 4, params, err);
-    if (!taken) {
-        privilege_explain(conn, 0, "{take}", err);
-        return false;
-    }
+    if (!taken)
+        return privilege_explain(conn, 0, "{take}", err);
     for (int row = 0; row < PQntuples(taken); row++)
         puts(query_text(taken, row, 0));
     PQclear(taken);
@@ -107,8 +73,7 @@ static int run(int argc, char **argv)
 {
     struct take_options given = {0};
     struct error err = {0};
-    setting_defaults((const struct setting[]){count_setting, lease_setting, {.name = NULL}}, &given);
-    argp_parse(&argp, argc, argv, 0, NULL, &given);
+    options_parse(&options, argc, argv, &given);
     PGconn *conn = database_connect(&given.database, "take", &err);
     bool ok = conn && take(conn, &given, &err);
     PQfinish(conn);

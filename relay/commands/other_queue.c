@@ -55,10 +55,8 @@ bool other_queue_check(PGconn *conn, const struct config *config, const char *na
     if (is_configured(config, name))
         return true;
     PGresult *known = query(conn, "queues", sql_queue_names, 0, NULL, err);
-    if (!known) {
-        privilege_explain(conn, 0, works, err);
-        return false;
-    }
+    if (!known)
+        return privilege_explain(conn, 0, works, err);
     bool found = false;
     for (int row = 0; row < PQntuples(known); row++)
         found = found || strcmp(query_text(known, row, 0), name) == 0;
