@@ -1,6 +1,5 @@
 /* relay/queue_open.h -- a queue with all that works on it: opened, closed, and handing on to the next one. */
-#ifndef RELAY_QUEUE_OPEN_H
-#define RELAY_QUEUE_OPEN_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -19,5 +18,3 @@ void queue_close(struct queue *queue); /* NULL is a no-op; rolls back what is op
 
 /* Wakes the queue that got what was delivered. */
 void queue_hand_on(struct queue *queue, instant_us now);
-
-#endif

@@ -3,8 +3,7 @@
  *   relay_open -> relay_run ... -> relay_close
  *   or with a clock of one's own, as in a simulation:
  *   relay_open -> (relay_prepare -> wait -> relay_turn until relay_has_ended) ... -> relay_close */
-#ifndef RELAY_RELAY_H
-#define RELAY_RELAY_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/log.h"
@@ -61,5 +60,3 @@ void relay_reload(struct relay *relay);
 void relay_reopen_sinks(struct relay *relay);
 
 void relay_close(struct relay *relay); /* NULL is a no-op */
-
-#endif

@@ -2,8 +2,7 @@
  * do for so long (--exit-when-idle).
  *
  *   relay_end_begin -> (relay_end_check_at -> wait -> one turn -> relay_end_empty, relay_end_idle)* */
-#ifndef RELAY_RELAY_END_H
-#define RELAY_RELAY_END_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -37,5 +36,3 @@ bool relay_end_empty(struct ending *ending, instant_us now);
 
 /* It is to end as there was nothing to do for `idle_max_us`; *ret_us says for how long. */
 bool relay_end_idle(struct ending *ending, instant_us now, int64_t *ret_us);
-
-#endif

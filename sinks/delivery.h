@@ -1,6 +1,5 @@
 /* sinks/delivery.h -- one attempt to put one event into one destination. */
-#ifndef SINKS_DELIVERY_H
-#define SINKS_DELIVERY_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/error.h"
@@ -49,5 +48,3 @@ void delivery_fail(struct delivery *d, enum verdict verdict, enum error_kind kin
     PRINTF_LIKE(4, 5);
 
 const char *verdict_name(enum verdict verdict);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/delivery_queue.h -- deliveries in order, linked through delivery.next. All zero is empty. */
-#ifndef SINKS_DELIVERY_QUEUE_H
-#define SINKS_DELIVERY_QUEUE_H
+#pragma once
 
 #include "sinks/delivery.h"
 
@@ -34,5 +33,3 @@ static inline struct delivery *delivery_queue_pop(struct delivery_queue *queue)
         queue->first = d->next;
     return d;
 }
-
-#endif

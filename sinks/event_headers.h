@@ -3,8 +3,7 @@
  *   event_headers_read -> use the list -> event_headers_done
  *
  * Every sink that sends them one by one reads them here. */
-#ifndef SINKS_EVENT_HEADERS_H
-#define SINKS_EVENT_HEADERS_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/span.h"
@@ -26,5 +25,3 @@ struct event_headers {
  * it is not JSON, not an object, or has a string that is no text; *ret is then untouched. */
 bool event_headers_read(struct span json, struct event_headers *ret, struct error *err) MUST_CHECK;
 void event_headers_done(struct event_headers *headers);
-
-#endif

@@ -7,13 +7,10 @@
  * absent is null. A JSON payload and the headers are spliced in as the database wrote them (numbers keep every
  * digit), a text payload is a JSON string. A value that JSON cannot carry as text, that is bytea or text which is not
  * UTF-8, is written as NAME_base64 in place of NAME. */
-#ifndef SINKS_JSON_LINE_H
-#define SINKS_JSON_LINE_H
+#pragma once
 
 #include "relay/base/json_writer.h"
 #include "sinks/delivery.h"
 
 /* Appends the line and its newline. */
 void json_line_write(struct json_writer *json, const struct delivery *d);
-
-#endif

@@ -1,8 +1,7 @@
 /* sinks/response.h -- what a destination answers to one event, kept for the queue that it goes on to.
  *
  *   response_new (the engine) -> response_add* (the sink, until the verdict) -> read (the engine) */
-#ifndef SINKS_RESPONSE_H
-#define SINKS_RESPONSE_H
+#pragma once
 
 #include "relay/base/arena.h"
 
@@ -24,5 +23,3 @@ static inline struct span response_span(const struct response *response)
 {
     return (struct span){response->data, response->size};
 }
-
-#endif

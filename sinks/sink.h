@@ -8,8 +8,7 @@
  *
  * Within one sink, deliveries of one key are submitted in id order. Without a trait that says more, the engine
  * submits the next one only after the verdict of the one before. */
-#ifndef SINKS_SINK_H
-#define SINKS_SINK_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/exposure.h"
@@ -131,5 +130,3 @@ void sink_close(struct sink *sink); /* NULL is a no-op */
 
 /* Takes one delivery that has its verdict, oldest verdict first; NULL when there is none. For the engine. */
 struct delivery *sink_take_resolved(struct sink *sink);
-
-#endif

@@ -5,8 +5,7 @@
  * One arena holds one batch of claimed events and everything made for them. Nothing in it is freed
  * alone. Running out of memory ends the process (exit 70 with one line): a relay that cannot hold one
  * bounded batch cannot go on, and to the table a dead relay is the same as a killed one. */
-#ifndef RELAY_BASE_ARENA_H
-#define RELAY_BASE_ARENA_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/span.h"
@@ -35,5 +34,3 @@ void *memory_array(size_t count, size_t size);
 void *memory_resize(void *old, size_t count, size_t size); /* new part not zeroed */
 char *memory_text(const char *text);                       /* strdup; NULL stays NULL */
 void memory_wipe(char *text);                              /* free(), and what it held is gone; NULL is a no-op */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Exponential with full jitter: uniform in (0, min(max, base * 2^(n-1))], never under 1 ms, so that a crowd of
  * clients spreads out. Randomness is a parameter. */
-#ifndef RELAY_BASE_BACKOFF_H
-#define RELAY_BASE_BACKOFF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct backoff {
 
 /* `failures` counts from 1. Returns microseconds to wait. */
 int64_t backoff_delay_us(const struct backoff *backoff, unsigned failures, struct rng *rng);
-
-#endif

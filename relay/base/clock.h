@@ -4,8 +4,7 @@
  * clock, and the time that the machine is suspended counts, as it does for the database. Wall time is microseconds
  * since 1970 UTC and is only shown or sent, never waited for. Only main.c and the loop read a clock; everything below
  * takes `now`. */
-#ifndef RELAY_BASE_CLOCK_H
-#define RELAY_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ static inline instant_us instant_min(instant_us a, instant_us b)
 {
     return a < b ? a : b;
 }
-
-#endif

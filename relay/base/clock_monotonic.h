@@ -1,6 +1,5 @@
 /* relay/base/clock_monotonic.h -- instants for what the C library cannot wait for on our clock. */
-#ifndef RELAY_BASE_CLOCK_MONOTONIC_H
-#define RELAY_BASE_CLOCK_MONOTONIC_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -8,5 +7,3 @@
 
 /* `at` on CLOCK_MONOTONIC, unless the machine is suspended until then. */
 struct timespec clock_monotonic_at(instant_us at);
-
-#endif

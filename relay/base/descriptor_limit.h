@@ -3,8 +3,7 @@
  * The soft limit is 1,024 nearly everywhere, for the sake of programs with select(2). A relay waits with poll(2) and
  * may be configured to have more connections than that; the programs that it starts are not to inherit more than it was
  * started with. */
-#ifndef RELAY_BASE_DESCRIPTOR_LIMIT_H
-#define RELAY_BASE_DESCRIPTOR_LIMIT_H
+#pragma once
 
 #include <sys/resource.h>
 
@@ -14,5 +13,3 @@ void descriptor_limit_raise(void);
 /* What a program gets that this process starts: its limits of now, with the soft one no higher than before the raise.
  */
 struct rlimit descriptor_limit_of_children(void);
-
-#endif

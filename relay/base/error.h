@@ -2,8 +2,7 @@
  *
  * A function that can fail returns bool and takes `struct error *err` last; on false it has filled
  * *err. Callers branch on err->kind and show err->text to people, never the other way round. */
-#ifndef RELAY_BASE_ERROR_H
-#define RELAY_BASE_ERROR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ bool error_set(struct error *err, enum error_kind kind, const char *format, ...)
 bool error_prefix(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3);
 
 const char *error_kind_name(enum error_kind kind); /* "unreachable", "refused", ...; static */
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/base/event.h -- the noun everything else is about. */
-#ifndef RELAY_BASE_EVENT_H
-#define RELAY_BASE_EVENT_H
+#pragma once
 
 #include "relay/base/span.h"
 
@@ -37,5 +36,3 @@ struct event {
     bool passed;                    /* it had to wait for its time, and later ones of its key did not */
     struct span *columns;           /* values of extra columns that the destination template names */
 };
-
-#endif

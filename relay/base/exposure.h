@@ -3,8 +3,7 @@
  *   .setting, .why and .remedy are filled in -> exposure_add_host* -> exposed unless `hosts` is empty
  *
  * A host on this machine is no network: loopback and Unix sockets never count. */
-#ifndef RELAY_BASE_EXPOSURE_H
-#define RELAY_BASE_EXPOSURE_H
+#pragma once
 
 #include "relay/base/span.h"
 
@@ -21,5 +20,3 @@ bool exposure_is_local(const char *host);
 
 /* Takes note of a host that is not on this machine, once. */
 void exposure_add_host(struct exposure *exposure, struct span host);
-
-#endif

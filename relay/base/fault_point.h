@@ -14,8 +14,7 @@
  * What was done is appended, one JSON line a fault, to the file PGCOURIER_FAULT_LOG before it is done; `at` is
  * clock_now(). All of this exists in builds with the option PGCOURIER_FAULT_POINTS only; in others a point is nothing
  * at all. */
-#ifndef RELAY_BASE_FAULT_POINT_H
-#define RELAY_BASE_FAULT_POINT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -49,7 +48,5 @@ bool fault_point(const struct fault_place *place);
 #define FAULT_START() ((void)0)
 #define FAULT_POINT(name) ((void)0)
 #define FAULT_ERROR(name) false
-
-#endif
 
 #endif

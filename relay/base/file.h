@@ -1,6 +1,5 @@
 /* relay/base/file.h -- a small file in memory. */
-#ifndef RELAY_BASE_FILE_H
-#define RELAY_BASE_FILE_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -19,5 +18,3 @@ const char *file_exposed(const char *path);
 /* The same of a file with this mode and owner, for a reader. Root may own it and lend it to a group to read, as secrets
  * are mounted into containers. To root itself all files are readable, so whose they are says nothing. */
 const char *file_mode_exposed(mode_t mode, uid_t owner, uid_t reader);
-
-#endif

@@ -8,8 +8,7 @@
  * Where the things are a list that stays as it is, both halves of what failed are tried, the first one first:
  *
  *   halving_list_begin -> (halving_list_part -> halving_list_failed | halving_list_passed)* until `count` is 0 */
-#ifndef RELAY_BASE_HALVING_H
-#define RELAY_BASE_HALVING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ struct halving_part halving_list_part(const struct halving_list *list);
 /* What was tried has passed, or its halves come next. True: it was one thing alone. */
 void halving_list_passed(struct halving_list *list);
 bool halving_list_failed(struct halving_list *list);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Nothing is turned into a number and back: JSON has numbers that no type of C has, and a double is not always written
  * as it was read. Pure. All texts here are what json_check() takes, and parts of it. */
-#ifndef RELAY_BASE_JSON_MEMBERS_H
-#define RELAY_BASE_JSON_MEMBERS_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/span.h"
@@ -26,5 +25,3 @@ bool json_unescape(struct span string, char *to, size_t *ret_size) MUST_CHECK;
 
 /* The same value without space between its tokens; returns its size, which is not larger. */
 size_t json_compact(struct span value, char *to);
-
-#endif

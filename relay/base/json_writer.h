@@ -4,8 +4,7 @@
  *
  * It writes tokens and knows no structure: commas and braces are the caller's. Set `size` to 0 to use the buffer
  * again. */
-#ifndef RELAY_BASE_JSON_WRITER_H
-#define RELAY_BASE_JSON_WRITER_H
+#pragma once
 
 #include "relay/base/span.h"
 
@@ -33,5 +32,3 @@ void json_write_spliced(struct json_writer *json, struct span document);
 
 /* "2026-11-21T10:00:00.123456Z", quoted. */
 void json_write_instant(struct json_writer *json, int64_t wall_us);
-
-#endif

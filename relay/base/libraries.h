@@ -1,6 +1,5 @@
 /* relay/base/libraries.h -- the libraries that this process runs with, which need not be those it was built with. */
-#ifndef RELAY_LIBRARIES_H
-#define RELAY_LIBRARIES_H
+#pragma once
 
 #include <libpq-fe.h>
 #include <stdbool.h>
@@ -12,5 +11,3 @@ void libraries_show(char *ret, size_t size);
 /* Does libpq `version`, a PQlibVersion(), have a known weakness that a later release of its major has not? Then `ret`
  * says so, in at most `size` bytes. */
 bool libraries_libpq_is_bad(int version, char *ret, size_t size);
-
-#endif

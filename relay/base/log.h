@@ -5,8 +5,7 @@
  *
  * Only relay/relay.c, the command_*.c files and main.c log; everything below returns errors. Payloads and secrets are
  * never logged. A closed or full stderr loses lines, never the process. */
-#ifndef RELAY_BASE_LOG_H
-#define RELAY_BASE_LOG_H
+#pragma once
 
 #include "relay/base/span.h"
 
@@ -61,5 +60,3 @@ void log_write(const struct log *log, enum log_level level, const char *fact, co
 
 bool log_level_parse(const char *text, enum log_level *ret);   /* error warn info debug */
 bool log_format_parse(const char *text, enum log_format *ret); /* logfmt json */
-
-#endif

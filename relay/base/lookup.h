@@ -6,8 +6,7 @@
  *
  *   lookup_is_needed -> lookup_start -> (lookup_prepare -> poll(2) -> lookup_is_done)* -> lookup_count, lookup_address
  *   -> lookup_free */
-#ifndef RELAY_BASE_LOOKUP_H
-#define RELAY_BASE_LOOKUP_H
+#pragma once
 
 #include "relay/base/pollset.h"
 
@@ -36,5 +35,3 @@ bool lookup_is_done(struct lookup *lookup);
  * most. 0 and *err, which tells the name, when there is none. */
 size_t lookup_count(const struct lookup *lookup, struct error *err);
 const char *lookup_address(const struct lookup *lookup, size_t index); /* in figures; the lookup's own */
-
-#endif

@@ -3,8 +3,7 @@
  *   pollset_clear -> (pollset_add | pollset_deadline)* -> pollset_wait -> pollset_revents*
  *
  * Level-triggered poll(2). The same descriptor may be added more than once; each adder sees the union. */
-#ifndef RELAY_BASE_POLLSET_H
-#define RELAY_BASE_POLLSET_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -29,5 +28,3 @@ int64_t pollset_waited_us(const struct pollset *ps);
 
 /* What poll(2) reported for `fd`: 0 if nothing or not in the set. */
 short pollset_revents(const struct pollset *ps, int fd);
-
-#endif

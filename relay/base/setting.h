@@ -4,8 +4,7 @@
  *
  * The same rows feed the parser, check-config, docs/configuration.md and the sinks: a module lists its keys in a
  * table, says where in its own struct each value goes, and never sees YAML. */
-#ifndef RELAY_BASE_SETTING_H
-#define RELAY_BASE_SETTING_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -77,5 +76,3 @@ void setting_describe(const struct setting *setting, char *ret, size_t size);
 
 /* `url` without its userinfo and its query, for messages and logs. At most `size` bytes. */
 void setting_url_show(const char *url, char *ret, size_t size);
-
-#endif

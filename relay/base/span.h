@@ -1,6 +1,5 @@
 /* relay/base/span.h -- bytes that somebody else owns. */
-#ifndef RELAY_BASE_SPAN_H
-#define RELAY_BASE_SPAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ static inline uint64_t span_hash(struct span bytes)
         hash = (hash ^ (unsigned char)bytes.data[i]) * UINT64_C(0x100000001b3);
     return hash;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The files in sql/ name tables and columns as psql variables (:table, :id); sql_render() puts the quoted names of
  * one queue in their place, once, at start-up. Values never go that way: they are parameters. */
-#ifndef RELAY_BASE_STATEMENT_H
-#define RELAY_BASE_STATEMENT_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/error.h"
@@ -39,5 +38,3 @@ void statement_add_tids(struct statement *st, struct arena *arena, const uint64_
 /* text[] and bytea[]; an absent span is a NULL element. */
 void statement_add_texts(struct statement *st, struct arena *arena, const struct span *texts, size_t count);
 void statement_add_bytes(struct statement *st, struct arena *arena, const struct span *bytes, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/base/suggest.h -- the name somebody probably meant. */
-#ifndef RELAY_BASE_SUGGEST_H
-#define RELAY_BASE_SUGGEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ const char *suggest(const char *word, const char *const *names);
 
 /* For messages: `; did you mean "NAME"?`, or empty. At most `size` bytes. Returns `ret`. */
 const char *suggest_text(const char *word, const char *const *names, char *ret, size_t size);
-
-#endif

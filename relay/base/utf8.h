@@ -1,8 +1,7 @@
 /* relay/base/utf8.h -- is this text UTF-8?
  *
  * A SQL_ASCII database hands out whatever bytes somebody once stored; everything that writes JSON asks here first. */
-#ifndef RELAY_BASE_UTF8_H
-#define RELAY_BASE_UTF8_H
+#pragma once
 
 #include "relay/base/span.h"
 
@@ -14,5 +13,3 @@ size_t utf8_char(struct span text);
 
 /* How many of the first `max` bytes of `text` to take so that no character is cut in two. */
 size_t utf8_fit(struct span text, size_t max);
-
-#endif

@@ -2,8 +2,7 @@
  *
  *   bench_schema_open -> (bench_schema_fill -> bench_floor or bench_relay_drain)* -> bench_relay_latency
  *   -> bench_schema_close */
-#ifndef RELAY_BENCH_H
-#define RELAY_BENCH_H
+#pragma once
 
 #include "relay/base/backoff.h"
 #include "relay/base/log.h"
@@ -60,5 +59,3 @@ char *bench_render(const char *template, const char *schema);
 
 /* False and *err unless as many events were drained as there were; `who` drained them. */
 bool bench_check_count(const struct bench *bench, const char *who, int64_t drained, struct error *err) MUST_CHECK;
-
-#endif

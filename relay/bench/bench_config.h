@@ -2,8 +2,7 @@
  * the bench's table, and one sink.
  *
  *   bench_config_open -> bench_config_of -> bench_config_close */
-#ifndef RELAY_BENCH_CONFIG_H
-#define RELAY_BENCH_CONFIG_H
+#pragma once
 
 #include "relay/config/config.h"
 
@@ -23,5 +22,3 @@ struct bench_config *bench_config_open(const struct bench_config_options *option
 void bench_config_close(struct bench_config *bench_config); /* NULL is a no-op */
 
 const struct config *bench_config_of(const struct bench_config *bench_config);
-
-#endif

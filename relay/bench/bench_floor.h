@@ -1,6 +1,5 @@
 /* relay/bench/bench_floor.h -- how fast can the table be emptied at all? */
-#ifndef RELAY_BENCH_FLOOR_H
-#define RELAY_BENCH_FLOOR_H
+#pragma once
 
 #include "relay/bench/bench.h"
 
@@ -12,5 +11,3 @@ int64_t bench_floor_rows(int64_t payload_bytes);
  * does nothing with the rows. Events a second, from the first statement, when all are connected, to the last result
  * that has rows. */
 bool bench_floor(struct bench *bench, double *ret_per_second, struct error *err) MUST_CHECK;
-
-#endif

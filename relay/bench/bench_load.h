@@ -1,8 +1,7 @@
 /* relay/bench/bench_load.h -- producers that insert events at a steady rate, in somebody else's poll loop.
  *
  *   bench_load_new -> (bench_load_prepare -> wait -> bench_load_turn)* -> bench_load_free */
-#ifndef RELAY_BENCH_LOAD_H
-#define RELAY_BENCH_LOAD_H
+#pragma once
 
 #include "relay/base/pollset.h"
 #include "relay/bench/bench.h"
@@ -32,5 +31,3 @@ bool bench_load_is_over(const struct bench_load *load, instant_us now);
 
 void bench_load_prepare(struct bench_load *load, struct pollset *ps, instant_us now);
 bool bench_load_turn(struct bench_load *load, const struct pollset *ps, instant_us now, struct error *err) MUST_CHECK;
-
-#endif

@@ -1,7 +1,6 @@
 /* relay/bench/bench_relay.h -- what a relay makes of the bench's table: the loop of `pgcourier run`, in this process.
  */
-#ifndef RELAY_BENCH_RELAY_H
-#define RELAY_BENCH_RELAY_H
+#pragma once
 
 #include "relay/bench/bench.h"
 
@@ -20,5 +19,3 @@ struct bench_latency {
 
 /* Delivers a steady load from the empty table. */
 bool bench_relay_latency(struct bench *bench, struct bench_latency *ret, struct error *err) MUST_CHECK;
-
-#endif

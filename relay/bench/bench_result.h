@@ -1,6 +1,5 @@
 /* relay/bench/bench_result.h -- what a bench has found out, for people and for programs. */
-#ifndef RELAY_BENCH_RESULT_H
-#define RELAY_BENCH_RESULT_H
+#pragma once
 
 #include "relay/bench/bench.h"
 #include "relay/bench/bench_relay.h"
@@ -33,5 +32,3 @@ void bench_result_print_json(const struct bench *bench, const struct bench_resul
 /* A number with its thousands apart; `text` holds it. */
 #define BENCH_NUMBER_SIZE 32
 const char *bench_number(double value, char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/bench/bench_schema.h -- the schema of a bench: made, filled, and gone afterwards. */
-#ifndef RELAY_BENCH_SCHEMA_H
-#define RELAY_BENCH_SCHEMA_H
+#pragma once
 
 #include "relay/bench/bench.h"
 
@@ -27,5 +26,3 @@ bool bench_schema_empty(struct bench *bench, struct error *err) MUST_CHECK;
 /* Drops it, if it was ever asked for, on a new connection where bench->conn is lost, for as long as that takes; after a
  * signal, for 30 s. False when it is left behind: *err names it and says what to do. */
 bool bench_schema_close(struct bench *bench, struct error *err) MUST_CHECK;
-
-#endif

@@ -3,8 +3,7 @@
  * What is claimed waits for the sink in the order of the claims, so what comes meanwhile, however fresh, waits behind
  * all of it, and so does what is older than a claimed key's later events. Where a sink is slow and behind, claims are
  * kept small then: they cost little beside it. Where it is fast, nothing waits long, and large claims cost less. */
-#ifndef RELAY_AHEAD_H
-#define RELAY_AHEAD_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/queue/queue_parts.h"
@@ -31,5 +30,3 @@ int64_t ahead_room(const struct queue *queue, int64_t open);
 
 /* Its claims are sent one after the other, for such a sink. */
 bool ahead_takes_turns(const struct queue *queue);
-
-#endif

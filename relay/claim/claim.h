@@ -5,8 +5,7 @@
  * settlement, the COMMIT and the next claim travel in one round trip. So they do when there is a straggler, whose lock
  * is kept beyond the transaction (session_lock.h). Where that cannot be, finished lanes are settled on the side
  * connection and more keys are claimed into the same transaction. */
-#ifndef RELAY_CLAIM_H
-#define RELAY_CLAIM_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/claim/claim_state.h"
@@ -43,5 +42,3 @@ bool claim_was_refused(const struct claim *claim);
 /* Sets queue->claiming.offered: the claims of which the side connection may settle what is finished, because some lanes
  * have been under way for long and the claim's own connection cannot settle before they end. */
 void claim_offer(struct queue *queue, instant_us now);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * One round settles and commits what is held, begins anew and claims, or a part of that. A round that fails costs the
  * transaction and with it the locks: what was held becomes the queue's orphans, of which nothing more is sent. */
-#ifndef RELAY_CLAIM_CONNECTION_H
-#define RELAY_CLAIM_CONNECTION_H
+#pragma once
 
 #include "relay/base/pollset.h"
 #include "relay/queue/queue.h"
@@ -12,5 +11,3 @@ struct settle_job;
 
 /* Takes what has arrived. New batches go to queue->arrived. */
 void claim_connection_progress(struct claim *claim, const struct pollset *ps, instant_us now);
-
-#endif

@@ -1,8 +1,7 @@
 /* relay/claim/claim_intake.h -- what comes back on a claim's connection, read into its batch.
  *
  *   claim_intake_take per result of the round -> claim_intake_end */
-#ifndef RELAY_CLAIM_INTAKE_H
-#define RELAY_CLAIM_INTAKE_H
+#pragma once
 
 #include "relay/queue/pace.h"
 #include "relay/queue/queue.h"
@@ -16,5 +15,3 @@ void claim_intake_end(struct claim_plan *plan, const struct batch *batch);
 
 /* What the claim has brought, for when the next one comes. */
 struct pace_claim claim_intake_pace(const struct claim *claim, const struct batch *batch);
-
-#endif

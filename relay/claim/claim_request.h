@@ -3,8 +3,7 @@
  * Left out: keys this relay is busy with, and keys whose destination is down. Asked for by name: keys known to have
  * more events (queue->keys.more). A key that one of our claims holds can only be claimed by that claim: its lock
  * belongs to that transaction. */
-#ifndef RELAY_CLAIM_REQUEST_H
-#define RELAY_CLAIM_REQUEST_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -44,5 +43,3 @@ bool claim_has_followed(const struct claim *claim);
 
 /* Followed keys whose locks this claim holds and whose earlier events are settled. */
 size_t claim_count_followed(const struct claim *claim);
-
-#endif

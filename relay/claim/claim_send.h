@@ -1,6 +1,5 @@
 /* relay/claim/claim_send.h -- what travels to the server on a claim's connection: one round at a time. */
-#ifndef RELAY_CLAIM_SEND_H
-#define RELAY_CLAIM_SEND_H
+#pragma once
 
 #include "relay/claim/claim_state.h"
 
@@ -15,5 +14,3 @@ void claim_begin_parts(struct claim *claim);
 
 /* Sets queue->claiming.asking_since, after a claim connection has changed its state. */
 void claim_note_asking(struct queue *queue);
-
-#endif

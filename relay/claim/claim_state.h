@@ -1,6 +1,5 @@
 /* relay/claim/claim_state.h -- one connection that claims, as its parts share it. */
-#ifndef RELAY_CLAIM_STATE_H
-#define RELAY_CLAIM_STATE_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/base/clock.h"
@@ -55,5 +54,3 @@ static inline const struct holding *claim_holding(const struct claim *claim)
 {
     return holding_of_claim(claim->queue, claim->db);
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * One answer for all who ask: a claim is sent when `until` has passed, the loop sleeps no longer than until then, and
  * --log-level=debug shows the reason. */
-#ifndef RELAY_CLAIM_WAIT_H
-#define RELAY_CLAIM_WAIT_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -41,5 +40,3 @@ struct claim_wait claim_wait(struct claim *claim, instant_us now);
 
 /* As the log has it: "claim.waits for=...". */
 const char *claim_waits_for(enum claim_reason reason);
-
-#endif

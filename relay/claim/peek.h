@@ -4,12 +4,9 @@
  * at its longest, one small statement on the side connection asks first, and the claim follows at once when it says
  * yes. It asks about new events and waits that are over. What is left besides, by mistake or by a late commit, claims
  * find: every poll is a claim until the slow sweep has been everywhere, and one a second is from then on. */
-#ifndef RELAY_PEEK_H
-#define RELAY_PEEK_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
 /* The queue is about to claim, without any key open. True: the side connection is to ask first. */
 bool peek_first(struct queue *queue, instant_us now);
-
-#endif

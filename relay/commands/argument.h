@@ -2,8 +2,7 @@
  *
  * The statement that uses it would fail, too, but with words that do not know which option it was, and maybe after
  * others have changed something. */
-#ifndef RELAY_ARGUMENT_H
-#define RELAY_ARGUMENT_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -24,5 +23,3 @@ bool argument_check(PGconn *conn, const char *command, const struct argument *ar
 /* Is it the id of an event, as its first `size` bytes, behind which there is no digit: a whole number of 64
  * bits? This one needs no server. */
 bool argument_is_id(const char *text, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/commands/command.h -- the subcommands of pgcourier. main.c finds one by name and runs it. */
-#ifndef RELAY_COMMAND_H
-#define RELAY_COMMAND_H
+#pragma once
 
 #include "relay/base/log.h"
 #include "relay/config/config.h"
@@ -46,5 +45,3 @@ int command_open_signals(struct error *err) MUST_CHECK;
 int command_open_stop_signals(struct error *err) MUST_CHECK;
 
 uint64_t command_seed(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* relay/commands/database.h -- which database a one-shot command talks to: that of a configuration (-c), or another
  * (-d). */
-#ifndef RELAY_DATABASE_H
-#define RELAY_DATABASE_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -24,5 +23,3 @@ bool database_check(const struct database *database, const char *command, struct
 
 /* The same, and connects. NULL and *err on failure; PQfinish() it. `command` is for application_name. */
 PGconn *database_connect(const struct database *database, const char *command, struct error *err) MUST_CHECK;
-
-#endif

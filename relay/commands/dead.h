@@ -3,8 +3,7 @@
  * Each key is one transaction that holds the key's delivery lock, so it never meets a delivery of that key. What is
  * done before an error stays done. A key that is being delivered is left for the end, when it is waited for: for
  * DEAD_PATIENCE_US in all, however many there are. */
-#ifndef RELAY_DEAD_H
-#define RELAY_DEAD_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -40,5 +39,3 @@ struct dead_counts {
 /* One queue's; adds to *ret. `filter->queue` is not looked at. That keys are busy is no failure. */
 bool dead_act(PGconn *conn, const struct queue_config *queue, enum dead_action action, const struct dead_filter *filter,
               struct dead_counts *ret, struct error *err) MUST_CHECK;
-
-#endif

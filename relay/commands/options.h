@@ -1,7 +1,6 @@
 /* relay/commands/options.h -- the command line of a command as a table: what each option is called, what --help says
  * of it, and where in the command's own struct its value goes. */
-#ifndef RELAY_OPTIONS_H
-#define RELAY_OPTIONS_H
+#pragma once
 
 #include "relay/base/setting.h"
 
@@ -42,5 +41,3 @@ void options_need_config(const char *config_path, struct argp_state *state);
 
 /* For `take_words` of a command that wants the name of one queue. */
 void options_take_queue(const char **ret, char **words, int count, struct argp_state *state);
-
-#endif

@@ -1,7 +1,6 @@
 /* relay/commands/other_queue.h -- queues that the configuration does not have: those of workers, which only
  * outbox.queue knows, and what other configurations have left in the database. For one-shot commands. */
-#ifndef RELAY_OTHER_QUEUE_H
-#define RELAY_OTHER_QUEUE_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/config/config.h"
@@ -16,5 +15,3 @@ bool other_queue_check(PGconn *conn, const struct config *config, const char *na
  * and *err (ERROR_USAGE) when it is not there. */
 struct queue_config *other_queue_read(PGconn *conn, const char *name, struct error *err) MUST_CHECK;
 void other_queue_free(struct queue_config *queue); /* NULL is a no-op */
-
-#endif

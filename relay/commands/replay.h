@@ -11,8 +11,7 @@
  * or drops them, so each is sent by one of the two. Refused alternatives: to insert the events into the queue's table
  * again, whose constraints and triggers are not ours, and to nobody's good when they go to another sink; and to read
  * the archive step by step, which has no index. */
-#ifndef RELAY_REPLAY_H
-#define RELAY_REPLAY_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/commands/column_moves.h"
@@ -67,5 +66,3 @@ bool replay_finish(struct replay *replay, struct error *err) MUST_CHECK;
 
 /* Forgets the replay and what is left of it, in a transaction of its own. */
 bool replay_cancel(const struct asker *asker, int64_t id, int64_t *ret_unsent, struct error *err) MUST_CHECK;
-
-#endif

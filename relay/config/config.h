@@ -5,8 +5,7 @@
  * YAML, one file. Every scalar may use ${VAR}, ${VAR:-default} and $$ for a dollar sign, expanded after parsing,
  * so that a value cannot become structure. Every secret may be given as NAME_file: PATH. Unknown keys are errors.
  * Messages read FILE:LINE:COLUMN: what is wrong; what to write instead. */
-#ifndef RELAY_CONFIG_H
-#define RELAY_CONFIG_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/setting.h"
@@ -113,5 +112,3 @@ const struct sink_config *config_sink(const struct config *config, const char *n
 
 /* docs/configuration.md, from the same tables that the parser uses. */
 void config_print_reference(FILE *out);
-
-#endif

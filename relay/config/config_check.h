@@ -1,6 +1,5 @@
 /* relay/config/config_check.h -- what no single row of a settings table can say: how values fit together. */
-#ifndef RELAY_CONFIG_CHECK_H
-#define RELAY_CONFIG_CHECK_H
+#pragma once
 
 #include "relay/config/config.h"
 #include "relay/config/config_read.h"
@@ -19,5 +18,3 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
  * `place` that of its name. */
 bool config_link_queues(const struct config_place *place, const struct yaml_node *map, const struct config *config,
                         struct error *err) MUST_CHECK;
-
-#endif

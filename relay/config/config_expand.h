@@ -1,6 +1,5 @@
 /* relay/config/config_expand.h -- ${VAR}, ${VAR:-default} and $$ in a configuration value. */
-#ifndef RELAY_CONFIG_EXPAND_H
-#define RELAY_CONFIG_EXPAND_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -8,5 +7,3 @@
  * empty; what was put in is not looked at again. The caller frees it. NULL and *err (ERROR_CONFIG) when a variable
  * without default is unset, or a $ is neither a reference nor doubled; *err names variables, never their values. */
 char *config_expand(const char *text, struct error *err) MUST_CHECK;
-
-#endif

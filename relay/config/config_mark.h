@@ -1,6 +1,5 @@
 /* relay/config/config_mark.h -- where in the file each setting stands, for what is said of it after it was read. */
-#ifndef RELAY_CONFIG_MARK_H
-#define RELAY_CONFIG_MARK_H
+#pragma once
 
 #include "relay/config/config.h"
 #include "relay/config/yaml.h"
@@ -16,5 +15,3 @@ void config_mark_where(const struct config *config, const char *path, char *ret,
 /* The value of a setting that may name a file, one that is called `_file` or is a location of Kafka's, with its
  * variables put in, and its path in *ret_path; NULL if the mark is none of these. */
 const char *config_mark_file(const struct config *config, size_t mark, const char **ret_path);
-
-#endif

@@ -1,7 +1,6 @@
 /* relay/config/config_preset.h -- settings for tables that people already have, by the name of where they come from.
  * What the queue's own settings say goes first. */
-#ifndef RELAY_CONFIG_PRESET_H
-#define RELAY_CONFIG_PRESET_H
+#pragma once
 
 #include "relay/config/config.h"
 #include "relay/config/config_read.h"
@@ -17,5 +16,3 @@ void config_preset_print(FILE *out, const struct queue_config *queue);
 
 /* All of them, for docs/configuration.md. */
 void config_preset_print_reference(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/config/config_read.h -- from YAML nodes to the modules' structs, by tables of settings. */
-#ifndef RELAY_CONFIG_READ_H
-#define RELAY_CONFIG_READ_H
+#pragma once
 
 #include "relay/base/setting.h"
 #include "relay/config/yaml.h"
@@ -39,5 +38,3 @@ bool config_read_setting(const struct config_place *place, const struct yaml_nod
 /* False and *err unless `node` is a mapping; `wanted` says of what, e.g. "names to queues". */
 bool config_need_map(const struct config_place *place, const struct yaml_node *node, const char *wanted,
                      struct error *err) MUST_CHECK;
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/config/config_tables.h -- every key that the configuration file knows, but for the sinks' own. */
-#ifndef RELAY_CONFIG_TABLES_H
-#define RELAY_CONFIG_TABLES_H
+#pragma once
 
 #include "relay/base/setting.h"
 
@@ -21,5 +20,3 @@ extern const struct config_group queue_groups[]; /* ends with a row whose name i
 /* What a queue without `table` reads: our own table, all its columns. */
 extern const char outbox_table[];
 extern const struct setting outbox_columns[]; /* of struct queue_config; the fallbacks are the names */
-
-#endif

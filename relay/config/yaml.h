@@ -4,8 +4,7 @@
  *
  * Scalars stay the text that was written: `no` is "no", 1.10 is "1.10". Key names may hold dots. A repeated key, a
  * second document and anything that is not UTF-8 are errors. Anchors, aliases and merge keys (<<) are resolved. */
-#ifndef RELAY_YAML_H
-#define RELAY_YAML_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -45,5 +44,3 @@ const struct yaml_node *yaml_root(const struct yaml *yaml);
 const struct yaml_pair *yaml_find(const struct yaml_node *map, const char *name); /* NULL if there is none */
 
 const char *yaml_kind_name(enum yaml_kind kind); /* "a list", "a mapping", "a single value", "nothing" */
-
-#endif

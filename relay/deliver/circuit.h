@@ -4,8 +4,7 @@
  *                        ^------ probe says no, the trial fails ------'
  *
  * Pure: time and randomness are parameters. */
-#ifndef RELAY_CIRCUIT_H
-#define RELAY_CIRCUIT_H
+#pragma once
 
 #include "relay/base/backoff.h"
 #include "relay/base/clock.h"
@@ -49,5 +48,3 @@ bool circuit_begin_trial(struct circuit *circuit, const void *delivery);
 
 /* `delivery` has had its verdict, and circuit_fail() or circuit_ack() was told; or it did not go after all. */
 void circuit_end_trial(struct circuit *circuit, const void *delivery);
-
-#endif

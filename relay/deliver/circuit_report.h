@@ -1,6 +1,5 @@
 /* relay/deliver/circuit_report.h -- what the log says of destinations that are down. */
-#ifndef RELAY_CIRCUIT_REPORT_H
-#define RELAY_CIRCUIT_REPORT_H
+#pragma once
 
 #include "relay/deliver/outlet.h"
 
@@ -11,5 +10,3 @@ void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit,
 void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
                             const struct error *cause, instant_us now);
 void report_circuit_closed(const struct outlet *outlet, const char *destination, int64_t open_us);
-
-#endif

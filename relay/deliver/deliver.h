@@ -6,8 +6,7 @@
  * keeps the order of a key itself; many lanes go in parallel. A failure stops its lane. A destination that is down
  * stops every lane to it.
  */
-#ifndef RELAY_DELIVER_H
-#define RELAY_DELIVER_H
+#pragma once
 
 #include "relay/base/pollset.h"
 #include "relay/deliver/outlet.h"
@@ -25,5 +24,3 @@ void deliver_cancel(const struct lane *lane);
 /* The relay is stopping: gives back what waits; from now on a lane ends with what it has in flight. Call it for every
  * turn, as claims that were under way may still arrive. */
 void deliver_stop_all(struct outlet *outlet, instant_us now);
-
-#endif

@@ -1,8 +1,7 @@
 /* relay/deliver/next_payload.h -- may what a destination has answered be the payload of the next queue's event?
  *
  * It is asked before the answer is settled, for the sake of the others that are settled with it. */
-#ifndef RELAY_NEXT_PAYLOAD_H
-#define RELAY_NEXT_PAYLOAD_H
+#pragma once
 
 #include "relay/table/table.h"
 #include "sinks/delivery.h"
@@ -10,5 +9,3 @@
 /* Of a delivery with a verdict and a response. An ack whose answer is too long, or not what `next` has as payload,
  * becomes a failure of the event: it has arrived, and another answer may do. */
 void next_payload_judge(const struct table *next, struct delivery *d);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *   outlet_open -> (outlet_prepare -> poll(2) -> deliver_ready, see relay/deliver/deliver.h)* -> outlet_close
  */
-#ifndef RELAY_OUTLET_H
-#define RELAY_OUTLET_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -56,5 +55,3 @@ int64_t outlet_keys_wanted(struct outlet *outlet, struct span destination, insta
 
 /* When outlet_keys_wanted() may change by itself. */
 instant_us outlet_wake_at(const struct outlet *outlet);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * One event of a key at a time, unless the sink keeps the order of a key or takes runs. A run costs a sink more than as
  * many events of as many keys, so there are runs only where the lanes alone would leave room. */
-#ifndef RELAY_READY_H
-#define RELAY_READY_H
+#pragma once
 
 #include "relay/deliver/outlet.h"
 #include "relay/queue/queue.h"
@@ -24,5 +23,3 @@ size_t ready_take(struct outlet *outlet, struct lane *lane, struct delivery **ds
 
 /* One event that ready_take() gave is not in flight any more. */
 void ready_returned(struct outlet *outlet, struct lane *lane);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/deliver/route_circuit.h -- the circuits of single destinations of a sink, of the troubled ones only. */
-#ifndef RELAY_ROUTE_CIRCUIT_H
-#define RELAY_ROUTE_CIRCUIT_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/span.h"
@@ -38,5 +37,3 @@ void route_circuits_turn(struct route_circuits *circuits, struct rng *rng, insta
 
 /* When the first wait is over; INSTANT_NEVER: none is under way. */
 instant_us route_circuits_wake_at(const struct route_circuits *circuits);
-
-#endif

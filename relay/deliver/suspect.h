@@ -5,8 +5,7 @@
  *
  * Only an event that was sent later counts as one that the destination takes: when it goes away, what it had accepted
  * before may still be acked for long. */
-#ifndef RELAY_SUSPECT_H
-#define RELAY_SUSPECT_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -16,5 +15,3 @@
  * destination has taken others that were sent since: while this one was on its way, or else often enough that it cannot
  * have been a destination that comes and goes. `taken_sent_at`: when the newest event that was acked had been sent. */
 bool suspect_fails_again(struct keyset *suspects, const struct item *item, instant_us taken_sent_at, instant_us now);
-
-#endif

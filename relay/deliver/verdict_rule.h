@@ -1,6 +1,5 @@
 /* relay/deliver/verdict_rule.h -- what a failed delivery means for its key. */
-#ifndef RELAY_VERDICT_RULE_H
-#define RELAY_VERDICT_RULE_H
+#pragma once
 
 #include "relay/base/backoff.h"
 #include "relay/config/config.h"
@@ -18,5 +17,3 @@ enum lane_outcome verdict_rule(enum verdict verdict, enum blame blame, bool last
 
 /* The database does not let an event out of the table (lane->refused): the lane fails at that event. */
 void verdict_rule_stuck(struct lane *lane, const struct queue_config *config, struct rng *rng);
-
-#endif

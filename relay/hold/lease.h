@@ -13,8 +13,7 @@
  * to renew, from two thirds of the term on, to send nothing more, and right before its end, to call back what is under
  * way. With the side connection's backend end the leases, too, so that somebody else takes over at once when we are
  * gone. */
-#ifndef RELAY_LEASE_H
-#define RELAY_LEASE_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
@@ -72,5 +71,3 @@ void lease_doubt(struct queue *queue, instant_us now);
 /* The side connection is lost, and is up again. */
 void lease_backend_lost(struct queue *queue, instant_us now);
 void lease_backend_up(struct queue *queue, instant_us now);
-
-#endif

@@ -1,8 +1,7 @@
 /* relay/hold/orphan.h -- what a claim leaves behind whose locks are lost: the queue's orphans.
  *
  * Nothing more of them is sent, and they stay until what was acked of them is settled (relay/side/side.c). */
-#ifndef RELAY_ORPHAN_H
-#define RELAY_ORPHAN_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -16,5 +15,3 @@ void orphan_drop(const struct queue *queue, struct batch *claimed, instant_us no
 
 /* Frees those that are settled, but what a claim that was sent before that may still bring again. */
 void orphan_free(struct queue *queue);
-
-#endif

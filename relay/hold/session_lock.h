@@ -9,8 +9,7 @@
  *
  * A session is given a lock that it has already, so a claim must leave out what its own session keeps
  * (claim_request.c). Behind a pooler the session is not ours: nothing is kept there, see relay/queue/holding.h. */
-#ifndef RELAY_SESSION_LOCK_H
-#define RELAY_SESSION_LOCK_H
+#pragma once
 
 #include "relay/queue/queue.h"
 #include "relay/settle/round.h"
@@ -36,5 +35,3 @@ bool session_lock_freed(const struct round *round, const PGresult *res, struct e
 
 /* The round has committed, and freed what it was to free. */
 void session_lock_settled(struct batch *batches);
-
-#endif

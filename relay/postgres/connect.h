@@ -1,6 +1,5 @@
 /* relay/postgres/connect.h -- a connection that waits: for start-up and for one-shot commands. */
-#ifndef RELAY_CONNECT_H
-#define RELAY_CONNECT_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -10,5 +9,3 @@
  * client_encoding UTF8 (SQL_ASCII where the database is). NULL and *err on failure, also where conninfo_check() refuses
  * the database, and where the server is too old; PQfinish() it. */
 PGconn *command_connect(const char *database, const char *command, struct error *err) MUST_CHECK;
-
-#endif

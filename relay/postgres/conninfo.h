@@ -1,6 +1,5 @@
 /* relay/postgres/conninfo.h -- where libpq's connection would lead and how safe it would be, before there is one. */
-#ifndef RELAY_CONNINFO_H
-#define RELAY_CONNINFO_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/exposure.h"
@@ -38,5 +37,3 @@ bool conninfo_check(const char *database, struct error *err) MUST_CHECK;
 
 /* The first by the options alone. */
 bool conninfo_security_exposed(const struct conninfo_security *security, struct exposure *ret);
-
-#endif

@@ -10,8 +10,7 @@
  * pooler that shares sessions (found out by comparing backend pids, or told by the configuration) nothing is prepared
  * and no session state is set; the search_path is, for each transaction, by statements that nobody sees. There
  * transactions are begun by sql_claim_begin and ended by "commit" and "rollback", and no other words. */
-#ifndef RELAY_DB_H
-#define RELAY_DB_H
+#pragma once
 
 #include "relay/base/backoff.h"
 #include "relay/base/clock.h"
@@ -92,5 +91,3 @@ const char *db_result_last_words(const PGresult *res);
 
 /* Fills *err from a failed result; the rule says what to do about it. */
 const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err);
-
-#endif

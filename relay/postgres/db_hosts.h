@@ -7,8 +7,7 @@
  *
  *   db_hosts_new -> (db_hosts_begin -> (db_hosts_prepare -> poll(2) -> db_hosts_turn)* -> db_hosts_connect)* ->
  *   db_hosts_free */
-#ifndef RELAY_DB_HOSTS_H
-#define RELAY_DB_HOSTS_H
+#pragma once
 
 #include "relay/base/pollset.h"
 
@@ -57,5 +56,3 @@ void db_hosts_settle(struct db_hosts *hosts);
 
 /* Adds to *err, by which the attempt has failed, which names were left out of the list, and why. */
 void db_hosts_explain(const struct db_hosts *hosts, struct error *err);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * More goes out than the caller sends: a PREPARE before what is new, and the search_path (sql/session/session_path.sql)
  * of each transaction in a session that a pooler shares. Their results are told by expected.own_text. */
-#ifndef RELAY_PIPELINE_H
-#define RELAY_PIPELINE_H
+#pragma once
 
 #include "relay/base/statement.h"
 #include "relay/postgres/statement_cache.h"
@@ -48,5 +47,3 @@ bool pipeline_pass(struct pipeline *pipeline);
 
 /* The round is over. */
 void pipeline_end(struct pipeline *pipeline);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * What needs what is the table in sql/table/table_privileges.sql. Blocking; for start-up checks and one-shot commands.
  */
-#ifndef RELAY_PRIVILEGE_H
-#define RELAY_PRIVILEGE_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -18,5 +17,3 @@ PGresult *privilege_missing(PGconn *conn, unsigned table_oid, const char *works,
  * are missing and the statements that grant them. Other errors, and one that no missing right explains, stay as they
  * are. Not inside a transaction. Returns false. */
 bool privilege_explain(PGconn *conn, unsigned table_oid, const char *works, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* relay/postgres/query.h -- statements that wait for their answer: start-up checks and one-shot commands. The relay's
  * loop never calls these, but a new configuration is checked while it stands still. */
-#ifndef RELAY_QUERY_H
-#define RELAY_QUERY_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -59,5 +58,3 @@ bool query_script_or_cancel(const struct asker *asker, const char *sql, struct e
 const char *query_text(const PGresult *result, int row, int column);
 bool query_bool(const PGresult *result, int row, int column);
 int64_t query_int(const PGresult *result, int row, int column);
-
-#endif

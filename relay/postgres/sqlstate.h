@@ -1,6 +1,5 @@
 /* relay/postgres/sqlstate.h -- what a PostgreSQL error means for the relay, by SQLSTATE. */
-#ifndef RELAY_SQLSTATE_H
-#define RELAY_SQLSTATE_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -30,5 +29,3 @@ struct sqlstate_rule {
 
 /* The rule for `sqlstate` (NULL: the connection broke without one). Never NULL. */
 const struct sqlstate_rule *sqlstate_rule(const char *sqlstate);
-
-#endif

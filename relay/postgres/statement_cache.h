@@ -1,7 +1,6 @@
 /* relay/postgres/statement_cache.h -- which statements a session has prepared, and under which names. Texts are told
  * apart by address, and outlive the connection. */
-#ifndef RELAY_STATEMENT_CACHE_H
-#define RELAY_STATEMENT_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ void statement_cache_forget(struct statement_cache *cache, const char *sql);
 
 /* A hash of the text, so that a session inherited from somebody else can never run other SQL under our name. */
 void statement_cache_name(const char *sql, char ret[STATEMENT_NAME_SIZE]);
-
-#endif

@@ -1,7 +1,6 @@
 /* relay/queue/asks.h -- what claims and the relay's end ask of the side connection, and what that has answered. The
  * asking module sets a flag, the side connection sets another one with the answer: neither calls the other. */
-#ifndef RELAY_ASKS_H
-#define RELAY_ASKS_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -33,5 +32,3 @@ static inline void asks_confirm(struct asks *asks)
     asks->probed = false;
     asks->confirm = true;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A lane holds the claimed events of one key, oldest first; an event without a key has a lane of its own. Everything
  * in a batch lives in its arena and goes with it. */
-#ifndef RELAY_BATCH_H
-#define RELAY_BATCH_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
@@ -201,5 +200,3 @@ size_t batch_unsettled(const struct batch *batches);
 
 /* All of it is settled, and the session has no lock left of it that is to be freed: see session_lock.h. */
 bool batch_is_over(const struct batch *batch);
-
-#endif

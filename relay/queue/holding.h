@@ -4,8 +4,7 @@
  * A module that has to behave in one way for leases and in another for locks asks for one property of the holding, and
  * for nothing else. What a property means is in holding.c; docs/architecture.md shows the table. How the key of one
  * lane is held at this moment is another question: see lane_life.h. */
-#ifndef RELAY_HOLDING_H
-#define RELAY_HOLDING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ const struct holding *holding_of_queue(const struct queue *queue);
 
 /* The table, as docs/architecture.md has it. */
 void holding_print(FILE *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* relay/queue/holds.h -- the batches of a queue, in one list for each holder: every claim, the leases, the orphans.
  *
  * A batch is in one list at a time. Whoever looks at all batches of the queue walks by holds_next(). */
-#ifndef RELAY_HOLDS_H
-#define RELAY_HOLDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ bool holds_are_empty(const struct holds *holds);
 /* Puts `batch`, which is in no list, at the head of a list; takes it from the head of one. */
 void holds_push(struct batch **list, struct batch *batch);
 struct batch *holds_pop(struct batch **list);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/queue/key_book.h -- the keys that a queue keeps in mind: which to ask for by name, and which to leave out. */
-#ifndef RELAY_KEY_BOOK_H
-#define RELAY_KEY_BOOK_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -25,5 +24,3 @@ void key_book_turn(struct queue *queue, instant_us now);
 /* No claim takes the key until then, or, of a key without data, the event `id`. Where the book is full, claims that
  * look for what is new wait as well, as long as they may. */
 void key_book_destination_down(struct queue *queue, struct book_key key, int64_t id, instant_us until, instant_us now);
-
-#endif

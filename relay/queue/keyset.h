@@ -1,7 +1,6 @@
 /* relay/queue/keyset.h -- a bounded set of keys, each with a time and a note. What is done with one key takes the same
  * time whatever the set holds. */
-#ifndef RELAY_KEYSET_H
-#define RELAY_KEYSET_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
@@ -35,5 +34,3 @@ struct keyset_entry *keyset_find(const struct keyset *set, struct span key, uint
 bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us at, const void *owner) MUST_CHECK;
 void keyset_remove(struct keyset *set, size_t index); /* moves the last entry to its place */
 void keyset_expire(struct keyset *set, instant_us now);
-
-#endif

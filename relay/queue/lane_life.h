@@ -3,8 +3,7 @@
  *
  * lane_move(), lane_hold() and batch_hold() make the moves. Their tables are in lane_life.c; docs/architecture.md shows
  * them. */
-#ifndef RELAY_LANE_LIFE_H
-#define RELAY_LANE_LIFE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -38,5 +37,3 @@ bool lane_life_has_hold(enum hold from, enum hold to);
 /* The tables, as docs/architecture.md has them. */
 void lane_life_print(FILE *out);
 void lane_life_print_holds(FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/queue/metrics.h -- what one queue has done, and how long events waited. */
-#ifndef RELAY_METRICS_H
-#define RELAY_METRICS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ struct metrics {
 
 void histogram_add(struct histogram *histogram, int64_t us);
 int64_t histogram_quantile(const struct histogram *histogram, double q); /* upper end of its bucket; 0 when empty */
-
-#endif

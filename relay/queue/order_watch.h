@@ -3,8 +3,7 @@
  * Ids of one key have to be committed in their order. When an event arrives with a smaller id than one of its key that
  * was delivered and settled before, they were not, and the event is late: it is delivered all the same, and
  * counted. A bounded memory of recent keys: it may forget, it does not accuse wrongly (but for a 64-bit collision). */
-#ifndef RELAY_ORDER_WATCH_H
-#define RELAY_ORDER_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void order_watch_settled(struct order_watch *watch, uint64_t key_hash, int64_t i
 
 /* A greater id of this key has left the table before. */
 bool order_watch_is_late(const struct order_watch *watch, uint64_t key_hash, int64_t id);
-
-#endif

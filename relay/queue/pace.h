@@ -3,8 +3,7 @@
  * A queue is polled: soon after a claim that found something, ever later while there is nothing. Behind a claim that
  * took all that there was, none comes for any reason until there can be something worth its cost. With a rate, what a
  * claim brings has its time before the next one. */
-#ifndef RELAY_PACE_H
-#define RELAY_PACE_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/queue/queue_parts.h"
@@ -46,5 +45,3 @@ void pace_peeked(struct queue *queue, bool news, instant_us now);
 
 /* There is something to claim: it looks at once. */
 void pace_wake(struct queue *queue, instant_us now);
-
-#endif

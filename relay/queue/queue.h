@@ -2,8 +2,7 @@
  *
  * relay/claim/claim.c fills batches, route.c finds their destinations, deliver.c sends them, settle.c writes down their
  * ends. Nothing outside relay/ sees this. */
-#ifndef RELAY_QUEUE_H
-#define RELAY_QUEUE_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/base/backoff.h"
@@ -93,5 +92,3 @@ static inline void queue_found_paused(struct queue *queue, instant_us now)
     queue->pause.on = true;
     queue->pause.found_at = now;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/queue/queue_parts.h -- what a queue keeps for the modules that work on it. */
-#ifndef RELAY_QUEUE_PARTS_H
-#define RELAY_QUEUE_PARTS_H
+#pragma once
 
 #include "ordering/guarded_text.h"
 #include "relay/base/clock.h"
@@ -137,5 +136,3 @@ struct unreadable {
     instant_us held_until;            /* no claim before, while it goes on: it would fail again */
     unsigned fruitless;               /* searches in a row that have found none */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/queue/report.h -- every line the running relay logs, in one place. */
-#ifndef RELAY_REPORT_H
-#define RELAY_REPORT_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -32,5 +31,3 @@ void report_removed(const struct queue *queue, struct span what);
 void report_purged(const struct queue *queue, uint64_t events);
 void report_upkeep_failed(const struct queue *queue, const char *task, const struct error *err);
 void report_stats(const struct queue *queue, double seconds);
-
-#endif

@@ -1,8 +1,7 @@
 /* relay/route/destination.h -- event -> destination, by the queue's template.
  *
  * A template is text with {key}, {type}, {id} or {COLUMN}; {{ and }} stand for braces. */
-#ifndef RELAY_DESTINATION_H
-#define RELAY_DESTINATION_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/event.h"
@@ -24,5 +23,3 @@ struct span route_static(const struct route *route);
  * names: it can never be delivered. */
 bool route_event(const struct route *route, const struct event *event, struct arena *arena, struct span *ret,
                  struct error *err) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A row is blamed when others pass. A table that lets nothing go will be mended by somebody: what was acked is kept in
  * mind until then, nothing is delivered again, and now and then one more key is claimed, to find out. */
-#ifndef RELAY_BLAME_H
-#define RELAY_BLAME_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -29,5 +28,3 @@ instant_us blame_trial_at(const struct queue *queue);
 
 /* A claim has found something to deliver: if it is such a trial, it was the last one for a while. */
 void blame_note_claim(struct queue *queue, instant_us now);
-
-#endif

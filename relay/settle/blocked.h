@@ -6,8 +6,7 @@
  * That is no fault of the row, and the event is not delivered again: its lane is set aside (LANE_BLOCKED), its key
  * stays locked, leased or, where its lock is lost, in mind; and its settlement is tried again after a wait that grows.
  * Meanwhile it keeps nothing else: neither what was claimed with it, nor new claims. */
-#ifndef RELAY_BLOCKED_H
-#define RELAY_BLOCKED_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -36,5 +35,3 @@ const char *blocked_patience(const struct queue *queue, const struct db *db, ins
 
 /* So many lanes whose locks are lost are as many as may be kept in mind beside what is claimed. */
 bool blocked_is_full(const struct queue *queue, size_t lanes);
-
-#endif

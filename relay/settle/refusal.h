@@ -5,8 +5,7 @@
  * A settlement does not pass as a whole, because the database refuses one row, because somebody else holds one, or
  * because all of them take too long. It is tried again in parts (relay/base/halving.h). What does not pass alone is to
  * blame (blame.h), or it is waited for (blocked.h). */
-#ifndef RELAY_REFUSAL_H
-#define RELAY_REFUSAL_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -45,5 +44,3 @@ void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now)
 void refusal_begin_parts(struct batch *batch);
 void refusal_undo_parts(struct batch *batch);
 void refusal_end_parts(struct batch *batch); /* it has committed */
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/settle/round.h -- one round of statements on one connection, and how it went. */
-#ifndef RELAY_ROUND_H
-#define RELAY_ROUND_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/base/arena.h"
@@ -56,5 +55,3 @@ bool round_reached(const struct round *round, size_t index);
 size_t round_before_claim(const struct round *round);
 
 void round_done(struct round *round);
-
-#endif

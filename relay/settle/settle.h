@@ -4,8 +4,7 @@
  *
  * Where they run is the caller's choice: in the claim's own transaction when all its lanes are finished, in a short
  * one on the queue's side connection when a straggler would keep the others waiting. */
-#ifndef RELAY_SETTLE_H
-#define RELAY_SETTLE_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/base/arena.h"
@@ -43,5 +42,3 @@ void settle_abort(struct settle_job *job);
 
 /* Frees the batches of the list that are wholly settled and have nothing in flight. */
 void settle_free_batches(struct batch **list);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * DESIGN. Starts take turns, so of two that start together one finds the other. A relay that has lost its connections
  * may find another in its place: it stands still until that one is gone, and then goes on. */
-#ifndef RELAY_SERVING_H
-#define RELAY_SERVING_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/base/clock.h"
@@ -43,5 +42,3 @@ void serving_statement(const struct queue *queue, bool shared, struct arena *are
 
 /* What was answered. False and *err, which names the other, when the queue must not be served. */
 bool serving_take(const struct queue *queue, const PGresult *res, struct error *err) MUST_CHECK;
-
-#endif

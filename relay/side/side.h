@@ -2,8 +2,7 @@
  *
  * Its transactions are short: it settles what must not wait for the end of a claim, or what a lost claim left
  * behind, and between that it asks how far ids are settled. */
-#ifndef RELAY_SIDE_H
-#define RELAY_SIDE_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/postgres/db.h"
@@ -21,5 +20,3 @@ void side_hear(struct queue *queue, const struct pollset *ps, instant_us now);
 
 /* One turn: takes results, starts the most urgent thing there is to do. */
 void side_ready(struct queue *queue, const struct pollset *ps, instant_us now);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/side/side_start.h -- what is sent on the queue's other connection, which is idle: each a round of its own. */
-#ifndef RELAY_SIDE_START_H
-#define RELAY_SIDE_START_H
+#pragma once
 
 #include "relay/queue/queue.h"
 
@@ -15,5 +14,3 @@ void side_start_renewal(struct queue *queue, instant_us now);
 
 /* The next statement of a search, unless there is none, or the last round was one: what else is due comes between. */
 bool side_start_search(struct queue *queue, instant_us now);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/side/side_state.h -- the side connection's own state: for side.c, side_start.c and their tests. */
-#ifndef RELAY_SIDE_STATE_H
-#define RELAY_SIDE_STATE_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/postgres/db.h"
@@ -33,5 +32,3 @@ struct side {
     bool searched;      /* the last round was part of a search: see relay/side/unreadable.h */
     bool upkept;        /* the last round was an upkeep task that goes ahead of what else is due */
 };
-
-#endif

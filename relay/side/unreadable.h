@@ -8,8 +8,7 @@
  * From then on the queue's statements are guarded (ordering/guarded_text.h): the row is the queue's and is not tried,
  * its key is delivered up to it and waits there like one whose event was refused. Before a failure is counted the row
  * is tried again, on the side connection; when it can be read it is a row like any other. */
-#ifndef RELAY_UNREADABLE_H
-#define RELAY_UNREADABLE_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/error.h"
@@ -53,5 +52,3 @@ void unreadable_end(struct queue *queue, const struct error *failure, instant_us
 
 /* The connection is lost: what is under way is given up. */
 void unreadable_abort(struct queue *queue);
-
-#endif

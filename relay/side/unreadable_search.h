@@ -6,8 +6,7 @@
  *
  *   unreadable_search_claim | _settlement | _again -> (unreadable_search_statement -> unreadable_search_take per
  *   result -> unreadable_search_ended)* until `over` -> unreadable_search_free */
-#ifndef RELAY_UNREADABLE_SEARCH_H
-#define RELAY_UNREADABLE_SEARCH_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/base/error.h"
@@ -74,5 +73,3 @@ struct statement unreadable_search_statement(const struct queue *queue, const st
                                              struct arena *arena);
 void unreadable_search_take(const struct queue *queue, struct unreadable_search *search, const PGresult *res);
 void unreadable_search_ended(const struct queue *queue, struct unreadable_search *search, const struct error *failure);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * One task at a time, of one statement each. A task that fails is tried again later and delays nothing else. One that
  * takes long rests for as long, at least, and takes turns with what the connection is there for. */
-#ifndef RELAY_UPKEEP_H
-#define RELAY_UPKEEP_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/base/arena.h"
@@ -45,5 +44,3 @@ instant_us upkeep_due_at(const struct queue *queue);
 /* While the queue is paused: gives back what is not on its way. Call it for every turn, as claims that were under way
  * may still arrive. */
 void upkeep_hold(struct queue *queue, instant_us now);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/side/upkeep_state.h -- when each regular task is due: for upkeep.c and its tests. */
-#ifndef RELAY_UPKEEP_STATE_H
-#define RELAY_UPKEEP_STATE_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -32,5 +31,3 @@ struct upkeep {
     int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
     uint64_t purged;       /* dead letters, and nothing said of them yet */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/table/findings.h -- what is wrong with a table, and how to mend it. */
-#ifndef RELAY_FINDINGS_H
-#define RELAY_FINDINGS_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -39,5 +38,3 @@ bool findings_add_missing(struct findings *findings, PGconn *conn, unsigned tabl
 
 /* What to end with when there are errors: ERROR_PERMISSION if all of them are missing rights, else ERROR_CONFIG. */
 enum error_kind findings_kind(const struct findings *findings);
-
-#endif

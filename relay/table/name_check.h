@@ -1,7 +1,6 @@
 /* relay/table/name_check.h -- names that our search_path, pg_catalog alone, does not find: in a queue's condition, and
  * in the functions of the triggers that fire in our sessions. Part of table_check(), which see. */
-#ifndef RELAY_NAME_CHECK_H
-#define RELAY_NAME_CHECK_H
+#pragma once
 
 #include "relay/config/config.h"
 #include "relay/table/findings.h"
@@ -18,5 +17,3 @@ enum name_check_events { NAME_CHECK_INSERT = 4, NAME_CHECK_DELETE = 8 }; /* as i
 
 bool name_check_triggers(PGconn *conn, const struct table *table, int events, struct findings *findings,
                          struct error *err) MUST_CHECK;
-
-#endif

@@ -3,8 +3,7 @@
  *   table_inspect -> table_check -> (claim and settle use the struct) -> table_free
  *
  * Nothing here changes the table. */
-#ifndef RELAY_TABLE_H
-#define RELAY_TABLE_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/event.h"
@@ -105,5 +104,3 @@ int64_t table_locks_needed(int64_t wanted, int64_t slots, int64_t per_transactio
 bool table_check_shared(PGconn *conn, const struct queue_config *queue, const struct table *table,
                         const struct queue_config *other, const struct table *other_table,
                         struct error *err) MUST_CHECK;
-
-#endif

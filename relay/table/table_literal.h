@@ -1,6 +1,5 @@
 /* relay/table/table_literal.h -- texts and columns as SQL. */
-#ifndef RELAY_TABLE_LITERAL_H
-#define RELAY_TABLE_LITERAL_H
+#pragma once
 
 #include "relay/base/arena.h"
 
@@ -9,5 +8,3 @@ const char *table_literal(struct arena *arena, const char *text);
 
 /* Of row e; `absent` where name_sql is NULL. */
 const char *table_column(struct arena *arena, const char *name_sql, const char *absent);
-
-#endif

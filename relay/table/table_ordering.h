@@ -1,6 +1,5 @@
 /* relay/table/table_ordering.h -- what a strategy has to know of a table and its queue. */
-#ifndef RELAY_TABLE_ORDERING_H
-#define RELAY_TABLE_ORDERING_H
+#pragma once
 
 #include "ordering/ordering.h"
 #include "relay/table/table.h"
@@ -9,5 +8,3 @@
  * (table_sql.h). Borrows from all three. */
 struct ordering_options table_ordering_options(const struct table *table, const struct queue_config *queue,
                                                const struct sql_variable *variables);
-
-#endif

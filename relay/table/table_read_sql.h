@@ -1,8 +1,7 @@
 /* relay/table/table_read_sql.h -- what is read of a queue's rows, and which rows are its own, as SQL over row e.
  *
  * `guarded`: in a transaction that has named rows that cannot be read, see ordering/guarded_text.h. */
-#ifndef RELAY_TABLE_READ_SQL_H
-#define RELAY_TABLE_READ_SQL_H
+#pragma once
 
 #include "relay/base/arena.h"
 #include "relay/table/table.h"
@@ -19,5 +18,3 @@ const char *table_text_once(const struct table *table, const struct queue_config
 
 /* Of the events that it comes after, a bigint[]. */
 const char *table_after_ids(const struct table *table, struct arena *arena);
-
-#endif

@@ -1,6 +1,5 @@
 /* relay/table/table_sql.h -- a table's names, as the variables of the statements in sql/. */
-#ifndef RELAY_TABLE_SQL_H
-#define RELAY_TABLE_SQL_H
+#pragma once
 
 #include "relay/base/statement.h"
 #include "relay/table/table.h"
@@ -12,5 +11,3 @@ const struct sql_variable *table_variables(const struct table *table, const stru
 /* For when there are rows that cannot be read: see ordering/guarded_text.h. */
 const struct sql_variable *table_guarded_variables(const struct table *table, const struct queue_config *queue,
                                                    struct arena *arena);
-
-#endif

@@ -1,8 +1,7 @@
 /* sinks/exec/exec_command.h -- what is run: program and environment.
  *
  *   exec_command_open -> exec_command_environment* -> exec_command_close */
-#ifndef SINKS_EXEC_COMMAND_H
-#define SINKS_EXEC_COMMAND_H
+#pragma once
 
 #include "sinks/delivery.h"
 #include "sinks/exec/exec_process.h"
@@ -20,5 +19,3 @@ const struct exec_program *exec_command_program(const struct exec_command *comma
 /* The whole environment for one command: what is configured, and of `d` what is known without reading its JSON, or only
  * how many there are when `count` is above 1. In the delivery's arena. */
 char *const *exec_command_environment(const struct exec_command *command, const struct delivery *d, size_t count);
-
-#endif

@@ -5,8 +5,7 @@
  * A relay that is killed loses its locks, and another one runs the same events. PR_SET_PDEATHSIG takes a command with
  * it, but not what that command has started. So there is a small process that does nothing but wait for the relay's
  * end, and then kills the process groups of all commands. */
-#ifndef SINKS_EXEC_GUARD_H
-#define SINKS_EXEC_GUARD_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -31,5 +30,3 @@ struct exec_group *exec_guard_group(struct exec_guard *guard, size_t i); /* the 
 
 /* Ends the process. No command may be running. NULL is a no-op. */
 void exec_guard_free(struct exec_guard *guard);
-
-#endif

@@ -4,8 +4,7 @@
  *   exec_process_start -> exec_process_prepare / exec_process_ended* -> exec_process_done
  *
  * The caller never waits: the end of the process is a descriptor in the poll set. */
-#ifndef SINKS_EXEC_PROCESS_H
-#define SINKS_EXEC_PROCESS_H
+#pragma once
 
 #include "relay/base/pollset.h"
 #include "relay/base/span.h"
@@ -57,5 +56,3 @@ void exec_process_last_line(const struct exec_process *process, char *ret, size_
 
 /* Closes what is open and forgets the process, which is killed if it has not ended. */
 void exec_process_done(struct exec_process *process);
-
-#endif

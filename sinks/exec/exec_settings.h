@@ -1,6 +1,5 @@
 /* sinks/exec/exec_settings.h -- what can be set of an exec sink. */
-#ifndef SINKS_EXEC_SETTINGS_H
-#define SINKS_EXEC_SETTINGS_H
+#pragma once
 
 #include "relay/base/setting.h"
 
@@ -18,5 +17,3 @@ extern const struct setting exec_settings_table[];
 
 /* As sink_type.response_max. */
 int64_t exec_settings_response_max(const void *settings, const char **ret_why);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/exec/exec_verdict.h -- what the end of a command means for its events. Pure. */
-#ifndef SINKS_EXEC_VERDICT_H
-#define SINKS_EXEC_VERDICT_H
+#pragma once
 
 #include "relay/base/setting.h"
 #include "sinks/delivery.h"
@@ -25,5 +24,3 @@ bool exec_codes_init(struct exec_codes *ret, const struct setting_map *map, stru
 
 /* Nothing was run because of this errno. */
 struct exec_meaning exec_verdict_errno(int cause);
-
-#endif

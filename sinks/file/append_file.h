@@ -7,8 +7,7 @@
  * pipe, terminal or "-" is written as far as its reader lets us, without blocking, and belongs to one writer. Whoever
  * wrote to a named pipe before may have left a torn line in it, which nobody can see: the first byte for it is a
  * newline. */
-#ifndef SINKS_APPEND_FILE_H
-#define SINKS_APPEND_FILE_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/span.h"
@@ -54,5 +53,3 @@ bool append_file_sync(struct append_file *file, struct error *err) MUST_CHECK;
 bool append_file_usable(const struct append_file *file, struct error *err) MUST_CHECK;
 
 void append_file_close(struct append_file *file);
-
-#endif

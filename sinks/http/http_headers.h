@@ -4,8 +4,7 @@
  *
  * A header line is where an event's data could become somebody else's request, so everything from an event goes
  * through one encoder: bytes outside printable ASCII, '%', and spaces at the ends become %XX. */
-#ifndef SINKS_HTTP_HEADERS_H
-#define SINKS_HTTP_HEADERS_H
+#pragma once
 
 #include "relay/base/setting.h"
 #include "sinks/delivery.h"
@@ -28,5 +27,3 @@ void http_headers_close(struct http_headers *headers); /* NULL is a no-op */
  * `headers`' own: never freed by the caller. NULL and *err (ERROR_REFUSED) when this event cannot be sent. */
 struct curl_slist *http_headers_build(const struct http_headers *headers, const struct delivery *d, int64_t wall_s,
                                       struct error *err) MUST_CHECK;
-
-#endif

@@ -2,8 +2,7 @@
  *
  *   http_loop_open -> (http_loop_add* -> http_loop_prepare -> poll(2) -> http_loop_progress -> http_loop_next*)*
  *   -> http_loop_close */
-#ifndef SINKS_HTTP_LOOP_H
-#define SINKS_HTTP_LOOP_H
+#pragma once
 
 #include "relay/base/pollset.h"
 
@@ -24,5 +23,3 @@ void http_loop_progress(struct http_loop *loop, const struct pollset *ps, instan
 
 /* One finished transfer, already removed from the loop; NULL when there is none. */
 CURL *http_loop_next(struct http_loop *loop, CURLcode *ret);
-
-#endif

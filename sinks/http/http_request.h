@@ -2,8 +2,7 @@
  *
  *   http_request_new -> (http_request_start -> transfer -> (http_request_again -> transfer)? -> http_request_finish)*
  *   -> http_request_free */
-#ifndef SINKS_HTTP_REQUEST_H
-#define SINKS_HTTP_REQUEST_H
+#pragma once
 
 #include "relay/base/setting.h"
 #include "sinks/delivery.h"
@@ -61,5 +60,3 @@ void http_request_finish(struct http_request *request, CURLcode code, const stru
 
 /* The same for one that has been taken out of its loop because its time is up. */
 void http_request_time_out(struct http_request *request, const struct http_url *url, int64_t wall_s);
-
-#endif

@@ -5,8 +5,7 @@
  * HTTP/1.1 tells answers from each other by their order alone. What a receiver has sent beyond its last answer would be
  * taken for the answer to the next request. libcurl looks for such bytes since 8.0, and does not see those that OpenSSL
  * has decrypted already; so this looks before each request, at the socket and at OpenSSL's buffer. */
-#ifndef SINKS_HTTP_REUSE_H
-#define SINKS_HTTP_REUSE_H
+#pragma once
 
 #include "relay/base/arena.h"
 
@@ -32,5 +31,3 @@ bool http_reuse_is_multiplexed(CURL *easy);
 /* There as well: true when something has come that is no answer to this request, or the other side has ended the
  * connection, or nobody knows. Reads nothing. */
 bool http_reuse_has_leftover(struct http_reuse *reuse, CURL *easy, const struct http_ends *ends);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/http/http_settings.h -- what the configuration says about an HTTP sink. */
-#ifndef SINKS_HTTP_SETTINGS_H
-#define SINKS_HTTP_SETTINGS_H
+#pragma once
 
 #include "relay/base/exposure.h"
 #include "relay/base/setting.h"
@@ -26,5 +25,3 @@ bool http_settings_check_pins(const struct http_settings *settings, bool https, 
 
 int64_t http_settings_response_max(const void *settings, const char **ret_why); /* as sink_type.response_max */
 bool http_settings_exposed(const void *settings, struct exposure *ret);         /* as sink_type.exposed */
-
-#endif

@@ -6,8 +6,7 @@
  *
  *   http_time_init -> (http_time_begin* -> http_time_wait -> poll(2) -> http_time_turn -> all I/O ->
  *   (http_time_is_due -> http_time_is_up of each request)?)* */
-#ifndef SINKS_HTTP_TIME_H
-#define SINKS_HTTP_TIME_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -35,5 +34,3 @@ void http_time_turn(struct http_time *time, instant_us now);
 /* True when the time of some request may be up: then each that has no answer is asked for. */
 bool http_time_is_due(struct http_time *time);
 bool http_time_is_up(struct http_time *time, int64_t up_us);
-
-#endif

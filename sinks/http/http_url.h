@@ -4,8 +4,7 @@
  *
  * Scheme, host, port, user and query come from the configuration only; a destination, which may hold the data of an
  * event, is a path below the configured one and can be nothing else. */
-#ifndef SINKS_HTTP_URL_H
-#define SINKS_HTTP_URL_H
+#pragma once
 
 #include "relay/base/arena.h"
 
@@ -35,5 +34,3 @@ const char *http_url_join(const struct http_url *url, struct span destination, s
 
 /* Wipes the query of what http_url_join() has made, which is then of no use any more. NULL is a no-op. */
 void http_url_forget(const struct http_url *url, const char *joined);
-
-#endif

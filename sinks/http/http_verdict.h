@@ -1,6 +1,5 @@
 /* sinks/http/http_verdict.h -- what an answer, or the lack of one, says about the event. Pure functions. */
-#ifndef SINKS_HTTP_VERDICT_H
-#define SINKS_HTTP_VERDICT_H
+#pragma once
 
 #include "sinks/delivery.h"
 
@@ -28,5 +27,3 @@ struct http_outcome http_verdict_early(void);
 /* Retry-After as microseconds from `wall_s` (seconds since 1970): a number of seconds or any of HTTP's three date
  * formats. 0 for nonsense and for the past, HTTP_RETRY_AFTER_MAX_US at most. */
 int64_t http_retry_after_us(struct span value, int64_t wall_s);
-
-#endif

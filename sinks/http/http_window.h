@@ -6,8 +6,7 @@
  * shrinks as long as the loop always finds answers waiting, and widens as soon as the loop waits for them.
  *
  *   http_window_init -> (http_window_wait -> poll(2) -> http_window_turn)* */
-#ifndef SINKS_HTTP_WINDOW_H
-#define SINKS_HTTP_WINDOW_H
+#pragma once
 
 #include "relay/base/clock.h"
 
@@ -32,5 +31,3 @@ instant_us http_window_wait(struct http_window *window, size_t in_flight);
 
 /* The loop has waited for so long, and found so many answers. */
 void http_window_turn(struct http_window *window, size_t answers, int64_t waited_us, instant_us now);
-
-#endif

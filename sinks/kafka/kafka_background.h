@@ -7,8 +7,7 @@
  *   kafka_background_metadata -> kafka_background_done* -> kafka_background_reach, kafka_background_answered ->
  * kafka_background_free kafka_background_gates -> kafka_background_done* -> kafka_background_is_closed* ->
  * kafka_background_free kafka_background_destroy -> kafka_background_done* -> kafka_background_free */
-#ifndef SINKS_KAFKA_BACKGROUND_H
-#define SINKS_KAFKA_BACKGROUND_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "sinks/sink.h"
@@ -50,5 +49,3 @@ bool kafka_background_answered(const struct kafka_background *background);
 /* Waits until it is done, at most to `deadline`; after that leaves it alone, and its memory to it. librdkafka 2.8 takes
  * a second to destroy an idempotent producer, 2.0 a millisecond. */
 void kafka_background_free(struct kafka_background *background, instant_us deadline);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/kafka/kafka_conf.h -- the user's `properties:` on top of our defaults, without what would break a guarantee. */
-#ifndef SINKS_KAFKA_CONF_H
-#define SINKS_KAFKA_CONF_H
+#pragma once
 
 #include "relay/base/error.h"
 #include "relay/base/exposure.h"
@@ -43,5 +42,3 @@ typedef int32_t kafka_partitioner(const rd_kafka_topic_t *, const void *key, siz
 
 /* The one that the property `partitioner` names, for keys that are not empty. NULL: we do not know it. */
 kafka_partitioner *kafka_conf_partitioner(const rd_kafka_conf_t *conf);
-
-#endif

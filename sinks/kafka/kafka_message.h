@@ -1,6 +1,5 @@
 /* sinks/kafka/kafka_message.h -- an event as Kafka sees it. */
-#ifndef SINKS_KAFKA_MESSAGE_H
-#define SINKS_KAFKA_MESSAGE_H
+#pragma once
 
 #include "sinks/delivery.h"
 
@@ -19,5 +18,3 @@ size_t kafka_message_bytes(const struct event *event, const rd_kafka_headers_t *
 
 /* Creation time in milliseconds for the record, 0 = let librdkafka take the current time. */
 int64_t kafka_message_timestamp_ms(const struct event *event);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/kafka/kafka_probes.h -- questions whether a topic can be written to, some at a time. All zero is none. */
-#ifndef SINKS_KAFKA_PROBES_H
-#define SINKS_KAFKA_PROBES_H
+#pragma once
 
 #include "sinks/kafka/kafka_background.h"
 
@@ -23,5 +22,3 @@ enum reach kafka_probes_ask(struct kafka_probes *probes, rd_kafka_t *rk, const c
 /* The handle goes: forgets all questions. Puts those under way into `before`, which has room for KAFKA_PROBES_MAX, and
  * returns how many. */
 size_t kafka_probes_leave(struct kafka_probes *probes, struct kafka_background *before[]);
-
-#endif

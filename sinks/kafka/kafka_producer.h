@@ -8,8 +8,7 @@
  * handle, because that can block, and after a pause that grows a new handle takes over. Everything runs on the
  * caller's thread but that call and the questions to the cluster. Payloads are copied into librdkafka, so a handle that
  * is still being destroyed never looks at memory of a delivery that has its verdict. */
-#ifndef SINKS_KAFKA_PRODUCER_H
-#define SINKS_KAFKA_PRODUCER_H
+#pragma once
 
 #include "sinks/kafka/kafka_background.h"
 #include "sinks/kafka/kafka_probes.h"
@@ -96,5 +95,3 @@ enum reach kafka_producer_probe(struct kafka_producer *p, const char *topic, ins
 
 /* Gives everything that is left to report, as _PURGE_INFLIGHT, at the latest at `deadline`. */
 void kafka_producer_close(struct kafka_producer *p, instant_us now, instant_us deadline);
-
-#endif

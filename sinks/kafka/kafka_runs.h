@@ -15,8 +15,7 @@
  *
  * A message must not time out in librdkafka, where those that were handed over some microseconds later would stay: it
  * has no timeout there. When a partition has not answered in time, the whole producer is given up. */
-#ifndef SINKS_KAFKA_RUNS_H
-#define SINKS_KAFKA_RUNS_H
+#pragma once
 
 #include "sinks/kafka/kafka_conf.h"
 #include "sinks/kafka/kafka_producer.h"
@@ -66,5 +65,3 @@ void kafka_runs_progress(struct kafka_runs *runs, instant_us now);
 
 /* Everything gets its verdict. */
 void kafka_runs_close(struct kafka_runs *runs, instant_us now, instant_us deadline);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A topic is asked for when it is first wanted, and again from time to time. All of it goes with the producer's
  * handle. */
-#ifndef SINKS_KAFKA_TOPICS_H
-#define SINKS_KAFKA_TOPICS_H
+#pragma once
 
 #include "sinks/delivery_queue.h"
 #include "sinks/kafka/kafka_background.h"
@@ -65,5 +64,3 @@ void kafka_topic_refused(struct kafka_topic *topic, size_t bytes, instant_us now
 
 /* Frees everything but the question under way, which it returns: it uses the handle, or NULL. */
 struct kafka_background *kafka_topics_leave(struct kafka_topics *topics);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/kafka/kafka_verdict.h -- what a librdkafka error means for the event that got it. */
-#ifndef SINKS_KAFKA_VERDICT_H
-#define SINKS_KAFKA_VERDICT_H
+#pragma once
 
 #include "sinks/delivery.h"
 
@@ -16,5 +15,3 @@ struct kafka_verdict {
 
 /* The verdict for a delivery report, or for a refusal by produce itself (`status` NOT_PERSISTED). */
 struct kafka_verdict kafka_verdict_of(rd_kafka_resp_err_t code, rd_kafka_msg_status_t status);
-
-#endif

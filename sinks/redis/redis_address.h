@@ -1,6 +1,5 @@
 /* sinks/redis/redis_address.h -- where a Redis server is and who we are there. */
-#ifndef SINKS_REDIS_ADDRESS_H
-#define SINKS_REDIS_ADDRESS_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -22,5 +21,3 @@ struct redis_address {
 bool redis_address_parse(const char *url, struct redis_address *ret_address, struct error *err) MUST_CHECK;
 
 void redis_address_done(struct redis_address *address); /* wipes the password */
-
-#endif

@@ -5,8 +5,7 @@
  *
  * A stream entry has only the fields that the event has: one without `payload` is a tombstone, one with an empty
  * `payload` is not. */
-#ifndef SINKS_REDIS_COMMAND_H
-#define SINKS_REDIS_COMMAND_H
+#pragma once
 
 #include "sinks/delivery.h"
 
@@ -24,5 +23,3 @@ struct redis_command {
 /* `maxlen` 0: the stream is not trimmed. */
 void redis_command_build(struct redis_command *ret_command, enum redis_command_kind kind, int64_t maxlen,
                          const struct delivery *d);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * It moves commands and replies and knows nothing of deliveries. A function that fails leaves the link open with the
  * reason in *err: the caller decides what that means for what is under way, then calls redis_link_close(). */
-#ifndef SINKS_REDIS_LINK_H
-#define SINKS_REDIS_LINK_H
+#pragma once
 
 #include "relay/base/clock.h"
 #include "relay/base/pollset.h"
@@ -56,5 +55,3 @@ bool redis_link_check(struct redis_link *link, bool waiting, instant_us now, str
 
 void redis_link_prepare(const struct redis_link *link, bool waiting, struct pollset *ps);
 bool redis_link_readable(const struct redis_link *link, const struct pollset *ps); /* after poll; NULL: maybe */
-
-#endif

@@ -1,7 +1,6 @@
 /* sinks/redis/redis_run.h -- events of one key and destination as one Redis command: a script that adds one after the
  * other and stops at the first that is refused. The server runs it as a whole or not at all. */
-#ifndef SINKS_REDIS_RUN_H
-#define SINKS_REDIS_RUN_H
+#pragma once
 
 #include "sinks/redis/redis_command.h"
 #include "sinks/redis/redis_link.h"
@@ -29,5 +28,3 @@ bool redis_run_read(const redisReply *reply, size_t length, size_t *ret_done, st
 
 /* The server does not let this user run scripts, whatever is in them. */
 bool redis_run_is_forbidden(struct span error);
-
-#endif

@@ -1,6 +1,5 @@
 /* sinks/redis/redis_settings.h -- what the configuration says about a Redis sink. */
-#ifndef SINKS_REDIS_SETTINGS_H
-#define SINKS_REDIS_SETTINGS_H
+#pragma once
 
 #include "relay/base/exposure.h"
 #include "relay/base/setting.h"
@@ -15,5 +14,3 @@ struct redis_settings {
 extern const struct setting redis_setting_rows[]; /* they fill a struct redis_settings */
 
 bool redis_settings_exposed(const void *settings, struct exposure *ret); /* as sink_type.exposed */
-
-#endif

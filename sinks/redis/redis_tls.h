@@ -1,8 +1,7 @@
 /* sinks/redis/redis_tls.h -- TLS for a Redis connection, where hiredis has it (1.0 and later with hiredis_ssl).
  *
  * The server's certificate is always checked, name included: hiredis alone would not check the name. */
-#ifndef SINKS_REDIS_TLS_H
-#define SINKS_REDIS_TLS_H
+#pragma once
 
 #include "relay/base/error.h"
 
@@ -26,5 +25,3 @@ void redis_tls_clear(void);
 
 /* Why the connection failed, as far as TLS knows; NULL if it does not. Valid until redis_tls_end(). */
 const char *redis_tls_fault(const struct redis_tls *tls);
-
-#endif

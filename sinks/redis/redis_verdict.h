@@ -1,6 +1,5 @@
 /* sinks/redis/redis_verdict.h -- what an error reply of Redis means for the event it answers. */
-#ifndef SINKS_REDIS_VERDICT_H
-#define SINKS_REDIS_VERDICT_H
+#pragma once
 
 #include "sinks/delivery.h"
 
@@ -17,5 +16,3 @@ const struct redis_verdict *redis_verdict_find(struct span reply);
 
 /* One line about it. Redis quotes the arguments of a command it does not know; they hold the payload and are cut. */
 void redis_verdict_explain(const struct redis_verdict *rule, struct span reply, struct error *ret_cause);
-
-#endif
