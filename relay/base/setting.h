@@ -42,15 +42,16 @@ struct setting_list {
 struct setting {
     const char *name; /* as in the file */
     enum setting_kind kind;
+    size_t offset;        /* of the value in the module's struct */
+    const char *fallback; /* default, as one would write it in the file; NULL: absent (NULL, 0, empty) */
     bool required;
-    size_t offset;              /* of the value in the module's struct */
-    const char *fallback;       /* default, as one would write it in the file; NULL: absent (NULL, 0, empty) */
     int64_t min, max;           /* COUNT, SIZE (bytes), DURATION (us), both inclusive; max 0 = no upper bound */
     const char *const *choices; /* CHOICE, URL and TEXT; NULL after the last */
     const char *help;           /* one line for the documentation */
 };
 
-/* Tables end with a row whose name is NULL; `values` is the module's struct. */
+/* A row of a table: name, kind, offset and fallback in this order, the others by name. Tables end with a row whose name
+ * is NULL; `values` is the module's struct. */
 
 /* Fills a zeroed `values` with the fallbacks. A fallback that does not parse is a bug and aborts. */
 void setting_defaults(const struct setting *table, void *values);

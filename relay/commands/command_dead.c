@@ -23,12 +23,8 @@ struct dead_options {
     bool all, json;
 };
 
-static const struct setting limit_setting = {.name = "limit",
-                                             .kind = SETTING_COUNT,
-                                             .offset = offsetof(struct dead_options, limit),
-                                             .fallback = "1000",
-                                             .min = 1,
-                                             .max = INT32_MAX};
+static const struct setting limit_setting = {"limit", SETTING_COUNT, offsetof(struct dead_options, limit),
+                                             "1000",  .min = 1,      .max = INT32_MAX};
 
 static bool is_named(const struct dead_options *given)
 {

@@ -14,12 +14,8 @@ struct failures_options {
     bool json;
 };
 
-static const struct setting limit_setting = {.name = "limit",
-                                             .kind = SETTING_COUNT,
-                                             .offset = offsetof(struct failures_options, limit),
-                                             .fallback = "100",
-                                             .min = 1,
-                                             .max = INT32_MAX};
+static const struct setting limit_setting = {"limit", SETTING_COUNT, offsetof(struct failures_options, limit),
+                                             "100",   .min = 1,      .max = INT32_MAX};
 
 static const struct option_row option_rows[] = {
     {"queue", 'q', "NAME", "only this queue", .offset = offsetof(struct failures_options, database.queue)},

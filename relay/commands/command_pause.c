@@ -21,11 +21,8 @@ struct pause_options {
     int64_t timeout_us; /* what `timeout` says */
 };
 
-static const struct setting timeout_setting = {.name = "timeout",
-                                               .kind = SETTING_DURATION,
-                                               .offset = offsetof(struct pause_options, timeout_us),
-                                               .fallback = "30s",
-                                               .max = 24 * HOUR_US};
+static const struct setting timeout_setting = {"timeout", SETTING_DURATION, offsetof(struct pause_options, timeout_us),
+                                               "30s", .max = 24 * HOUR_US};
 
 static void read_timeout(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {

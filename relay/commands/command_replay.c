@@ -25,10 +25,10 @@ struct replay_options {
     struct log log;
 };
 
-static const struct setting rate_setting = {
-    .name = "rate", .kind = SETTING_COUNT, .offset = offsetof(struct replay_options, rate), .min = 1, .max = 1000000};
-static const struct setting id_setting = {
-    .name = "id", .kind = SETTING_COUNT, .offset = offsetof(struct replay_options, id), .min = 1, .max = INT64_MAX};
+static const struct setting rate_setting = {"rate", SETTING_COUNT, offsetof(struct replay_options, rate), .min = 1,
+                                            .max = 1000000};
+static const struct setting id_setting = {"id", SETTING_COUNT, offsetof(struct replay_options, id), .min = 1,
+                                          .max = INT64_MAX};
 
 static void read_rate(const struct option_row *row, void *values, const char *arg, struct argp_state *state)
 {

@@ -17,11 +17,8 @@ struct arguments {
     struct log log;
 };
 
-static const struct setting idle_setting = {.name = "exit-when-idle",
-                                            .kind = SETTING_DURATION,
-                                            .offset = offsetof(struct arguments, idle_max_us),
-                                            .min = 100 * MS_US,
-                                            .max = INT64_C(365) * 24 * 3600 * SECOND_US};
+static const struct setting idle_setting = {"exit-when-idle", SETTING_DURATION, offsetof(struct arguments, idle_max_us),
+                                            .min = 100 * MS_US, .max = INT64_C(365) * 24 * 3600 * SECOND_US};
 
 static void read_log_format(const struct option_row *row, void *values, const char *text, struct argp_state *state)
 {

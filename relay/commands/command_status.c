@@ -24,12 +24,8 @@ struct status_options {
     int64_t every_us; /* between two looks with --watch */
 };
 
-static const struct setting every_setting = {.name = "watch",
-                                             .kind = SETTING_DURATION,
-                                             .offset = offsetof(struct status_options, every_us),
-                                             .fallback = "2s",
-                                             .min = 100 * MS_US,
-                                             .max = 3600 * SECOND_US};
+static const struct setting every_setting = {"watch", SETTING_DURATION,   offsetof(struct status_options, every_us),
+                                             "2s",    .min = 100 * MS_US, .max = 3600 * SECOND_US};
 
 struct status {
     const char *queue, *table;

@@ -16,18 +16,10 @@ struct take_options {
     int64_t count, lease_us;
 };
 
-static const struct setting count_setting = {.name = "count",
-                                             .kind = SETTING_COUNT,
-                                             .offset = offsetof(struct take_options, count),
-                                             .fallback = "1",
-                                             .min = 1,
-                                             .max = 1000};
-static const struct setting lease_setting = {.name = "lease",
-                                             .kind = SETTING_DURATION,
-                                             .offset = offsetof(struct take_options, lease_us),
-                                             .fallback = "1m",
-                                             .min = LEASE_MIN_US,
-                                             .max = LEASE_MAX_US};
+static const struct setting count_setting = {"count", SETTING_COUNT, offsetof(struct take_options, count),
+                                             "1",     .min = 1,      .max = 1000};
+static const struct setting lease_setting = {"lease", SETTING_DURATION,    offsetof(struct take_options, lease_us),
+                                             "1m",    .min = LEASE_MIN_US, .max = LEASE_MAX_US};
 
 static const struct option_row option_rows[] = {
     {"count", 'n', "COUNT", "at most so many events (1)", .setting = &count_setting},

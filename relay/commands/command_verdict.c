@@ -20,11 +20,8 @@ struct verdict_options {
     int64_t lease_us; /* 0: not given */
 };
 
-static const struct setting lease_setting = {.name = "lease",
-                                             .kind = SETTING_DURATION,
-                                             .offset = offsetof(struct verdict_options, lease_us),
-                                             .min = LEASE_MIN_US,
-                                             .max = LEASE_MAX_US};
+static const struct setting lease_setting = {"lease", SETTING_DURATION, offsetof(struct verdict_options, lease_us),
+                                             .min = LEASE_MIN_US, .max = LEASE_MAX_US};
 
 static const struct option_row done_rows[] = {{"response", 'r', "TEXT",
                                                "what goes on to the next queue as payload, where its owner wants that",

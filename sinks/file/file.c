@@ -31,21 +31,11 @@ struct file {
 };
 
 static const struct setting file_settings[] = {
-    {.name = "path",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct file_settings, path),
-     .required = true,
+    {"path", SETTING_TEXT, offsetof(struct file_settings, path), .required = true,
      .help = "file to append to; - is standard output"},
-    {.name = "sync",
-     .kind = SETTING_BOOL,
-     .offset = offsetof(struct file_settings, sync),
-     .fallback = "true",
+    {"sync", SETTING_BOOL, offsetof(struct file_settings, sync), "true",
      .help = "fdatasync first; without, a power failure can lose delivered events"},
-    {.name = "mode",
-     .kind = SETTING_TEXT,
-     .offset = offsetof(struct file_settings, mode),
-     .fallback = "0640",
-     .help = "octal permissions of a new file"},
+    {"mode", SETTING_TEXT, offsetof(struct file_settings, mode), "0640", .help = "octal permissions of a new file"},
     {.name = NULL}};
 
 static bool mode_parse(const char *text, mode_t *ret_mode, struct error *err)
