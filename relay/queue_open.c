@@ -1,6 +1,5 @@
 #include "relay/queue_open.h"
 
-#include "relay/base/fault_point.h"
 #include "relay/claim/claim.h"
 #include "relay/claim/claim_request.h"
 #include "relay/deliver/outlet.h"

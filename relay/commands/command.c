@@ -1,11 +1,5 @@
 #include "relay/commands/command.h"
 
-#include "relay/base/arena.h"
-#include "relay/postgres/conninfo.h"
-#include "relay/postgres/db_hosts.h"
-#include "relay/postgres/query.h"
-#include "relay/postgres/sqlstate.h"
-#include "sql_text.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,4 +1,3 @@
-#include "relay/base/arena.h"
 #include "relay/bench/bench.h"
 #include "relay/bench/bench_config.h"
 #include "relay/bench/bench_floor.h"

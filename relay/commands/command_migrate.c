@@ -1,4 +1,3 @@
-#include "relay/base/arena.h"
 #include "relay/commands/command.h"
 #include "relay/commands/database.h"
 #include "relay/commands/options.h"

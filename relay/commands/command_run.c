@@ -1,4 +1,3 @@
-#include "relay/base/arena.h"
 #include "relay/base/descriptor_limit.h"
 #include "relay/base/libraries.h"
 #include "relay/commands/command.h"

@@ -13,8 +13,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define SUBMIT_MAX 1024
 #define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */

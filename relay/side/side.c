@@ -15,7 +15,6 @@
 #include "relay/side/side_state.h"
 #include "relay/side/unreadable.h"
 #include "relay/side/upkeep.h"
-#include "sql_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include "sql_text.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 /* The one way in which a name becomes a regclass, and it takes quoted names only: PostgreSQL reads a name in a literal

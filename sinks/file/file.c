@@ -9,7 +9,6 @@
 #include "sinks/json_line.h"
 #include "sinks/sink.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #define BUFFER_BYTES ((size_t)1024 * 1024)

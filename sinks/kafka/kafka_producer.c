@@ -6,7 +6,6 @@
 #include "sinks/kafka/kafka_message.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* With some brokers left, a partition without leader is normal for as long as an election takes (the controller
  * notices a dead broker after 9 s), and idempotence makes waiting free of duplicates. Giving up is not. */
