@@ -1,18 +1,6 @@
 -- 008_lifecycle: queues and keys that are paused, and how long what is done with is kept.
 
--- While a queue has a row here its relays claim nothing; they look twice a second. A key has one beside its entry in
--- outbox.parked, which is what keeps its events back.
-create table outbox.paused (
-    queue  text not null,
-    key    text, -- as text; null: the whole queue
-    since  timestamptz not null default clock_timestamp(),
-    by     text not null default session_user,
-    reason text not null default ''
-);
-
-create unique index paused_queue on outbox.paused (queue) where key is null;
-create unique index paused_key on outbox.paused (queue, key) where key is not null;
-create index paused_since on outbox.paused (queue, since) where key is not null;
+-- include state/state_paused.sql
 
 -- For people: a name that nothing knows is refused. take() and the relays look into the table.
 create function outbox.is_paused(queue text) returns boolean

@@ -157,7 +157,8 @@ static bool prepare_file(struct work *work, const char *path, struct error *err)
 /* Several statements in one message, which cannot be prepared. */
 static bool is_script(const char *path)
 {
-    return strstr(path, "/schema/") || strstr(path, "/bench_create.sql") || strstr(path, "/bench_drop.sql");
+    return strstr(path, "/schema/") || strstr(path, "/state/") || strstr(path, "/bench_create.sql") ||
+           strstr(path, "/bench_drop.sql");
 }
 
 static bool prepare_for(struct work *work, const char *folder, struct error *err)

@@ -94,7 +94,7 @@ def test_payloads_have_the_size_that_was_asked_for(empty_db, http, tmp_path, byt
 
 def test_its_tables_are_those_of_the_schema_outbox(db):
     with open(os.path.join(REPO, "sql/bench/bench_create.sql")) as file:
-        db.psql("\\set state bench\n" + file.read())
+        db.psql("\\set state bench\n" + re.sub(r"-- include (\S+)", rf"\\i {REPO}/sql/\1", file.read()))
     shape = """
         select c.relname, c.reloptions::text, array_agg(format('%%s %%s %%s %%s %%s', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
                                                   a.attidentity, pg_get_expr(d.adbin, d.adrelid)) order by a.attnum),
