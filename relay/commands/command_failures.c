@@ -26,13 +26,11 @@ static const struct option_row option_rows[] = {
 static const struct options options = {
     .rows = option_rows,
     .database = true,
-    .doc =
-        "What events failed with, most often first: how many are dead, how many keys wait for a retry or for somebody, "
-        "and the first and the last time. Where there is very much of it, a part is read and multiplied: such numbers "
-        "have a "
-        "~, and a rare error may be missing."
-        "\v`pgcourier dead retry --error PATTERN` takes up what an error has ended, when its cause is gone. What waits "
-        "for a retry comes by itself.",
+    .doc = "What events failed with, most often first: how many are dead, how many keys wait for a retry or for "
+           "somebody, and the first and the last time. Where there is very much of it, a part is read and multiplied: "
+           "such numbers have a ~, and a rare error may be missing."
+           "\v`pgcourier dead retry --error PATTERN` takes up what an error has ended, when its cause is gone. What "
+           "waits for a retry comes by itself.",
 };
 
 /* The columns of sql/commands/failures.sql. */

@@ -25,8 +25,7 @@ static const struct options options = {
     .database = true,
     .doc = "Brings the outbox schema of a database up to this version of pgcourier."
            "\vMigrations only go forward, each in a transaction of its own, and one pgcourier migrate at a time "
-           "applies them. "
-           "What is there already is left alone, so it may be run at every deployment.",
+           "applies them. What is there already is left alone, so it may be run at every deployment.",
 };
 
 /* For the transaction only: a session that a pooler shares goes on to others. */
@@ -101,8 +100,7 @@ static bool installed_version(PGconn *conn, int *ret, struct error *err)
     if (*ret > newest_known())
         return error_set(
             err, ERROR_CONFIG,
-            "the database's outbox schema has version %d and this pgcourier knows up to %d; install a newer "
-            "pgcourier",
+            "the database's outbox schema has version %d and this pgcourier knows up to %d; install a newer pgcourier",
             *ret, newest_known());
     return true;
 }

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define POLL_US (100 * MS_US)
@@ -114,7 +115,7 @@ static bool call(const struct subject *subject, const char *sql, int count, cons
 
 static bool pause_subject(const struct subject *subject, struct error *err)
 {
-    bool begun;
+    bool begun = false;
     if (!call(subject, sql_pause_begin, 3, "{pause}", &begun, err))
         return false;
     print_subject(subject);
@@ -124,7 +125,7 @@ static bool pause_subject(const struct subject *subject, struct error *err)
 
 static bool resume_subject(const struct subject *subject, struct error *err)
 {
-    bool ended;
+    bool ended = false;
     if (!call(subject, sql_pause_end, 2, "{resume}", &ended, err))
         return false;
     print_subject(subject);
@@ -193,18 +194,45 @@ static bool find_queue(struct subject *subject, const struct config *config, str
     return subject->queue;
 }
 
-static int run_verb(int argc, char **argv, const struct options *options,
-                    bool (*act)(const struct subject *subject, struct error *err))
+static const struct verb {
+    const char *name;
+    bool (*act)(const struct subject *subject, struct error *err);
+    const struct option_row *rows;
+    const char *doc;
+} verbs[] = {
+    {"pause", pause_subject, &option_rows[1],
+     "Lets relays and workers claim nothing more of a queue, or of one key of it, until `pgcourier resume`. What is on "
+     "its way is finished. Obeyed within a second by every relay, and by those that are started later."},
+    {"resume", resume_subject, &option_rows[2],
+     "Lets a queue, or one key of it, go on that `pgcourier pause` or `drain` has stopped. A key that was closed after "
+     "failures stays closed: see `pgcourier dead retry`."},
+    {"drain", drain_subject, option_rows,
+     "Pauses a queue, or one key of it, and waits until nobody has anything of it on its way. Ends with 75 when that "
+     "takes longer than the timeout. It stays paused in both cases."},
+};
+
+static const struct verb *verb_of(const char *name)
 {
+    const struct verb *verb = verbs;
+    while (strcmp(verb->name, name) != 0)
+        verb++;
+    return verb;
+}
+
+static int run(int argc, char **argv)
+{
+    const struct verb *verb = verb_of(argv[0] + sizeof "pgcourier");
+    const struct options options = {
+        .rows = verb->rows, .take_words = take_words, .check = check_options, .words_doc = "QUEUE", .doc = verb->doc};
     struct pause_options given = {.timeout = timeout_setting.fallback};
     struct error err = {0};
-    options_parse(options, argc, argv, &given);
+    options_parse(&options, argc, argv, &given);
     struct config *config = config_load(given.config_path, &err);
     struct subject subject = {.given = &given};
-    subject.conn = config ? command_connect(config->database, argv[0] + sizeof "pgcourier", &err) : NULL;
+    subject.conn = config ? command_connect(config->database, verb->name, &err) : NULL;
     bool found = subject.conn && find_queue(&subject, config, &err);
     subject.table = found ? table_inspect(subject.conn, subject.queue, &err) : NULL;
-    bool ok = subject.table && (!given.key || spell_key(&subject, &err)) && act(&subject, &err);
+    bool ok = subject.table && (!given.key || spell_key(&subject, &err)) && verb->act(&subject, &err);
     PQclear(subject.spelt);
     table_free(subject.table);
     other_queue_free(subject.other);
@@ -213,47 +241,6 @@ static int run_verb(int argc, char **argv, const struct options *options,
     return ok ? EXIT_OK : command_fail(&err);
 }
 
-static const struct options pause_options = {
-    .rows = &option_rows[1],
-    .take_words = take_words,
-    .check = check_options,
-    .words_doc = "QUEUE",
-    .doc = "Lets relays and workers claim nothing more of a queue, or of one key of it, until `pgcourier resume`. What "
-           "is on its "
-           "way is finished. Obeyed within a second by every relay, and by those that are started later.",
-};
-static const struct options resume_options = {
-    .rows = &option_rows[2],
-    .take_words = take_words,
-    .check = check_options,
-    .words_doc = "QUEUE",
-    .doc = "Lets a queue, or one key of it, go on that `pgcourier pause` or `drain` has stopped. A key that was closed "
-           "after failures stays closed: see `pgcourier dead retry`.",
-};
-static const struct options drain_options = {
-    .rows = option_rows,
-    .take_words = take_words,
-    .check = check_options,
-    .words_doc = "QUEUE",
-    .doc = "Pauses a queue, or one key of it, and waits until nobody has anything of it on its way. Ends with 75 when "
-           "that takes longer than the timeout. It stays paused in both cases.",
-};
-
-static int run_pause(int argc, char **argv)
-{
-    return run_verb(argc, argv, &pause_options, pause_subject);
-}
-
-static int run_resume(int argc, char **argv)
-{
-    return run_verb(argc, argv, &resume_options, resume_subject);
-}
-
-static int run_drain(int argc, char **argv)
-{
-    return run_verb(argc, argv, &drain_options, drain_subject);
-}
-
-const struct command command_pause = {"pause", "let a queue or a key stand still", run_pause};
-const struct command command_resume = {"resume", "let it go on", run_resume};
-const struct command command_drain = {"drain", "pause, and wait until nothing is on its way", run_drain};
+const struct command command_pause = {"pause", "let a queue or a key stand still", run};
+const struct command command_resume = {"resume", "let it go on", run};
+const struct command command_drain = {"drain", "pause, and wait until nothing is on its way", run};

@@ -39,8 +39,7 @@ static const struct options options = {
     .take_words = take_words,
     .words_doc = "QUEUE",
     .doc = "Takes events from a queue that outbox.queue_set() has made, for as long as the lease lasts, and prints "
-           "each as a "
-           "line of JSON; nothing when there is nothing to do."
+           "each as a line of JSON; nothing when there is nothing to do."
            "\vSay what became of each by its token: `pgcourier done`, `fail`, `extend` or `release`.",
 };
 

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 struct verdict_options {
     struct database database;
@@ -47,9 +48,22 @@ static void take_tokens(void *values, char **words, int count, struct argp_state
 }
 
 /* One of the four, for one token; its statement has `count` parameters. */
-struct verdict {
+static const struct verdict {
     const char *name, *sql, *works;
     int count;
+    const struct option_row *rows;
+    const char *doc;
+} verdicts[] = {
+    {"done", sql_worker_done, "{done}", 2, done_rows,
+     "Ends events that were taken and are done: they are deleted, or archived, and go on. Ends with 75 when one came "
+     "too late."},
+    {"fail", sql_worker_fail, "{fail}", 3, fail_rows,
+     "Gives events back that could not be done: they come again after a wait, until there were as many attempts as "
+     "their queue allows. Ends with 75 when one came too late."},
+    {"extend", sql_worker_extend, "{extend}", 2, extend_rows,
+     "Begins the lease of events anew. Ends with 75 when one came too late."},
+    {"release", sql_worker_release, "{release}", 1, release_rows,
+     "Gives events back untouched; no attempt is counted. Ends with 75 when one came too late."},
 };
 
 static bool end_one(PGconn *conn, const struct verdict *verdict, const struct verdict_options *given, const char *token,
@@ -79,12 +93,26 @@ static bool check_tokens(PGconn *conn, const struct verdict *verdict, const stru
     return true;
 }
 
-/* Goes on after a token that came too late: the others' verdicts are as good as before. */
-static int run_verdict(int argc, char **argv, const struct options *options, const struct verdict *verdict)
+static const struct verdict *verdict_of(const char *name)
 {
+    const struct verdict *verdict = verdicts;
+    while (strcmp(verdict->name, name) != 0)
+        verdict++;
+    return verdict;
+}
+
+/* Goes on after a token that came too late: the others' verdicts are as good as before. */
+static int run(int argc, char **argv)
+{
+    const struct verdict *verdict = verdict_of(argv[0] + sizeof "pgcourier");
+    const struct options options = {.rows = verdict->rows,
+                                    .database = true,
+                                    .take_words = take_tokens,
+                                    .words_doc = "TOKEN...",
+                                    .doc = verdict->doc};
     struct verdict_options given = {0};
     struct error err = {0};
-    options_parse(options, argc, argv, &given);
+    options_parse(&options, argc, argv, &given);
     PGconn *conn = database_connect(&given.database, verdict->name, &err);
     bool known = conn && check_tokens(conn, verdict, &given, &err);
     int code = known ? EXIT_OK : command_fail(&err);
@@ -95,59 +123,7 @@ static int run_verdict(int argc, char **argv, const struct options *options, con
     return code;
 }
 
-static int run_done(int argc, char **argv)
-{
-    static const struct options options = {
-        .rows = done_rows,
-        .database = true,
-        .take_words = take_tokens,
-        .words_doc = "TOKEN...",
-        .doc = "Ends events that were taken and are done: they are deleted, or archived, and go on. Ends with 75 when "
-               "one came "
-               "too late.",
-    };
-    return run_verdict(argc, argv, &options, &(const struct verdict){"done", sql_worker_done, "{done}", 2});
-}
-
-static int run_fail(int argc, char **argv)
-{
-    static const struct options options = {
-        .rows = fail_rows,
-        .database = true,
-        .take_words = take_tokens,
-        .words_doc = "TOKEN...",
-        .doc = "Gives events back that could not be done: they come again after a wait, until there were as many "
-               "attempts as "
-               "their queue allows. Ends with 75 when one came too late.",
-    };
-    return run_verdict(argc, argv, &options, &(const struct verdict){"fail", sql_worker_fail, "{fail}", 3});
-}
-
-static int run_extend(int argc, char **argv)
-{
-    static const struct options options = {
-        .rows = extend_rows,
-        .database = true,
-        .take_words = take_tokens,
-        .words_doc = "TOKEN...",
-        .doc = "Begins the lease of events anew. Ends with 75 when one came too late.",
-    };
-    return run_verdict(argc, argv, &options, &(const struct verdict){"extend", sql_worker_extend, "{extend}", 2});
-}
-
-static int run_release(int argc, char **argv)
-{
-    static const struct options options = {
-        .rows = release_rows,
-        .database = true,
-        .take_words = take_tokens,
-        .words_doc = "TOKEN...",
-        .doc = "Gives events back untouched; no attempt is counted. Ends with 75 when one came too late.",
-    };
-    return run_verdict(argc, argv, &options, &(const struct verdict){"release", sql_worker_release, "{release}", 1});
-}
-
-const struct command command_done = {"done", "end what was taken and is done", run_done};
-const struct command command_fail_event = {"fail", "give back what could not be done", run_fail};
-const struct command command_extend = {"extend", "begin a lease anew", run_extend};
-const struct command command_release = {"release", "give back what was taken, untouched", run_release};
+const struct command command_done = {"done", "end what was taken and is done", run};
+const struct command command_fail_event = {"fail", "give back what could not be done", run};
+const struct command command_extend = {"extend", "begin a lease anew", run};
+const struct command command_release = {"release", "give back what was taken, untouched", run};
