@@ -97,7 +97,9 @@ void claim_offer(struct queue *queue, instant_us now)
         queue->claiming.offered[i] = needs_side(&queue->claims[i], now);
 }
 
-bool claim_was_refused(const struct claim *claim)
+/* The database has refused to settle some of its lanes: they are settled a few at a time, before the transaction ends.
+ */
+static bool was_refused(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         if (batch->halving.most > 0 && batch->finished + batch->in_settlement > 0)
@@ -155,7 +157,9 @@ static bool waits_for_session_locks_only(const struct claim *claim)
     return true;
 }
 
-bool claim_is_due(struct claim *claim, instant_us now)
+/* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
+ * brought some. */
+static bool is_due(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !claim->batches || !db_is_idle(claim->db) || now < claim->retry_at)
         return false;
@@ -185,8 +189,7 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
  * not last. */
 static bool may_commit_part(const struct claim *claim, instant_us now)
 {
-    return claim_holding(claim)->outlives_transaction &&
-           (!claim_was_refused(claim) || now - claim->began_at >= PART_US);
+    return claim_holding(claim)->outlives_transaction && (!was_refused(claim) || now - claim->began_at >= PART_US);
 }
 
 void claim_finish(struct claim *claim, instant_us now)
@@ -203,7 +206,7 @@ void claim_finish(struct claim *claim, instant_us now)
         settle_commit(claim->queue, job, now);
     bool has_to_last =
         !finished && !claim_holding(claim)->outlives_transaction; /* the transaction, for what somebody else holds */
-    if (job && (claim_was_refused(claim) || leaves_some(claim) || has_to_last)) {
+    if (job && (was_refused(claim) || leaves_some(claim) || has_to_last)) {
         claim_send_round(claim, job, may_commit_part(claim, now), 0, now);
         return;
     }
@@ -348,7 +351,7 @@ void claim_settle_resolved(struct queue *queue, instant_us now)
         struct claim *claim = &queue->claims[i];
         if (claim->state == CLAIM_IDLE)
             claim_free_settled(claim); /* on the side connection */
-        if (claim_is_due(claim, now))
+        if (is_due(claim, now))
             claim_finish(claim, now);
     }
 }

@@ -23,10 +23,6 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 /* Ends every claim whose lanes are all finished. */
 void claim_settle_resolved(struct queue *queue, instant_us now);
 
-/* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
- * brought some. */
-bool claim_is_due(struct claim *claim, instant_us now);
-
 /* Leases what it has brought, or settles what is finished, commits, and claims again if there is reason to. Or settles
  * some of it, if the database has refused more. */
 void claim_finish(struct claim *claim, instant_us now);
@@ -34,10 +30,6 @@ void claim_finish(struct claim *claim, instant_us now);
 /* Every lane waits to be settled or is, and nothing of them is on its way out on the side connection: the locks have
  * to outlive that transaction. */
 bool claim_is_finished(const struct claim *claim);
-
-/* The database has refused to settle some of its lanes: they are settled a few at a time, before the transaction ends.
- */
-bool claim_was_refused(const struct claim *claim);
 
 /* Sets queue->claiming.offered: the claims of which the side connection may settle what is finished, because some lanes
  * have been under way for long and the claim's own connection cannot settle before they end. */

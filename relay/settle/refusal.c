@@ -97,7 +97,7 @@ static void allow_more(struct queue *queue, const struct settle_job *job, instan
         in_time->most = 0;
 }
 
-void refusal_passed(struct queue *queue, const struct settle_job *job, instant_us now)
+static void passed(struct queue *queue, const struct settle_job *job, instant_us now)
 {
     struct batch *batch = job->lanes[0]->batch;
     halving_passed(&batch->halving, SIZE_MAX);
@@ -109,7 +109,7 @@ void refusal_passed(struct queue *queue, const struct settle_job *job, instant_u
 void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
     if (!settle_is_empty(job))
-        refusal_passed(queue, job, now);
+        passed(queue, job, now);
     settle_commit(queue, job, now);
 }
 

@@ -33,10 +33,8 @@ extern const struct refusal_way refusal_blames, refusal_waits; /* in halves */
 bool refusal_halve(struct queue *queue, struct settle_job *job, struct refusal_way way, const struct error *cause,
                    instant_us now);
 
-/* The transaction of the job, which is not empty, has done what it says: more may be tried again. */
-void refusal_passed(struct queue *queue, const struct settle_job *job, instant_us now);
-
-/* The transaction of the job has committed: refusal_passed(), unless it was empty, and settle_commit(). */
+/* The transaction of the job has committed. If it was not empty, it has done what it says, and more may be tried again.
+ */
 void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now);
 
 /* From here on the batch is settled in parts of one transaction. When that is lost, refusal_undo_parts() makes what was
