@@ -37,6 +37,9 @@ create function outbox.end_leases(verdict text, tokens uuid[], error text defaul
     term interval default null, responses text[] default null, what text default null) returns int
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off
+    set enable_sort = off
+    set jit = off
 as $$
 declare
     held  uuid[];
@@ -171,36 +174,24 @@ $$;
 create function outbox.done(token uuid, response text default null) returns boolean
     language sql security definer
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off
-    set enable_sort = off
-    set jit = off
 as $$ select outbox.end_leases('done', array[token], responses => case when response is not null then array[response] end) = 1 $$;
 
 -- For many at once; how many counted.
 create function outbox.done_all(tokens uuid[], responses text[] default null) returns int
     language sql security definer
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off
-    set enable_sort = off
-    set jit = off
 as $$ select outbox.end_leases('done', tokens, responses => responses, what => 'done_all') $$;
 
 -- It is tried again after a wait; after the last attempt, or when it is fatal, it is given up as the queue says.
 create function outbox.fail(token uuid, error text, fatal boolean default false) returns boolean
     language sql security definer
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off
-    set enable_sort = off
-    set jit = off
 as $$ select outbox.end_leases('fail', array[token], left(coalesce(error, 'failed'), 1000), coalesce(fatal, false)) = 1 $$;
 
 -- The term begins anew; by default it is as long as the last one that was given.
 create function outbox.extend(token uuid, lease interval default null) returns boolean
     language plpgsql security definer
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off
-    set enable_sort = off
-    set jit = off
 as $$
 begin
     if lease is not null then
@@ -214,9 +205,6 @@ $$;
 create function outbox.release(token uuid) returns boolean
     language sql security definer
     set search_path = pg_catalog, pg_temp
-    set enable_seqscan = off
-    set enable_sort = off
-    set jit = off
 as $$ select outbox.end_leases('release', array[token]) = 1 $$;
 
 -- Who has what, since when and for how long; those with `over` were not taken over yet. A pause of the key does not prolong a lease.
