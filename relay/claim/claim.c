@@ -88,7 +88,7 @@ static bool needs_side(const struct claim *claim, instant_us now)
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
     return (claim->state == CLAIM_IDLE || extending) &&
            (claim->settling == CLAIM_SETTLES_NOTHING || is_straggling(claim, now)) &&
-           claim->settling != CLAIM_SETTLES_PARTS && claim_holding(claim)->settles_beside_open_transaction;
+           claim->settling != CLAIM_SETTLES_HALVES && claim_holding(claim)->settles_beside_open_transaction;
 }
 
 void claim_offer(struct queue *queue, instant_us now)
@@ -165,7 +165,7 @@ bool claim_is_due(struct claim *claim, instant_us now)
         return true;
     /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
     if (!claim_holding(claim)->outlives_transaction)
-        return claim->settling == CLAIM_SETTLES_PARTS && leaves_some(claim);
+        return claim->settling == CLAIM_SETTLES_HALVES && leaves_some(claim);
     return is_straggling(claim, now) ||
            (waits_for_session_locks_only(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
@@ -181,7 +181,7 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
     }
 }
 
-/* A settlement in parts is one transaction, because with it go the locks of what is left. Where they are kept it need
+/* A settlement by halves is one transaction, because with it go the locks of what is left. Where they are kept it need
  * not last. */
 static bool may_commit_part(const struct claim *claim, instant_us now)
 {
@@ -218,7 +218,7 @@ void claim_finish(struct claim *claim, instant_us now)
      * straggler, whether it has found something or not. And one that stands still for long the server would end, and
      * with its session the locks. */
     bool stale = now - claim->began_at >= SILENT_MAX_US;
-    if (finished || job || let_go || claim->settling == CLAIM_SETTLES_PARTS || keys > 0 || stale)
+    if (finished || job || let_go || claim->settling == CLAIM_SETTLES_HALVES || keys > 0 || stale)
         claim_send_round(claim, job, true, keys, now);
 }
 
@@ -235,7 +235,7 @@ static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (!claim_holding(claim)->extends_open_transaction || claim->settling == CLAIM_SETTLES_PARTS ||
+    if (!claim_holding(claim)->extends_open_transaction || claim->settling == CLAIM_SETTLES_HALVES ||
         !is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;

@@ -280,7 +280,7 @@ static void note_held(struct claim *claim, struct span key, uint64_t hash)
 
 void claim_free_settled(struct claim *claim)
 {
-    if (claim->settling == CLAIM_SETTLES_PARTS)
+    if (claim->settling == CLAIM_SETTLES_HALVES)
         return; /* not before the commit */
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         for (const struct lane *lane = batch_is_over(batch) ? batch->lanes : NULL; lane; lane = lane->next)

@@ -119,7 +119,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
         /* A backlog for it is claimed and given back, over and over, for the sake of what may be behind it. */
         return queue->wasted_until - WASTED_BURST_US;
     case CLAIM_WAITS_FOR_SETTLEMENT:
-        return orphans_wait(queue) ? blame_trial_at(queue) : 0;
+        return orphans_wait(queue) ? blame_test_claim_at(queue) : 0;
     case CLAIM_WAITS_FOR_SEARCH:
         return unreadable_claims_at(queue);
     case CLAIM_WAITS_FOR_TURN:

@@ -86,12 +86,12 @@ struct lane {
 
     /* Written by relay/settle/, relay/hold/lease.c only. */
     size_t settling;      /* of those that are acked, on their way out of the table */
-    struct item *start;   /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
+    struct item *start;   /* what `first` was when its batch began to be settled by halves; NULL: it did not */
     struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
     instant_us settled_at;
-    bool whole;               /* nothing of it is settled ahead of its end */
+    bool only_at_end;         /* none of its events is settled ahead of its end */
     instant_us blocked_until; /* LANE_BLOCKED */
-    unsigned blocked_times;   /* that it was tried in vain */
+    unsigned blocked_times;   /* how often another session held the row */
 
     /* Written by relay/hold/lease.c only. */
     instant_us leased_at; /* when its term was asked for */
@@ -135,8 +135,8 @@ struct batch {
 
     /* Written by relay/settle/ only. */
     size_t in_settlement;   /* lanes that a settlement under way takes part of, or all */
-    struct halving halving; /* of its settlement, since the database did not let all of it pass */
-    size_t refusals;        /* in a row, of one thing each */
+    struct halving halving; /* of its settlement, since it did not pass as a whole */
+    size_t refusals;        /* one after another, of one row each */
     instant_us refused_at;  /* for the first time */
     instant_us settled_at;  /* of the lane that was settled last */
 

@@ -78,20 +78,20 @@ struct pace {
     instant_us coming_at;
 };
 
-/* What the database does not settle. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
+/* Settlements that the database has refused. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
 struct refusal {
-    instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
-    instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
-    instant_us trial_at;    /* no key is claimed to find out before */
-    int64_t blamed_id;      /* the event whose row was blamed last, */
-    bool blamed;            /* if one was */
-    struct halving in_time; /* of all settlements, since one took too long */
+    instant_us all_refused_since; /* no settlement has passed since; 0: the last one has */
+    instant_us blame_until;       /* others have passed, so a row that is refused is to blame */
+    instant_us test_claim_at;     /* no key is claimed to test the table before */
+    int64_t blamed_id;            /* the event whose row was blamed last, */
+    bool blamed;                  /* if one was */
+    struct halving in_time;       /* of all settlements, since one took too long */
 };
 
 /* Rows that another session holds. Written by relay/settle/blocked.c only. */
 struct blocked {
-    instant_us wake_at;         /* the first wait is over; 0: there is none */
-    instant_us impatient_until; /* somebody has held something */
+    instant_us wake_at;         /* the first lane's wait is over; 0: none waits */
+    instant_us impatient_until; /* lock waits are short, because another session held a row */
 };
 
 /* How far claims run ahead of the sink. Written by relay/claim/ahead.c only. */

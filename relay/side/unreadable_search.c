@@ -308,7 +308,7 @@ static void take_part(struct unreadable_search *search, const struct error *fail
     struct halving_part part = halving_list_part(&search->parts);
     bool read = search->sources[search->source].read;
     if (!failure) {
-        halving_list_passed(&search->parts);
+        halving_list_succeeded(&search->parts);
         search->passed[read] += part.count;
     } else if (halving_list_failed(&search->parts) && search->found_count < SEARCH_FOUND_MAX) {
         add_found(search, search->ids[part.at], read, failure);

@@ -72,8 +72,8 @@ static void keep_waiting(enum claim_reason reason)
         break;
     case CLAIM_WAITS_FOR_SETTLEMENT:
         queue->holds.orphans = &finished;
-        queue->refusal.doubt_at = NOW;
-        queue->refusal.trial_at = LATER;
+        queue->refusal.all_refused_since = NOW;
+        queue->refusal.test_claim_at = LATER;
         break;
     case CLAIM_WAITS_FOR_SEARCH:
         queue->unreadable.search = &search;

@@ -128,18 +128,18 @@ END_TEST
 
 START_TEST(one_key_at_a_time_finds_out_whether_the_table_lets_others_go)
 {
-    ck_assert_int_eq(blame_trial_at(&stage.queue), INSTANT_NEVER);
+    ck_assert_int_eq(blame_test_claim_at(&stage.queue), INSTANT_NEVER);
     two_in_doubt();
     refuse_everything(batch, stage_now + 5 * SECOND_US);
-    ck_assert_int_le(blame_trial_at(&stage.queue), stage_now);
+    ck_assert_int_le(blame_test_claim_at(&stage.queue), stage_now);
     blame_note_claim(&stage.queue, stage_now);
-    ck_assert_int_eq(blame_trial_at(&stage.queue), stage_now + 30 * SECOND_US);
+    ck_assert_int_eq(blame_test_claim_at(&stage.queue), stage_now + 30 * SECOND_US);
 
     batch = stage_batch(&stage);
     struct batch *trial = batch;
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     refusal_commit(&stage.queue, settle_collect(&stage.queue, trial, false), stage_now);
-    ck_assert_int_eq(blame_trial_at(&stage.queue), INSTANT_NEVER);
+    ck_assert_int_eq(blame_test_claim_at(&stage.queue), INSTANT_NEVER);
     bool waits;
     settle_all(11, &waits);
     ck_assert(!waits);
