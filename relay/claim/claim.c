@@ -336,9 +336,9 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 
 static void retry_at_once(struct queue *queue, instant_us now)
 {
-    for (size_t i = 0; queue->told.retry_claims && i < queue->claim_count; i++)
+    for (size_t i = 0; queue->wakeups.failed_claims && i < queue->claim_count; i++)
         queue->claims[i].retry_at = now;
-    queue->told.retry_claims = false;
+    queue->wakeups.failed_claims = false;
 }
 
 void claim_settle_resolved(struct queue *queue, instant_us now)

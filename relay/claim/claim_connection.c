@@ -331,7 +331,7 @@ void claim_connection_progress(struct claim *claim, const struct pollset *ps, in
             report_connected(claim->queue, "claim");
             claim->queue->trouble = 0;
             claim->state = CLAIM_IDLE;
-            asks_confirm(&claim->queue->asks);
+            side_requests_probe(&claim->queue->side_requests);
             break;
         case DB_RESULT:
             if (claim->state == CLAIM_BUSY)

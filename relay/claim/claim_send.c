@@ -56,7 +56,7 @@ static bool send_settlement(struct claim *claim, struct settle_job *job, bool co
 {
     struct round *round = &claim->round;
     round->ahead = sql_settle_savepoint;
-    round->patience = blocked_patience(claim->queue, claim->db, claim->sent_at);
+    round->lock_timeout = blocked_lock_timeout(claim->queue, claim->db, claim->sent_at);
     job->sent_at = claim->sent_at;
     if (!round_add_settlement(round, claim->db, claim->queue, job, err) ||
         !db_send_sql(claim->db, sql_settle_constraints, err) ||

@@ -110,7 +110,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
     case CLAIM_WAITS_FOR_WINDOW:
         return never_while(queue->window.closed);
     case CLAIM_WAITS_FOR_PROBE:
-        return never_while(!queue->asks.probed);
+        return never_while(!queue->side_requests.probe_answered);
     case CLAIM_WAITS_FOR_RETRY:
         return claim->retry_at;
     case CLAIM_WAITS_FOR_PACE:

@@ -42,7 +42,7 @@ static bool is_sure(const struct queue *queue, instant_us leased_at, instant_us 
 
 static int backend_pid(const struct queue *queue)
 {
-    return queue->config->lease_owner == LEASE_BACKEND ? db_backend_pid(queue->side_shown.db) : 0;
+    return queue->config->lease_owner == LEASE_BACKEND ? db_backend_pid(queue->side_status.db) : 0;
 }
 
 int64_t lease_room(const struct queue *queue)

@@ -99,6 +99,6 @@ void pace_wake(struct queue *queue, instant_us now)
 {
     queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
     queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
-    queue->asks.empty = false;
-    queue->asks.outdated = true;
+    queue->side_requests.found_empty = false;
+    queue->side_requests.answer_outdated = true;
 }

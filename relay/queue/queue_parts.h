@@ -25,14 +25,23 @@ struct queue_sql {
     struct guarded_text after; /* only where events come after others */
 };
 
-/* What others see of the side connection. Written by relay/side/side.c only. */
-struct side_shown {
-    struct db *db;        /* leases end with its backend */
-    const char *patience; /* of its statements, as a lock_timeout */
-    bool busy;            /* it settles something */
+/* What other modules read of the side connection. Written by relay/side/side.c only. */
+struct side_status {
+    struct db *db;            /* leases end with its backend */
+    const char *lock_timeout; /* of its statements */
+    bool connected;           /* it has a session */
+    bool settling;            /* a settlement is under way on it */
 };
 
-/* Somebody has paused the queue: nothing is claimed, nothing more is sent. Written by relay/side/upkeep.c,
+/* A module sets one for a module in a later folder, which reads it in its turn and takes it back. Written by
+ * relay/settle/settle.c, relay/queue_open.c, relay/side/unreadable.c, relay/claim/claim.c only. */
+struct wakeups {
+    bool next_queue;    /* it got events: settle.c sets this for queue_hand_on() */
+    bool failed_claims; /* claims that wait after a failure may be sent at once, because a row was found, or can be
+                         * read: unreadable.c sets this for claim.c */
+};
+
+/* The queue is paused: nothing is claimed, nothing more is sent. Written by relay/side/upkeep.c,
  * relay/queue/queue.h only: by queue_found_paused(). */
 struct pause {
     bool on;
@@ -90,8 +99,8 @@ struct refusal {
 
 /* Rows that another session holds. Written by relay/settle/blocked.c only. */
 struct blocked {
-    instant_us wake_at;         /* the first lane's wait is over; 0: none waits */
-    instant_us impatient_until; /* lock waits are short, because another session held a row */
+    instant_us wake_at;           /* the first lane's wait is over; 0: none waits */
+    instant_us short_waits_until; /* lock waits are short, because another session held a row */
 };
 
 /* How far claims run ahead of the sink. Written by relay/claim/ahead.c only. */

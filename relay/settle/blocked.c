@@ -7,8 +7,8 @@
 
 /* A row that another session holds is found by halving the settlement, each time after a lock wait: so as soon as one
  * is met, lock waits are short, for a while. A row that is still held then is tried again later. */
-#define IMPATIENCE "20ms"
-#define IMPATIENT_US (30 * SECOND_US)
+#define SHORT_LOCK_TIMEOUT "20ms"
+#define SHORT_WAITS_US (30 * SECOND_US)
 
 /* Of one row each, one after another. A transaction full of deletes must not stay open while hundreds of rows are
  * tried.
@@ -46,7 +46,7 @@ void blocked_wait(struct queue *queue, struct lane *lane, const struct error *ca
 
 void blocked_met(struct queue *queue, instant_us now)
 {
-    queue->blocked.impatient_until = now + IMPATIENT_US;
+    queue->blocked.short_waits_until = now + SHORT_WAITS_US;
 }
 
 /* Returns when the next wait is over; INSTANT_NEVER: there is none. */
@@ -79,11 +79,11 @@ void blocked_wake(struct queue *queue, instant_us now)
     blocked->wake_at = next == INSTANT_NEVER ? 0 : next;
 }
 
-const char *blocked_patience(const struct queue *queue, const struct db *db, instant_us now)
+const char *blocked_lock_timeout(const struct queue *queue, const struct db *db, instant_us now)
 {
-    if (now < queue->blocked.impatient_until)
-        return IMPATIENCE;
-    return db_is_shared(db) ? queue->side_shown.patience : NULL;
+    if (now < queue->blocked.short_waits_until)
+        return SHORT_LOCK_TIMEOUT;
+    return db_is_shared(db) ? queue->side_status.lock_timeout : NULL;
 }
 
 bool blocked_is_full(const struct queue *queue, size_t lanes)

@@ -32,7 +32,7 @@ void blocked_wake(struct queue *queue, instant_us now);
 
 /* How long a settlement on this connection is to wait for a lock, as lock_timeout has it; NULL: as long as its session
  * says. */
-const char *blocked_patience(const struct queue *queue, const struct db *db, instant_us now);
+const char *blocked_lock_timeout(const struct queue *queue, const struct db *db, instant_us now);
 
 /* So many orphaned lanes are as many as the relay may remember beside its claims. */
 bool blocked_is_full(const struct queue *queue, size_t lanes);

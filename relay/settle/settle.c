@@ -351,7 +351,7 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
         if (lane->state == LANE_SETTLING)
             lane_settled(queue, lane, now);
     }
-    queue->told.handed_on = queue->told.handed_on || job->settlement.done_count > 0;
+    queue->wakeups.next_queue = queue->wakeups.next_queue || job->settlement.done_count > 0;
     queue->metrics.settled += job->settlement.done_count;
     if (job->missing > 0) {
         queue->metrics.missing += job->missing;

@@ -27,7 +27,7 @@ static const char serving_name[] = "serving";
 
 static void bind_serving(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    serving_statement(queue, db_is_shared(queue->side_shown.db), arena, ret);
+    serving_statement(queue, db_is_shared(queue->side_status.db), arena, ret);
 }
 
 /* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
@@ -47,7 +47,7 @@ static void take_serving(struct queue *queue, const PGresult *res, instant_us no
         report_upkeep_failed(queue, serving_name, &other);
         return;
     }
-    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_shown.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
+    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_status.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
     if (upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = now;
     upkeep->refused = false;

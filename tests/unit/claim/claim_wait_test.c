@@ -59,7 +59,7 @@ static void keep_waiting(enum claim_reason reason)
         queue->window.closed = true;
         break;
     case CLAIM_WAITS_FOR_PROBE:
-        queue->asks.probed = false;
+        queue->side_requests.probe_answered = false;
         break;
     case CLAIM_WAITS_FOR_RETRY:
         claim->retry_at = LATER;

@@ -141,15 +141,15 @@ END_TEST
 
 START_TEST(waits_for_locks_are_short_while_somebody_holds_one)
 {
-    ck_assert_ptr_null(blocked_patience(&stage.queue, NULL, stage_now));
-    stage.queue.side_shown.patience = "5000ms";
+    ck_assert_ptr_null(blocked_lock_timeout(&stage.queue, NULL, stage_now));
+    stage.queue.side_status.lock_timeout = "5000ms";
     script.shared = true; /* nobody has set it */
-    ck_assert_str_eq(blocked_patience(&stage.queue, NULL, stage_now), "5000ms");
+    ck_assert_str_eq(blocked_lock_timeout(&stage.queue, NULL, stage_now), "5000ms");
     script.shared = false;
     finish_lanes(1);
     settle_but(1, 1);
-    ck_assert_str_eq(blocked_patience(&stage.queue, NULL, stage_now), "20ms");
-    ck_assert_ptr_null(blocked_patience(&stage.queue, NULL, stage_now + 60 * SECOND_US));
+    ck_assert_str_eq(blocked_lock_timeout(&stage.queue, NULL, stage_now), "20ms");
+    ck_assert_ptr_null(blocked_lock_timeout(&stage.queue, NULL, stage_now + 60 * SECOND_US));
 }
 END_TEST
 
