@@ -302,9 +302,9 @@ static void wake_at(struct pollset *ps, instant_us at, instant_us now)
 static void note_reason(struct claim *claim, struct claim_wait wait, instant_us now)
 {
     const char *reason = claim_waits_for(wait.reason);
-    if (reason == claim->told_reason || wait.reason == CLAIM_WAITS_FOR_NOTHING)
+    if (reason == claim->logged_reason || wait.reason == CLAIM_WAITS_FOR_NOTHING)
         return;
-    claim->told_reason = reason;
+    claim->logged_reason = reason;
     report_claim_waits(claim->queue, claim->index, reason, wait.until, now);
 }
 

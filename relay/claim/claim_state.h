@@ -46,8 +46,8 @@ struct claim {
     bool unread;            /* more may have come than what was read */
     enum claim_settling settling;
     instant_us sent_at, began_at;
-    instant_us retry_at;     /* no new claim before */
-    const char *told_reason; /* why it was not sent, as the log has it; NULL: nothing was said yet */
+    instant_us retry_at;       /* no new claim before */
+    const char *logged_reason; /* why it was not sent, as logged; NULL: nothing was logged yet */
     unsigned failures;
 };
 

@@ -138,7 +138,7 @@ static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, ins
     struct circuit *circuit = circuit_for(outlet, d, &name);
     int64_t asked_us = d->retry_after_us;
     int64_t wait_us = circuit == &outlet->circuit && asked_us > ASKED_MAX_US ? ASKED_MAX_US : asked_us;
-    bool tried = circuit->trial == d, opened = circuit_fail(circuit, d, wait_us, now, &outlet->rng);
+    bool tried = circuit->trial_delivery == d, opened = circuit_fail(circuit, d, wait_us, now, &outlet->rng);
     if (opened)
         report_circuit_opened(outlet, circuit, name, d->cause, now);
     else if (tried)
@@ -231,7 +231,7 @@ static enum pass lane_pass(const struct outlet *outlet, const struct lane *lane,
     const struct circuit *circuit = &outlet->circuit;
     *ret_release_us = keep_away_us(circuit, now);
     if (!circuit_lets_go(circuit))
-        return circuit->state == CIRCUIT_TRIAL ? PASS_WAIT : PASS_BLOCKED;
+        return circuit->state == CIRCUIT_HALF_OPEN ? PASS_WAIT : PASS_BLOCKED;
     const struct route_circuit *route = route_circuit_find(&outlet->routes, lane->unsent->delivery.destination);
     if (!route || circuit_lets_go(&route->circuit))
         return PASS_GO;

@@ -30,7 +30,8 @@ static void bind_serving(const struct queue *queue, struct arena *arena, struct 
     serving_statement(queue, db_is_shared(queue->side_status.db), arena, ret);
 }
 
-/* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
+/* Until the table is announced again nothing is claimed. No pause is looked for meanwhile, so the queue stays paused.
+ */
 static void stand_still(struct queue *queue)
 {
     queue->upkeep->refused = queue->pause.refused = queue->pause.on = true;
@@ -93,7 +94,7 @@ void upkeep_hear(struct queue *queue)
     if (queue->pause.found_at == upkeep->found_at)
         return;
     upkeep->found_at = queue->pause.found_at;
-    if (!upkeep->told_paused && !upkeep->refused)
+    if (!upkeep->logged_paused && !upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = upkeep->found_at;
 }
 
@@ -114,16 +115,16 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
             continue;
         }
         paused = true;
-        if (!queue->upkeep->told_paused)
+        if (!queue->upkeep->logged_paused)
             report_paused(queue, result_span(res, row, 1), result_span(res, row, 2));
     }
     if (!paused && queue->upkeep->began_at <= queue->upkeep->found_at)
         return; /* it was sent before: the next one will know */
-    if (queue->upkeep->told_paused && !paused)
+    if (queue->upkeep->logged_paused && !paused)
         report_resumed(queue);
     if (queue->pause.on && !paused)
         pace_poll_at(&queue->pace, now);
-    queue->pause.on = queue->upkeep->told_paused = paused;
+    queue->pause.on = queue->upkeep->logged_paused = paused;
     queue->pause.refused = false;
     queue->pause.known = true;
 }

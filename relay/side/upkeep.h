@@ -27,7 +27,7 @@ void upkeep_hear(struct queue *queue);
  */
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
 
-/* The connection is new: what is served is shown in it, before anything else. */
+/* The connection is new: the served table is announced in it, before anything else. */
 void upkeep_connected(struct queue *queue, instant_us now);
 
 /* It looks at rows of the queue's table. */

@@ -98,7 +98,7 @@ MUTANTS = [
            "    case ERROR_ROUTE:\n        return BLAME_DESTINATION;", "    case ERROR_ROUTE:\n        return BLAME_EVENT;"),
     Mutant("suspects_at_the_first_failure", ["G1", "attempts"], "relay/deliver/suspect.c", "return others_taken &&", "return true ||"),
     Mutant("a_circuit_never_closes", ["G6"], "relay/deliver/circuit.c",
-           "circuit->state = CIRCUIT_TRIAL;", "circuit->state = CIRCUIT_OPEN;"),
+           "circuit->state = CIRCUIT_HALF_OPEN;", "circuit->state = CIRCUIT_OPEN;"),
     Mutant("settles_ids_that_are_still_held", ["G2"], "ordering/scan.c",
            "scan->holders[i].above < to ? scan->holders[i].above : to", "scan->holders[i].above > to ? scan->holders[i].above : to"),
     Mutant("floor_rises_over_unsettled_ids", ["G2"], "ordering/horizon.c",
