@@ -11,7 +11,7 @@
  */
 bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, struct error *err) MUST_CHECK;
 
-/* No more comes: the strategy is told what was taken. */
+/* No more rows come: tells the strategy which were taken. */
 void claim_intake_end(struct claim_plan *plan, const struct batch *batch);
 
 /* What the claim has brought, for when the next one comes. */

@@ -54,7 +54,7 @@ static void add_busy_batches(struct request *request, const struct batch *batche
 }
 
 /* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */
-static bool is_kept_from_claims(const struct lane *lane, bool sure)
+static bool is_left_out_of_claims(const struct lane *lane, bool sure)
 {
     return lane->state != LANE_SETTLED && (!sure || lane->hold == HOLD_LOST);
 }
@@ -65,7 +65,7 @@ static void add_busy_leases(struct request *request, const struct queue *queue, 
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         bool sure = lease_is_sure(queue, batch, now);
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (!is_kept_from_claims(lane, sure))
+            if (!is_left_out_of_claims(lane, sure))
                 continue;
             else if (lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
@@ -93,7 +93,7 @@ static bool is_leased(const struct queue *queue, struct span key, uint64_t hash,
 {
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         const struct lane *lane = batch_find(batch, key, hash, LANE_SETTLING);
-        if (lane && is_kept_from_claims(lane, lease_is_sure(queue, batch, now)))
+        if (lane && is_left_out_of_claims(lane, lease_is_sure(queue, batch, now)))
             return true;
     }
     return false;
@@ -273,9 +273,9 @@ void claim_follow_missed(struct claim *claim, instant_us now)
 
 static void note_held(struct claim *claim, struct span key, uint64_t hash)
 {
-    bool kept = keyset_put(&claim->held, key, hash, 0, NULL);
-    assert(kept && "has_room() of claim.c sees to it");
-    (void)kept;
+    bool added = keyset_put(&claim->held, key, hash, 0, NULL);
+    assert(added && "has_room() of claim.c sees to it");
+    (void)added;
 }
 
 void claim_free_settled(struct claim *claim)
@@ -323,7 +323,7 @@ void claim_forget_held(struct claim *claim)
             follow->entries[i].owner = NULL;
 }
 
-/* Not left out of every claim for now: asking would be in vain, over and over. */
+/* Not left out of every claim for now: claims would ask for the key over and over, without result. */
 static bool is_free(const struct claim *claim, const struct keyset_entry *entry)
 {
     const struct queue *queue = claim->queue;

@@ -6,7 +6,7 @@
 
 #include "relay/queue/queue.h"
 
-/* Of a claim's batches: the locks of its transaction are gone, and those that its session kept only with `session`. Of
+/* Of a claim's batches: the locks of its transaction are gone, and its session's locks only with `session`. Of
  * what others hold, lanes of the same keys are given back. */
 void orphan_make(struct queue *queue, struct batch **held, bool session, instant_us now);
 

@@ -1,4 +1,4 @@
-/* relay/hold/session_lock.h -- locks that a claim keeps beyond its transaction, while a straggler is under way.
+/* relay/hold/session_lock.h -- session locks, held beyond a claim's transaction while a straggler is under way.
  *
  *   session_lock_add -> session_lock_taken,
  *   then with each round: session_lock_add_free -> session_lock_freed -> session_lock_settled
@@ -27,7 +27,8 @@ bool session_lock_add(const struct queue *queue, struct batch *batches, struct r
 bool session_lock_taken(struct batch *batches, const struct round *round, const PGresult *res,
                         struct error *err) MUST_CHECK;
 
-/* Adds to the round, behind its COMMIT: frees the locks of lanes that are settled then. Nothing when none were kept. */
+/* Adds to the round, behind its COMMIT: frees the locks of lanes that are settled then. Nothing when the session has
+ * none. */
 bool session_lock_add_free(const struct queue *queue, struct batch *batches, struct round *round, struct db *db,
                            struct error *err) MUST_CHECK;
 

@@ -14,10 +14,10 @@
 
 #include <stdbool.h>
 
-/* By which a key's lane is found. A claim has up to 1,024 keys unless told otherwise. */
+/* By which a key's lane is found. A claim has up to 1,024 keys unless configured otherwise. */
 #define LANE_CHAINS 256
 
-/* Where locks or leases are kept beyond the claim's transaction, so many times max_batch_bytes may be in memory. */
+/* Where locks or leases outlive the claim's transaction, so many times max_batch_bytes may be in memory. */
 #define HELD_BYTES_FACTOR 4
 
 struct lane;
@@ -126,12 +126,12 @@ struct batch {
     /* Written by relay/queue/batch.c, relay/settle/refusal.c only. */
     struct lane *lanes, *lanes_end;
 
-    /* Written by relay/claim/ only: what the claim that brings it may take, and was told. */
+    /* Written by relay/claim/ only: what the claim that brings it may take, and has read. */
     size_t response_max; /* bytes of an answer that each event may get besides */
     size_t lane_max;     /* events of one key; 0: as many as come */
     instant_us sent_at;  /* when the claim of it was */
     bool keyless;        /* every event has a lane of its own, whatever its key */
-    bool found_paused;   /* the claim was told that the queue is paused */
+    bool found_paused;   /* the claim has read that the queue is paused */
 
     /* Written by relay/settle/ only. */
     size_t in_settlement;   /* lanes that a settlement under way takes part of, or all */

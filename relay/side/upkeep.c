@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
+#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that has ended is noticed */
 #define LOOK_LEASES 2         /* what a look has found: see paused_look.sql */
 #define PURGE_MAX 1000        /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
@@ -217,20 +217,20 @@ static void take_after(struct queue *queue, const PGresult *res, instant_us now)
         queue->upkeep->due_at[UPKEEP_AFTER] = now;
 }
 
-/* ---- leases whose relay is gone ---- */
+/* ---- leases whose relay has ended ---- */
 
 static void take_ownerless(struct queue *queue, const PGresult *res, instant_us now)
 {
-    int64_t gone = 0;
-    result_bigint(res, 0, 0, &gone);
+    int64_t ended = 0;
+    result_bigint(res, 0, 0, &ended);
     queue->upkeep->due_at[UPKEEP_LEASES] = INSTANT_NEVER;
-    if (gone == 0)
+    if (ended == 0)
         return;
-    report_ownerless(queue, (uint64_t)gone);
+    report_ownerless(queue, (uint64_t)ended);
     pace_poll_at(&queue->pace, now);
 }
 
-/* ---- what is kept only for a time ---- */
+/* ---- archive and dead letters, older than their retention ---- */
 
 static void bind_expire(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
@@ -264,11 +264,11 @@ static void bind_purge(const struct queue *queue, struct arena *arena, struct st
 static void take_purged(struct queue *queue, const PGresult *res, instant_us now)
 {
     struct upkeep *upkeep = queue->upkeep;
-    int64_t gone = 0;
-    result_bigint(res, 0, 0, &gone);
-    queue->metrics.purged += (uint64_t)gone;
-    upkeep->purged += (uint64_t)gone;
-    if (gone == PURGE_MAX) {
+    int64_t purged = 0;
+    result_bigint(res, 0, 0, &purged);
+    queue->metrics.purged += (uint64_t)purged;
+    upkeep->purged += (uint64_t)purged;
+    if (purged == PURGE_MAX) {
         upkeep->due_at[UPKEEP_PURGE] = now + SECOND_US;
     } else if (upkeep->purged > 0) {
         report_purged(queue, upkeep->purged);

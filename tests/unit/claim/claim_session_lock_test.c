@@ -353,7 +353,7 @@ START_TEST(locks_that_the_session_did_not_take_are_lost)
     bring_round(0, 1, 1);
     ck_assert_ptr_null(claim->batches);
     ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
-    ck_assert_ptr_nonnull(strstr(script.drop_reason, "has kept 1 of 2 locks"));
+    ck_assert_ptr_nonnull(strstr(script.drop_reason, "has taken 1 of 2 locks"));
 }
 END_TEST
 
