@@ -23,7 +23,7 @@
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
-/* The locks of its transaction are gone, and those that its session keeps only with `session`. */
+/* The locks of the claim's transaction are lost, and its session's locks only with `session`. */
 static void lose_locks(struct claim *claim, bool session, instant_us now)
 {
     FAULT_POINT("claim.lost");
@@ -178,8 +178,8 @@ static void round_failed(struct claim *claim, instant_us now)
     start_again(claim, now);
 }
 
-/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. They are
- * followed, but where others wait for the sink: there they take their turn. */
+/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. They
+ * are followed, but not where other keys wait for the sink: there they take their turn. */
 static void mark_unfinished_keys(const struct claim *claim, struct batch *batch, instant_us now)
 {
     const struct claim_plan *plan = &claim->plan;

@@ -12,7 +12,7 @@
 #include "relay/settle/settle.h"
 #include "sql_text.h"
 
-/* What is read from now on, or was since the first of them was sent, orphans may still have to be compared with. */
+/* Orphans may still have to be compared with rows that are read from now on, or since the first claim was sent. */
 void claim_note_asking(struct queue *queue)
 {
     queue->claiming.asking_since = INSTANT_NEVER;

@@ -182,10 +182,10 @@ static struct claim_wait as_sink_allows(const struct claim *claim, instant_us no
     bool claiming = is_claiming(queue);
     if (wanted == 0)
         return waits_for(CLAIM_WAITS_FOR_SINK, outlet_wake_at(queue->outlet));
-    /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
+    /* Of several keys for one trial delivery all but one would wait, in transactions that stay open. */
     if (wanted == 1 && (queue->arrived || claiming))
         return waits_for(CLAIM_WAITS_FOR_SINK, INSTANT_NEVER);
-    /* What has a lease and no place in its sink would only be kept from others. */
+    /* An event with a lease and no place in its sink would only wait here instead of at another relay. */
     bool by_room = holding_of_queue(queue)->claims_by_room;
     if (by_room && claiming)
         return waits_for(CLAIM_WAITS_FOR_TURN, INSTANT_NEVER);

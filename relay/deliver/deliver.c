@@ -147,8 +147,8 @@ static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, ins
     return asked_us > away_us ? asked_us : away_us;
 }
 
-/* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just begun
- * is plain by then. */
+/* Not known to be the event's fault yet: while others are taken, it waits alone, so long that an outage that has just
+ * begun shows by then. */
 static int64_t alone_us(const struct item *item)
 {
     int64_t base_us = lane_queue(item->lane)->config->retry_base_us;
@@ -189,7 +189,7 @@ static void take_ack(struct outlet *outlet, struct item *item, instant_us now, i
     }
 }
 
-/* What is left of the lane goes when what is before it may be in flight together with it, or is not in flight any more.
+/* The lane's next event may be sent if the events before it are not in flight any more, or may be in flight with it.
  */
 static bool may_go(const struct outlet *outlet, const struct lane *lane)
 {

@@ -28,8 +28,8 @@ static int64_t again_us(const struct queue *queue)
     return part_us < RENEW_AGAIN_US ? part_us : RENEW_AGAIN_US;
 }
 
-/* Of a term that was asked for at `leased_at`: no more renewal would come in time. What is called back now has ended
- * when the term does. */
+/* Of a term that was asked for at `leased_at`: no more renewal would come in time. Deliveries that are called back now
+ * have ended when the term does. */
 static instant_us over_at(const struct queue *queue, instant_us leased_at)
 {
     return leased_at + term_us(queue) - again_us(queue);
@@ -67,8 +67,8 @@ static void draw_token(struct queue *queue, struct lane *lane)
              high >> 32, high >> 16 & 0xffff, high & 0xfff, (low >> 48 & 0x3fff) | 0x8000, low & 0xffffffffffff);
 }
 
-/* Still ours, though its lease has ended: with the backend of our own that owned it. What is on its way comes back, and
- * the renewal names the next owner; a second lane of the key would send it all again. */
+/* Still ours, though its lease has ended with our own backend that owned it. Events under way get their verdicts, and
+ * the renewal names the next owner; a second lane of the key would send them all again. */
 static bool is_held(const struct queue *queue, const struct lane *lane, instant_us sent_at)
 {
     if (!lane->waited)
@@ -145,7 +145,7 @@ static struct batch *hand_over(struct queue *queue, struct batch **batches, inst
     return batch;
 }
 
-/* Whoever has it now says what becomes of it. */
+/* The key's new holder decides about its events. */
 static void lose(struct lane *lane, instant_us now)
 {
     FAULT_POINT("lease.lost");
@@ -198,7 +198,7 @@ bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant
     return is_sure(queue, batch->leased_at, now);
 }
 
-/* True when that concerns something that is under way. */
+/* True when an event of the lane is under way. */
 static bool call_back(struct lane *lane)
 {
     deliver_cancel(lane);
@@ -220,8 +220,8 @@ void lease_hold(struct queue *queue, instant_us now)
         report_leases_over(queue, called_back);
 }
 
-/* The earliest term of a batch that has something to be called back. It is asked for in every turn of the loop, and
- * mostly all lanes have one term. */
+/* The earliest term of a batch with events to be called back. Every turn of the loop asks for it, and mostly all lanes
+ * have one term. */
 static instant_us earliest_term(const struct batch *batch)
 {
     const struct lane *ours = batch->lanes;

@@ -190,7 +190,7 @@ void lane_move(struct lane *lane, enum lane_state to);
 void lane_hold(struct lane *lane, enum hold to);
 void batch_hold(struct batch *batch, enum hold to);
 
-/* It is not ours any more: nothing more is sent of it. */
+/* The key is not ours any more: no more event of the lane is sent. */
 static inline bool lane_is_lost(const struct lane *lane)
 {
     return lane->hold == HOLD_LOST || lane->batch->hold == HOLD_LOST;

@@ -14,7 +14,7 @@
 
 struct queue;
 
-/* What is settled together in one transaction. */
+/* The rows that are settled together in one transaction. */
 struct settle_job {
     struct arena *arena;
     struct settlement settlement;

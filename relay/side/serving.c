@@ -53,8 +53,8 @@ static PGresult *ask(const struct beginning *b, const char *sql, int count, cons
     return query_in_time(b->conn, b->config->name, sql, count, params, err);
 }
 
-/* What says by which locks tables are served behind poolers needs a right, which a role may do without: then only what
- * pg_locks shows counts. */
+/* The table of announcements behind poolers needs a right that the role may not have: then only announcements in
+ * pg_locks count. */
 static bool may_note(const struct beginning *b, bool *ret, struct error *err)
 {
     PGresult *may = ask(b, sql_serving_may, 0, NULL, err);

@@ -81,14 +81,14 @@ static void take_probe_request(struct queue *queue, instant_us now)
     side->probe_at = instant_min(side->probe_at, now);
 }
 
-/* What claims have asked for, or found, since the last turn. */
+/* Requests and findings of claims since the last turn. */
 static void hear_claims(struct queue *queue, instant_us now)
 {
     take_probe_request(queue, now);
     upkeep_hear(queue);
 }
 
-/* What is empty is settled by saying so. */
+/* A job without statements is committed at once. */
 static struct settle_job *worth_sending(struct queue *queue, struct settle_job *job, instant_us now)
 {
     if (!job || !settle_is_empty(job))
@@ -97,8 +97,8 @@ static struct settle_job *worth_sending(struct queue *queue, struct settle_job *
     return NULL;
 }
 
-/* Finished lanes of claims that were lost, and of those that cannot settle them before their end; and what is leased,
- * but while it is in doubt which leases are still ours. */
+/* Finished lanes of orphans, and of claims that cannot settle them before their end; and leased lanes, unless some
+ * lease may not be ours any more. */
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
     struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->holds.orphans, false), now);
@@ -110,7 +110,7 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
     return job;
 }
 
-/* What claims and the sink's acks wait for. False: none of it is due. */
+/* The settlement or the probe that claims and acked events wait for. False: neither is due. */
 static bool start_pressing(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
@@ -359,7 +359,7 @@ void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
     queue->side_status.settling = queue->side->round.job != NULL;
 }
 
-/* What is due already waits for something else than time. */
+/* An instant that has passed ends no wait: that one waits for something else than time. */
 static instant_us later(instant_us at, instant_us now)
 {
     return at > now ? at : INSTANT_NEVER;

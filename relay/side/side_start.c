@@ -21,8 +21,8 @@ static void send(struct side *side, enum side_state state, bool ok, const struct
     FAULT_POINT("side.sent");
 }
 
-/* Behind a pooler the session has none of our settings. What nothing waits for is left to those of the role. A
- * settlement sets its lock_timeout itself. */
+/* Behind a pooler the session has none of our settings. Statements that nothing waits for run with
+ * the role's. A settlement sets its lock_timeout itself. */
 static bool begin(struct queue *queue, struct error *err)
 {
     struct side *side = queue->side;
