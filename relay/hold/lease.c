@@ -249,7 +249,7 @@ instant_us lease_due_at(const struct queue *queue)
 {
     if (!queue->holds.leased)
         return INSTANT_NEVER;
-    instant_us at = queue->leases.doubted ? 0 : INSTANT_NEVER;
+    instant_us at = queue->leases.maybe_lost ? 0 : INSTANT_NEVER;
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         at = instant_min(at, batch->leased_at + term_us(queue) / 3);
     return at > queue->leases.renew_at ? at : queue->leases.renew_at;
@@ -340,7 +340,7 @@ void lease_renewed(struct queue *queue, bool failed, instant_us now)
             unrenewed += batch->unrenewed;
         }
     queue->leases.renew_at = failed || unrenewed > 0 ? now + again_us(queue) : 0;
-    queue->leases.doubted = queue->leases.doubted && failed;
+    queue->leases.maybe_lost = queue->leases.maybe_lost && failed;
     if (failed)
         return;
     if (unrenewed > 0 && queue->leases.unrenewed == 0)
@@ -348,9 +348,9 @@ void lease_renewed(struct queue *queue, bool failed, instant_us now)
     queue->leases.unrenewed = unrenewed;
 }
 
-void lease_doubt(struct queue *queue, instant_us now)
+void lease_maybe_lost(struct queue *queue, instant_us now)
 {
-    queue->leases.doubted = true;
+    queue->leases.maybe_lost = true;
     queue->leases.renew_at = now;
 }
 

@@ -65,9 +65,9 @@ struct statement lease_renewal(struct queue *queue, struct arena *arena, instant
 void lease_take(struct queue *queue, const PGresult *res, instant_us now);
 void lease_renewed(struct queue *queue, bool failed, instant_us now);
 
-/* A settlement has met a lease that is not ours any more: which, the next renewal tells. Until then nothing leased is
+/* A settlement has met a lease that is not ours any more: the next renewal shows which one. Until then no leased key is
  * settled. */
-void lease_doubt(struct queue *queue, instant_us now);
+void lease_maybe_lost(struct queue *queue, instant_us now);
 
 /* The side connection is lost, and is up again. */
 void lease_backend_lost(struct queue *queue, instant_us now);

@@ -36,7 +36,7 @@ static void list_lane(struct key_list *list, const struct lane *lane)
 
 /* Lanes of `batch` that are not settled, but may be on their way, or for good only when the transaction commits: should
  * that fail, their locks are still there. */
-static void list_unkept(struct key_list *list, const struct batch *batch)
+static void list_unsettled(struct key_list *list, const struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->state != LANE_SETTLED || lane->start) {
@@ -60,7 +60,7 @@ bool session_lock_add(const struct queue *queue, struct batch *batches, struct r
     struct key_list list = list_new(batches, round->arena);
     for (const struct batch *batch = batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
-            list_unkept(&list, batch);
+            list_unsettled(&list, batch);
     round->lock_count = list.key_count + list.keyless_count;
     if (round->lock_count == 0)
         return true;

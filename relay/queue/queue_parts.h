@@ -117,7 +117,7 @@ struct ahead {
 struct leases {
     bool used;                /* `ordering: lease`. Ask holding_of_queue() instead */
     char *owner;              /* who we are, in its leases */
-    bool doubted;             /* some lease may not be ours any more */
+    bool maybe_lost;          /* some lease may not be ours any more */
     size_t unrenewed;         /* those whose entries the last renewal has found locked by somebody */
     instant_us renew_at;      /* no lease is renewed before */
     instant_us owner_lost_at; /* the backend with which leases end, for the last time */

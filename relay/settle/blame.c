@@ -68,8 +68,8 @@ static bool was_blamed(const struct queue *queue, const struct lane *lane)
     return item && queue->refusal.blamed && queue->refusal.blamed_id == item->event.id;
 }
 
-/* If a claim has one unsettled lane and nothing else is in doubt, its row is blamed at once, so that later claims go
- * on. Not for an internal error of the server: that may be the session's, so a new session is tried first. */
+/* If a claim has one unsettled lane and no other settlement was refused, its row is blamed at once, so that later
+ * claims go on. Not for an internal error of the server: that may be the session's, so a new session is tried first. */
 static bool is_to_blame(const struct queue *queue, const struct lane *lane, const struct error *cause, instant_us now)
 {
     const struct batch *batch = lane->batch;

@@ -7,7 +7,7 @@
 #include "relay/settle/settle.h"
 
 /* A settlement that took too long is divided by so many: each further try may cost a whole statement_timeout. */
-#define SLOW_DIVIDE_BY 8
+#define TIMEOUT_DIVIDE_BY 8
 
 #define ROWS_MAX 65536 /* more rows than any settlement has */
 
@@ -33,7 +33,7 @@ static bool blame(struct queue *queue, struct lane *lane, size_t divide_by, cons
     if (blame_take(queue, lane, cause, now))
         return true;
     move_to_end(lane);
-    if (divide_by < SLOW_DIVIDE_BY && ++batch->refusals < batch->finished)
+    if (divide_by < TIMEOUT_DIVIDE_BY && ++batch->refusals < batch->finished)
         return true;
     batch->refusals = 0;
     return false;
@@ -66,9 +66,9 @@ static struct refusal_way way_of_late(struct queue *queue, const struct settle_j
 {
     bool cancelled = now - job->sent_at < queue->process->statement_timeout_us;
     if (job->row_count > 1 && !cancelled)
-        halving_failed(&queue->refusal.in_time, job->row_count, SLOW_DIVIDE_BY);
+        halving_failed(&queue->refusal.in_time, job->row_count, TIMEOUT_DIVIDE_BY);
     if (job->row_count > 1 || !cancelled)
-        return (struct refusal_way){.divide_by = SLOW_DIVIDE_BY};
+        return (struct refusal_way){.divide_by = TIMEOUT_DIVIDE_BY};
     return refusal_waits;
 }
 
@@ -90,7 +90,7 @@ static void allow_more(struct queue *queue, const struct settle_job *job, instan
 {
     struct halving *in_time = &queue->refusal.in_time;
     if (in_time->most == 0 || job->row_count < in_time->most ||
-        now - job->sent_at > queue->process->statement_timeout_us / SLOW_DIVIDE_BY)
+        now - job->sent_at > queue->process->statement_timeout_us / TIMEOUT_DIVIDE_BY)
         return;
     halving_succeeded(in_time, ROWS_MAX);
     if (in_time->most == ROWS_MAX)

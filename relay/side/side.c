@@ -105,13 +105,13 @@ static struct settle_job *urgent_job(struct queue *queue, instant_us now)
     for (size_t i = 0; !job && i < queue->claim_count; i++)
         if (queue->claiming.offered[i])
             job = worth_sending(queue, settle_collect(queue, *queue->holds.claimed[i], true), now);
-    if (!job && !queue->leases.doubted)
+    if (!job && !queue->leases.maybe_lost)
         job = worth_sending(queue, settle_collect(queue, queue->holds.leased, true), now);
     return job;
 }
 
 /* The settlement or the probe that claims and acked events wait for. False: neither is due. */
-static bool start_pressing(struct queue *queue, instant_us now)
+static bool start_urgent(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
     if (now < side->retry_at)
@@ -141,16 +141,16 @@ static void start(struct queue *queue, instant_us now)
     }
     if (side_start_search(queue, now))
         return;
-    bool upkept = side->upkept;
-    side->upkept = false;
-    if (upkept && start_pressing(queue, now))
+    bool ran_upkeep = side->ran_upkeep;
+    side->ran_upkeep = false;
+    if (ran_upkeep && start_urgent(queue, now))
         return;
-    side->upkept = upkeep_next(queue, true, now);
-    if (side->upkept) {
+    side->ran_upkeep = upkeep_next(queue, true, now);
+    if (side->ran_upkeep) {
         side_start_upkeep(queue, now);
         return;
     }
-    if ((!upkept && start_pressing(queue, now)) || now < side->retry_at)
+    if ((!ran_upkeep && start_urgent(queue, now)) || now < side->retry_at)
         return;
     if (queue->side_requests.peek)
         side_start_peek(queue);
@@ -218,7 +218,7 @@ static void round_failed(struct queue *queue, instant_us now)
         lease_renewed(queue, true, now);
     if (round_met_lost_lease(&side->round)) {
         settle_abort(side->round.job);
-        lease_doubt(queue, now);
+        lease_maybe_lost(queue, now);
         return;
     }
     if (round_was_refused(&side->round) && !unreadable_settle_failed(queue, &side->round, now)) {

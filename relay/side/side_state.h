@@ -31,7 +31,7 @@ struct side {
     bool probe_is_old;  /* the probe under way was sent before a new one was requested */
     bool settle_failed; /* and no probe was sent since: the next one goes first */
     bool searched;      /* the last round was part of a search: see relay/side/unreadable.h */
-    bool upkept;        /* the last round was an upkeep task that goes ahead of what else is due */
+    bool ran_upkeep;    /* the last round was an upkeep task that goes ahead of settlements */
 };
 
 #endif

@@ -152,7 +152,7 @@ declare
     filter     text := coalesce(q.condition, 'true');
     condition  text := filter;
     holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
-    waits      boolean := holds or outbox.comes_after(q); -- there are heads that are put aside
+    waits      boolean := holds or outbox.comes_after(q); -- some heads may have to be skipped
     due_at     text := 'null::timestamptz';
     head_from  text := 'coalesce(p.event_id, -9223372036854775808)'; -- where the head of a key is looked for
     became_due text := '';
