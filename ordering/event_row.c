@@ -120,7 +120,7 @@ bool event_row_read(const struct ordering_options *options, const PGresult *res,
     event.tid = tid_of(res, row);
     result_bigint(res, row, EVENT_OVERSIZE, &event.oversize_bytes);
     int64_t any;
-    event.passed = options->passes && result_bigint(res, row, EVENT_EXTRA + (int)options->extra_columns, &any);
+    event.overtaken = options->passes && result_bigint(res, row, EVENT_EXTRA + (int)options->extra_columns, &any);
     for (size_t i = 0; i < options->extra_columns; i++)
         extra[i] = result_span(res, row, EVENT_EXTRA + (int)i);
     if (waited && head == event.id)

@@ -134,7 +134,7 @@ void queue_close(struct queue *queue)
 
 void queue_hand_on(struct queue *queue, instant_us now)
 {
-    if (queue->told.handed_on && queue->next)
+    if (queue->wakeups.next_queue && queue->next)
         pace_wake(queue->next, now);
-    queue->told.handed_on = false;
+    queue->wakeups.next_queue = false;
 }

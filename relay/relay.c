@@ -33,13 +33,13 @@ struct relay {
     struct outlet **outlets; /* one a sink of the configuration */
     struct queue **queues;
     struct listener **listeners;
-    PGconn *opening; /* shows what is served until the queues' own connections do; NULL: they do */
+    PGconn *opening; /* announces which tables are served until the queues' own connections do; NULL: they do */
     struct pollset *ps;
     struct ending ending;
     instant_us started_at, stats_at;
     instant_us stop_by; /* INSTANT_NEVER: not stopping */
     bool cut, reload;
-    bool told; /* a signal asked to stop */
+    bool stop_signalled; /* a signal asked to stop */
     struct rng rng;
 };
 
@@ -222,8 +222,8 @@ static void take_signals(struct relay *relay, instant_us now)
             continue;
         }
         LOG(relay->options.log, LOG_INFO, "relay.stop", log_int("signal", info.ssi_signo));
-        relay->cut = relay->told;
-        relay->told = true;
+        relay->cut = relay->stop_signalled;
+        relay->stop_signalled = true;
         begin_stop(relay, now);
     }
 }
@@ -275,10 +275,10 @@ static void move_events(struct relay *relay, instant_us now)
 /* Not for long, as the role may not have another connection to spare. */
 static void end_opening(struct relay *relay, instant_us now)
 {
-    bool shown = relay->opening != NULL;
-    for (size_t i = 0; shown && i < relay->options.config->queue_count; i++)
-        shown = relay->queues[i]->pause.known; /* known after the side connection has shown what is served */
-    if (!shown && now < relay->started_at + OPENING_MAX_US)
+    bool announced = relay->opening != NULL;
+    for (size_t i = 0; announced && i < relay->options.config->queue_count; i++)
+        announced = relay->queues[i]->pause.known; /* the side connection announces before it looks for a pause */
+    if (!announced && now < relay->started_at + OPENING_MAX_US)
         return;
     PQfinish(relay->opening);
     relay->opening = NULL;
@@ -393,12 +393,12 @@ const struct queue *relay_queue(const struct relay *relay, size_t index)
     return relay->queues[index];
 }
 
-bool relay_was_told(const struct relay *relay)
+bool relay_was_signalled(const struct relay *relay)
 {
-    return relay->told;
+    return relay->stop_signalled;
 }
 
-bool relay_was_told_to_reload(const struct relay *relay)
+bool relay_is_to_reload(const struct relay *relay)
 {
     return relay->reload;
 }

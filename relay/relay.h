@@ -48,10 +48,10 @@ enum relay_end relay_drain(struct relay *relay);
 const struct queue *relay_queue(const struct relay *relay, size_t index);
 
 /* A signal has asked to stop, also while draining: the process is to end. */
-bool relay_was_told(const struct relay *relay);
+bool relay_was_signalled(const struct relay *relay);
 
 /* SIGHUP has come and nothing has followed from it: while draining, say. */
-bool relay_was_told_to_reload(const struct relay *relay);
+bool relay_is_to_reload(const struct relay *relay);
 
 /* As if SIGHUP had come: relay_run() returns RELAY_RELOAD at once. */
 void relay_reload(struct relay *relay);

@@ -10,7 +10,7 @@
 
 static bool queue_is_quiet(const struct queue *queue)
 {
-    if (!holds_are_empty(&queue->holds) || queue->arrived || queue->side_shown.busy)
+    if (!holds_are_empty(&queue->holds) || queue->arrived || queue->side_status.settling)
         return false;
     for (size_t i = 0; i < queue->claim_count; i++) {
         const struct claim *claim = &queue->claims[i];
@@ -23,7 +23,7 @@ static bool queue_is_quiet(const struct queue *queue)
 /* Whether there is something for us: it has looked for a pause, its window and how far ids go, and could look again. */
 static bool knows(const struct queue *queue)
 {
-    return queue->asks.up && queue->asks.probed && queue->window.known;
+    return queue->side_status.connected && queue->side_requests.probe_answered && queue->window.known;
 }
 
 static bool queue_is_idle(const struct queue *queue)
@@ -63,7 +63,7 @@ instant_us relay_end_check_at(const struct ending *ending)
  * keeps from this one are not nothing. */
 static bool has_nothing(const struct queue *queue)
 {
-    return queue->asks.empty || (queue->pause.on && !queue->pause.refused) ||
+    return queue->side_requests.found_empty || (queue->pause.on && !queue->pause.refused) ||
            (queue->window.closed && queue->window.known);
 }
 
@@ -78,8 +78,8 @@ static bool all_have_nothing(const struct ending *ending)
 static void forget_answers(struct ending *ending)
 {
     for (size_t i = 0; i < ending->queue_count; i++) {
-        ending->queues[i]->asks.empty = false;
-        ending->queues[i]->asks.outdated = true;
+        ending->queues[i]->side_requests.found_empty = false;
+        ending->queues[i]->side_requests.answer_outdated = true;
     }
     ending->check_interval_us = CHECK_MIN_US;
 }
@@ -88,7 +88,7 @@ static void forget_answers(struct ending *ending)
  * them. */
 static bool looks_on(const struct queue *queue, instant_us now)
 {
-    instant_us looked_at = queue->asks.probed_at;
+    instant_us looked_at = queue->side_requests.probe_answered_at;
     for (size_t i = 0; i < queue->claim_count; i++)
         if (queue->claims[i].sent_at > looked_at)
             looked_at = queue->claims[i].sent_at;
@@ -108,7 +108,7 @@ bool relay_end_empty(struct ending *ending, instant_us now)
     if (now < ending->check_at)
         return false;
     for (size_t i = 0; i < ending->queue_count; i++)
-        ending->queues[i]->asks.check_empty |= !looks_on(ending->queues[i], now);
+        ending->queues[i]->side_requests.check_empty |= !looks_on(ending->queues[i], now);
     ending->check_at = now + ending->check_interval_us;
     if (ending->check_interval_us < CHECK_MAX_US)
         ending->check_interval_us *= 2;

@@ -27,7 +27,7 @@ bool error_set(struct error *err, enum error_kind kind, const char *format, ...)
 {
     if (!err)
         return false;
-    /* Formatted aside first: an argument may be the old text of the same error. */
+    /* Formatted elsewhere first: an argument may be the old text of the same error. */
     char text[ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);

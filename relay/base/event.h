@@ -33,6 +33,6 @@ struct event {
     uint64_t tid;                   /* the row's ctid when it was read: block << 16 | number; 0: not known */
     int64_t oversize_bytes;         /* size of a payload that is larger than may be sent and was not read; else 0 */
     unsigned attempt;               /* this delivery's number, counted from 1 */
-    bool passed;                    /* it had to wait for its time, and later ones of its key did not */
+    bool overtaken;                 /* it had to wait for its time, and later ones of its key did not */
     struct span *columns;           /* values of extra columns that the destination template names */
 };

@@ -5,13 +5,13 @@ size_t halving_room(const struct halving *halving, size_t count)
     return halving->most > 0 && halving->most < count ? halving->most : count;
 }
 
-bool halving_failed(struct halving *halving, size_t tried, size_t parts)
+bool halving_failed(struct halving *halving, size_t tried, size_t divide_by)
 {
-    halving->most = tried > parts ? tried / parts : 1;
+    halving->most = tried > divide_by ? tried / divide_by : 1;
     return tried == 1;
 }
 
-void halving_passed(struct halving *halving, size_t limit)
+void halving_succeeded(struct halving *halving, size_t limit)
 {
     halving->most = halving->most < limit / 2 ? halving->most * 2 : limit;
 }
@@ -21,11 +21,11 @@ static void push(struct halving_list *list, size_t at, size_t count)
     list->parts[list->count++] = (struct halving_part){at, count};
 }
 
-void halving_list_begin(struct halving_list *list, size_t things)
+void halving_list_begin(struct halving_list *list, size_t row_count)
 {
     list->count = 0;
-    if (things > 0)
-        push(list, 0, things);
+    if (row_count > 0)
+        push(list, 0, row_count);
 }
 
 struct halving_part halving_list_part(const struct halving_list *list)
@@ -33,7 +33,7 @@ struct halving_part halving_list_part(const struct halving_list *list)
     return list->count > 0 ? list->parts[list->count - 1] : (struct halving_part){0, 0};
 }
 
-void halving_list_passed(struct halving_list *list)
+void halving_list_succeeded(struct halving_list *list)
 {
     list->count--;
 }

@@ -1,32 +1,32 @@
-/* relay/base/halving.h -- what does not pass as a whole is tried in parts, down to the one thing that is to blame, or
+/* relay/base/halving.h -- rows that do not pass together are tried in parts, down to the one row that is to blame, or
  * is waited for.
  *
- * Where each try takes what is there by then, the parts are a limit:
+ * If each try takes the rows that are there by then, a limit says how many:
  *
- *   halving_room -> halving_failed | halving_passed -> halving_room ...
+ *   halving_room -> halving_failed | halving_succeeded -> halving_room ...
  *
- * Where the things are a list that stays as it is, both halves of what failed are tried, the first one first:
+ * If the rows are a list that does not change, both halves of a failed part are tried, the first one first:
  *
- *   halving_list_begin -> (halving_list_part -> halving_list_failed | halving_list_passed)* until `count` is 0 */
+ *   halving_list_begin -> (halving_list_part -> halving_list_failed | halving_list_succeeded)* until `count` is 0 */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct halving {
-    size_t most; /* so many are tried at once; 0: nothing has failed, as many as there are */
+    size_t most; /* so many rows are tried at once; 0: none has failed, all are */
 };
 
-/* How many of `count` things are tried next. */
+/* How many of `count` rows are tried next. */
 size_t halving_room(const struct halving *halving, size_t count);
 
-/* So many things did not pass together: next time it is one of so many `parts` of them. True: it was one alone. */
-bool halving_failed(struct halving *halving, size_t tried, size_t parts);
+/* So many rows did not pass together: next time `tried / divide_by` are tried. True: it was one row alone. */
+bool halving_failed(struct halving *halving, size_t tried, size_t divide_by);
 
 /* Twice as many are tried next time, up to `limit`. */
-void halving_passed(struct halving *halving, size_t limit);
+void halving_succeeded(struct halving *halving, size_t limit);
 
-#define HALVING_PARTS_MAX 32 /* of a list, which may have so many things as fit into 31 bits */
+#define HALVING_PARTS_MAX 32 /* of a list, which may have so many rows as fit into 31 bits */
 
 struct halving_part {
     size_t at, count;
@@ -37,12 +37,12 @@ struct halving_list {
     size_t count;
 };
 
-/* With no things there is nothing to be tried. */
-void halving_list_begin(struct halving_list *list, size_t things);
+/* Without rows there is nothing to try. */
+void halving_list_begin(struct halving_list *list, size_t row_count);
 
 /* What is tried next; an empty part when there is nothing. */
 struct halving_part halving_list_part(const struct halving_list *list);
 
-/* What was tried has passed, or its halves come next. True: it was one thing alone. */
-void halving_list_passed(struct halving_list *list);
+/* The part that was tried has passed, or its halves come next. True: it was one row alone. */
+void halving_list_succeeded(struct halving_list *list);
 bool halving_list_failed(struct halving_list *list);

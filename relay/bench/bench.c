@@ -9,14 +9,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-bool bench_is_told(struct bench *bench, struct error *err)
+bool bench_is_stopped(struct bench *bench, struct error *err)
 {
     struct signalfd_siginfo info;
     while (read(bench->signal_fd, &info, sizeof info) == sizeof info)
-        bench->told = true;
-    if (bench->told)
+        bench->stop_signalled = true;
+    if (bench->stop_signalled)
         error_set(err, ERROR_TIMEOUT, "bench: stopped by a signal");
-    return bench->told;
+    return bench->stop_signalled;
 }
 
 char *bench_render(const char *template, const char *schema)
@@ -53,7 +53,7 @@ PGresult *bench_query(struct bench *bench, const char *template, int count, cons
     const struct asker asker = {.conn = bench->conn, .what = "database", .stop_fd = bench->signal_fd};
     PGresult *result = query_or_cancel(&asker, sql, count, params, err);
     free(sql);
-    if (!bench_is_told(bench, err))
+    if (!bench_is_stopped(bench, err))
         return result;
     PQclear(result);
     return NULL;

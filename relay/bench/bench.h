@@ -29,7 +29,7 @@ struct bench {
     char schema[BENCH_SCHEMA_SIZE]; /* needs no quotes */
     int signal_fd;                  /* a signalfd(2) */
     bool made;                      /* the schema may be there */
-    bool told;                      /* a signal has asked to stop */
+    bool stop_signalled;            /* a signal has asked to stop */
     struct rng rng;
 };
 
@@ -40,7 +40,7 @@ struct bench_server {
 };
 
 /* Has a signal asked to stop? True, and *err says so. */
-bool bench_is_told(struct bench *bench, struct error *err);
+bool bench_is_stopped(struct bench *bench, struct error *err);
 
 /* One more connection, by the settings of the bench: db_free() it. */
 struct db *bench_connect(struct bench *bench);

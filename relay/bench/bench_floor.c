@@ -119,7 +119,7 @@ static bool wait(struct floor *floor, instant_us *now, struct error *err)
         db_prepare(floor->drainers[i].db, floor->ps);
     bool ok = pollset_wait(floor->ps, *now, err);
     *now = clock_now();
-    return ok && !bench_is_told(floor->bench, err);
+    return ok && !bench_is_stopped(floor->bench, err);
 }
 
 static bool turn(struct floor *floor, instant_us *now, struct error *err)

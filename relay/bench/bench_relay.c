@@ -57,7 +57,7 @@ static bool turn(struct run *run, struct error *err)
     run->now = clock_now();
     relay_turn(run->relay, run->now);
     return ok && (!run->load || bench_load_turn(run->load, ps, run->now, err)) && check_sink(run, err) &&
-           check_progress(run, err) && !bench_is_told(run->bench, err);
+           check_progress(run, err) && !bench_is_stopped(run->bench, err);
 }
 
 /* What a relay warns of when it opens is the server's, and would be repeated with every run. */

@@ -127,13 +127,13 @@ static void ignore_notice(void *unused, const PGresult *notice)
     (void)unused, (void)notice;
 }
 
-/* A large schema takes its time, and a signal ends that. Who was told to stop before it began tries for a while. */
+/* A large schema takes its time, and a signal ends that. A bench that was stopped before tries for a while. */
 static bool drop(const struct bench *bench, PGconn *conn, const char *schema, struct error *err)
 {
     const struct asker asker = {.conn = conn,
                                 .what = "bench",
-                                .stop_fd = bench->told ? -1 : bench->signal_fd,
-                                .limit_us = bench->told ? QUERY_ANSWER_S * SECOND_US : 0};
+                                .stop_fd = bench->stop_signalled ? -1 : bench->signal_fd,
+                                .limit_us = bench->stop_signalled ? QUERY_ANSWER_S * SECOND_US : 0};
     char *sql = bench_render(sql_bench_drop, schema);
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
     bool ok = query_script_or_cancel(&asker, sql, err);
@@ -147,7 +147,7 @@ static bool drop_leftover(struct bench *bench, const char *schema, struct error 
     fprintf(stderr, "dropping the schema %s, which a bench has left behind\n", schema);
     bool ok = drop(bench, bench->conn, schema, err);
     if (!ok)
-        (void)bench_is_told(bench, err);
+        (void)bench_is_stopped(bench, err);
     return ok;
 }
 
@@ -161,10 +161,10 @@ struct leftover {
 static bool own_until(struct bench *bench, const char *schema, instant_us until, struct ownership *ret,
                       struct error *err)
 {
-    struct pollfd told = {.fd = bench->signal_fd, .events = POLLIN};
+    struct pollfd signal = {.fd = bench->signal_fd, .events = POLLIN};
     bool ok;
     while ((ok = own(bench, schema, ret, err)) && !ret->mine && clock_now() < until)
-        poll(&told, 1, CLEAN_LOOK_MS);
+        poll(&signal, 1, CLEAN_LOOK_MS);
     return ok;
 }
 
@@ -270,7 +270,7 @@ bool bench_schema_fill(struct bench *bench, struct error *err)
 /* A signal that has come by now has ended the measuring, or the drop before this one. */
 static bool drop_own(struct bench *bench, PGconn *conn, struct error *err)
 {
-    (void)bench_is_told(bench, err);
+    (void)bench_is_stopped(bench, err);
     return drop(bench, conn, bench->schema, err);
 }
 

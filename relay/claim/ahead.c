@@ -8,7 +8,7 @@
 #define BEHIND_US (250 * MS_US)
 #define LANES_A_PLACE 4
 #define LANES_MIN 64   /* where there are few places, claims are to be worth their round trip */
-#define BRIEF_PER_S 20 /* deliveries a place and second: what has been claimed for it in vain is over in 0.2 s */
+#define BRIEF_PER_S 20 /* deliveries a place and second: events claimed for it too early are sent within 0.2 s */
 #define ROOM_PART 4
 
 static bool goes_one_by_one(const struct queue *queue)

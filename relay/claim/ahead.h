@@ -1,8 +1,8 @@
 /* relay/claim/ahead.h -- how far a queue claims ahead of its sink.
  *
- * What is claimed waits for the sink in the order of the claims, so what comes meanwhile, however fresh, waits behind
- * all of it, and so does what is older than a claimed key's later events. Where a sink is slow and behind, claims are
- * kept small then: they cost little beside it. Where it is fast, nothing waits long, and large claims cost less. */
+ * Claimed events wait for the sink in the order of the claims. So an event that comes meanwhile waits behind all of
+ * them, however urgent, and so does one that is older than a claimed key's later events. For a sink that is slow and
+ * behind, claims are small: they cost little beside it. For a fast one no event waits long: large claims cost less. */
 #pragma once
 
 #include "relay/base/clock.h"
@@ -16,7 +16,7 @@ struct queue;
 /* Once a turn, before anything is claimed. */
 void ahead_turn(struct queue *queue, instant_us now);
 
-/* The sink is such a one, and more keys wait for it than it has places: a claim asks for one event of each. */
+/* The sink is slow, and more keys wait for it than it has places: a claim asks for one event of each key. */
 bool ahead_is_behind(const struct queue *queue, instant_us now);
 
 /* How many events may be under way or wait for a sink that has few places, where they may take long: as many as it has

@@ -52,7 +52,7 @@ void claim_close(struct claim *claim)
     db_free(claim->db);
 }
 
-/* Lanes that are under way, or that somebody else keeps from being settled. */
+/* Lanes that are under way, or whose rows another session holds. */
 static size_t open_lanes(const struct claim *claim)
 {
     size_t n = 0;
@@ -71,7 +71,7 @@ bool claim_is_finished(const struct claim *claim)
     return true;
 }
 
-/* What is under way then takes long. */
+/* Deliveries that are under way then take long. */
 static instant_us straggles_at(const struct claim *claim)
 {
     return claim->began_at + STRAGGLER_US;
@@ -88,7 +88,7 @@ static bool needs_side(const struct claim *claim, instant_us now)
     bool extending = claim->state == CLAIM_BUSY && claim->round.claim && !claim->round.begin;
     return (claim->state == CLAIM_IDLE || extending) &&
            (claim->settling == CLAIM_SETTLES_NOTHING || is_straggling(claim, now)) &&
-           claim->settling != CLAIM_SETTLES_PARTS && claim_holding(claim)->settles_beside_open_transaction;
+           claim->settling != CLAIM_SETTLES_HALVES && claim_holding(claim)->settles_beside_open_transaction;
 }
 
 void claim_offer(struct queue *queue, instant_us now)
@@ -135,7 +135,7 @@ static size_t bytes_held(const struct claim *claim)
     return bytes;
 }
 
-/* How many keys may be claimed beside stragglers whose locks are kept; 0: none. */
+/* How many keys may be claimed beside stragglers whose locks the session has; 0: none. */
 static int64_t keys_beside(struct claim *claim, instant_us now)
 {
     const struct queue *queue = claim->queue;
@@ -167,9 +167,9 @@ static bool is_due(struct claim *claim, instant_us now)
         return false;
     if (claim_holding(claim)->commits_before_delivery || claim_is_finished(claim))
         return true;
-    /* What has begun to be settled in this transaction is all settled in it: what somebody holds as the last. */
+    /* A settlement that has begun in this transaction ends in it: rows that other sessions hold come last. */
     if (!claim_holding(claim)->outlives_transaction)
-        return claim->settling == CLAIM_SETTLES_PARTS && leaves_some(claim);
+        return claim->settling == CLAIM_SETTLES_HALVES && leaves_some(claim);
     return is_straggling(claim, now) ||
            (waits_for_session_locks_only(claim) && (claim->has_read || keys_beside(claim, now) > 0));
 }
@@ -185,8 +185,8 @@ static void follow_delivered(struct claim *claim, const struct settle_job *job, 
     }
 }
 
-/* A settlement in parts is one transaction, because with it go the locks of what is left. Where they are kept it need
- * not last. */
+/* A settlement by halves is one transaction, because the locks of the other lanes end with it. If the session has taken
+ * them, the transaction may end before. */
 static bool may_commit_part(const struct claim *claim, instant_us now)
 {
     return claim_holding(claim)->outlives_transaction && (!was_refused(claim) || now - claim->began_at >= PART_US);
@@ -217,11 +217,11 @@ void claim_finish(struct claim *claim, instant_us now)
     if (finished)
         note_lean(claim, now);
     int64_t keys = finished ? claim_wait(claim, now).keys : keys_beside(claim, now);
-    /* Whoever wants the table for himself waits for a transaction that has read it: it does not last as long as a
-     * straggler, whether it has found something or not. And one that stands still for long the server would end, and
-     * with its session the locks. */
+    /* DDL on the table waits for every transaction that has read it: so the transaction does not last as long as a
+     * straggler, whether it has found events or not. And the server would end a transaction that is idle for long,
+     * and with its session the locks. */
     bool stale = now - claim->began_at >= SILENT_MAX_US;
-    if (finished || job || let_go || claim->settling == CLAIM_SETTLES_PARTS || keys > 0 || stale)
+    if (finished || job || let_go || claim->settling == CLAIM_SETTLES_HALVES || keys > 0 || stale)
         claim_send_round(claim, job, true, keys, now);
 }
 
@@ -232,23 +232,23 @@ static bool has_room(const struct claim *claim, size_t locks)
     return locks + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;
 }
 
-/* How many of `keys` may be claimed into a transaction that a straggler keeps open, where its locks cannot be kept
- * beyond it. */
+/* How many of `keys` may be claimed into a transaction that a straggler keeps open, where session locks cannot be
+ * taken. */
 static int64_t keys_to_extend(struct claim *claim, int64_t keys, instant_us now)
 {
     size_t cap = (size_t)claim->queue->config->keys_per_claim;
     size_t locks = claim_count_held(claim);
-    if (!claim_holding(claim)->extends_open_transaction || claim->settling == CLAIM_SETTLES_PARTS ||
+    if (!claim_holding(claim)->extends_open_transaction || claim->settling == CLAIM_SETTLES_HALVES ||
         !is_straggling(claim, now) || open_lanes(claim) > cap / 2 || !has_room(claim, locks))
         return 0;
     claim->full = locks >= cap * CLAIM_LOCKS_FACTOR;
-    /* Nobody else can claim the keys whose locks it holds, and they take no new ones. */
+    /* No other claim can have the keys whose locks it holds, and they take no new locks. */
     size_t room = claim->full ? claim_count_followed(claim) : cap * CLAIM_LOCKS_FACTOR - locks;
     return (int64_t)room < keys ? (int64_t)room : keys;
 }
 
-/* When its connection has been silent for long in a transaction that has to wait for a delivery, as its locks cannot be
- * kept beyond it: the server, or a pooler, ends what stands still, and somebody else would deliver the same. */
+/* When its connection has been silent for long in a transaction that has to wait for a delivery, because session locks
+ * cannot be taken: the server, or a pooler, ends idle transactions, and another relay would deliver the same. */
 static instant_us silent_until(const struct claim *claim)
 {
     bool waits = claim->state == CLAIM_IDLE && claim->in_transaction && claim->batches &&
@@ -273,8 +273,8 @@ static void start_claim(struct claim *claim, instant_us now)
         claim_send_round(claim, NULL, commit, keys, now);
 }
 
-/* What a claim returns may be keys that another one has just lost. The server says so on that one's connection before
- * it gives them away, but maybe after poll(2): before anything is delivered, all connections are looked at again. */
+/* A claim may return keys that another claim of ours has just lost. The server ends that one's connection before it
+ * gives them away, but maybe after poll(2): before anything is delivered, all connections are looked at again. */
 static void look_again(struct queue *queue, instant_us now)
 {
     for (const struct batch *seen = NULL; queue->arrived != seen;) {
@@ -295,7 +295,7 @@ void claim_ready(struct queue *queue, const struct pollset *ps, instant_us now)
         start_claim(&queue->claims[i], now);
 }
 
-/* What is due already waits for something else than time. */
+/* An instant that has passed ends no wait: that one waits for something else than time. */
 static void wake_at(struct pollset *ps, instant_us at, instant_us now)
 {
     if (at > now)
@@ -305,9 +305,9 @@ static void wake_at(struct pollset *ps, instant_us at, instant_us now)
 static void note_reason(struct claim *claim, struct claim_wait wait, instant_us now)
 {
     const char *reason = claim_waits_for(wait.reason);
-    if (reason == claim->told_reason || wait.reason == CLAIM_WAITS_FOR_NOTHING)
+    if (reason == claim->logged_reason || wait.reason == CLAIM_WAITS_FOR_NOTHING)
         return;
-    claim->told_reason = reason;
+    claim->logged_reason = reason;
     report_claim_waits(claim->queue, claim->index, reason, wait.until, now);
 }
 
@@ -339,9 +339,9 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now)
 
 static void retry_at_once(struct queue *queue, instant_us now)
 {
-    for (size_t i = 0; queue->told.retry_claims && i < queue->claim_count; i++)
+    for (size_t i = 0; queue->wakeups.failed_claims && i < queue->claim_count; i++)
         queue->claims[i].retry_at = now;
-    queue->told.retry_claims = false;
+    queue->wakeups.failed_claims = false;
 }
 
 void claim_settle_resolved(struct queue *queue, instant_us now)

@@ -1,10 +1,10 @@
 /* relay/claim/claim.h -- connections that lock keys and read their oldest events.
  *
- * A claim's transaction stays open while its lanes are delivered, because its locks are what keeps other relays away;
- * it has then only read, so it holds back neither vacuum nor anybody else. When all lanes are finished, their
- * settlement, the COMMIT and the next claim travel in one round trip. So they do when there is a straggler, whose lock
- * is kept beyond the transaction (session_lock.h). Where that cannot be, finished lanes are settled on the side
- * connection and more keys are claimed into the same transaction. */
+ * A claim's transaction stays open while its lanes are delivered, because its locks exclude other relays. It has only
+ * read then, so it holds back neither vacuum nor other sessions. When all lanes are finished, their settlement, the
+ * COMMIT and the next claim travel in one round trip. The same is done beside a straggler, whose lock the session takes
+ * (session_lock.h). Behind a pooler, finished lanes are settled on the side connection and more keys
+ * are claimed into the same transaction. */
 #pragma once
 
 #include "relay/base/clock.h"
@@ -23,14 +23,14 @@ void claim_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 /* Ends every claim whose lanes are all finished. */
 void claim_settle_resolved(struct queue *queue, instant_us now);
 
-/* Leases what it has brought, or settles what is finished, commits, and claims again if there is reason to. Or settles
- * some of it, if the database has refused more. */
+/* Leases the claim's keys, or settles its finished lanes, commits, and claims again if there is reason to. Or settles
+ * some lanes, if the database has refused more. */
 void claim_finish(struct claim *claim, instant_us now);
 
 /* Every lane waits to be settled or is, and nothing of them is on its way out on the side connection: the locks have
  * to outlive that transaction. */
 bool claim_is_finished(const struct claim *claim);
 
-/* Sets queue->claiming.offered: the claims of which the side connection may settle what is finished, because some lanes
- * have been under way for long and the claim's own connection cannot settle before they end. */
+/* Sets queue->claiming.offered: the claims whose finished lanes the side connection may settle, because some lanes have
+ * been under way for long and the claim's own connection cannot settle before they end. */
 void claim_offer(struct queue *queue, instant_us now);

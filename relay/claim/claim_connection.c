@@ -23,7 +23,7 @@
 
 static const struct backoff claim_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
-/* The locks of its transaction are gone, and those that its session keeps only with `session`. */
+/* The locks of the claim's transaction are lost, and its session's locks only with `session`. */
 static void lose_locks(struct claim *claim, bool session, instant_us now)
 {
     FAULT_POINT("claim.lost");
@@ -32,7 +32,7 @@ static void lose_locks(struct claim *claim, bool session, instant_us now)
     claim->in_transaction = false;
     claim_forget_held(claim);
     orphan_make(claim->queue, &claim->batches, session, now);
-    claim->settling = CLAIM_SETTLES_WHOLE;
+    claim->settling = CLAIM_SETTLES_ALL;
 }
 
 /* `then` may be NULL. */
@@ -82,12 +82,12 @@ static void go_back(struct claim *claim, instant_us now)
     start_rollback(claim, sql_settle_undo, sql_settle_release);
 }
 
-/* What somebody holds is waited for, and where the locks of its key cannot outlive the transaction, that is not ended
- * before: it writes nothing, and what else is finished is settled beside it. */
-static bool settle_aside(struct claim *claim, instant_us now)
+/* A row that another session holds is waited for. Where the lock of its key cannot outlive the transaction, that stays
+ * open and writes nothing, and the side connection settles the other finished lanes. */
+static bool leave_to_side_connection(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
-    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->settling == CLAIM_SETTLES_PARTS ||
+    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->settling == CLAIM_SETTLES_HALVES ||
         !claim_holding(claim)->settles_beside_open_transaction)
         return false;
     claim->settling = CLAIM_SETTLES_NOTHING;
@@ -97,16 +97,16 @@ static bool settle_aside(struct claim *claim, instant_us now)
     return true;
 }
 
-/* The locks stay, and what can be settled is settled in this transaction. False: nothing can. Then it is not kept open:
- * who mends the table may need it for himself. */
-static bool settle_in_parts(struct claim *claim, instant_us now)
+/* The locks stay, and rows that pass are settled in this transaction. False: none passes. Then the transaction ends,
+ * because whoever mends the table may need the table's lock. */
+static bool settle_by_halves(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
-    bool first = claim->settling != CLAIM_SETTLES_PARTS;
-    if (settle_aside(claim, now))
+    bool first = claim->settling != CLAIM_SETTLES_HALVES;
+    if (leave_to_side_connection(claim, now))
         return true;
-    claim_begin_parts(claim);
+    claim_begin_halving(claim);
     bool again = refusal_answer(queue, round, now);
     if (first || !again)
         report_settle_failed(queue, &round->error);
@@ -116,17 +116,17 @@ static bool settle_in_parts(struct claim *claim, instant_us now)
     return true;
 }
 
-/* The transaction has ended as it was to: its locks are gone, and those that were kept for what is settled now. */
+/* The transaction has committed: its locks have ended, and so have the session's locks of settled keys. */
 static void take_commit(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
     if (round->job)
         refusal_commit(claim->queue, round->job, now);
     round->job = NULL;
-    for (struct batch *batch = claim->settling == CLAIM_SETTLES_PARTS ? claim->batches : NULL; batch;
+    for (struct batch *batch = claim->settling == CLAIM_SETTLES_HALVES ? claim->batches : NULL; batch;
          batch = batch->next)
-        refusal_end_parts(batch);
-    claim->settling = CLAIM_SETTLES_WHOLE;
+        refusal_end_halving(batch);
+    claim->settling = CLAIM_SETTLES_ALL;
     if (claim_holding(claim)->commits_before_delivery)
         lease_begin(claim->queue, &claim->batches, claim->sent_at, now);
     session_lock_settled(claim->batches);
@@ -136,7 +136,7 @@ static void take_commit(struct claim *claim, instant_us now)
         lose_locks(claim, false, now); /* what somebody else holds: its lock has ended with the transaction */
 }
 
-/* What is kept stays in a transaction: the server ends one that stands still for long, and so its locks. */
+/* Lanes that are still held stay in a transaction. The server ends one that is idle for long, and with it its locks. */
 static void start_again(struct claim *claim, instant_us now)
 {
     claim->in_transaction = claim->batches != NULL;
@@ -152,7 +152,7 @@ static void round_failed(struct claim *claim, instant_us now)
     FAULT_POINT("claim.failed");
     unreadable_claim_failed(queue, &claim->plan, round, now);
     bool refused = round_was_refused(round) && !unreadable_settle_failed(queue, round, now);
-    if (refused && settle_in_parts(claim, now))
+    if (refused && settle_by_halves(claim, now))
         return;
     bool committed = round->commit && round_reached(round, round->settle_end + 1);
     bool freed = round->unlock_count == 0 || round_reached(round, round_before_claim(round));
@@ -178,8 +178,8 @@ static void round_failed(struct claim *claim, instant_us now)
     start_again(claim, now);
 }
 
-/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. They are
- * followed, but where others wait for the sink: there they take their turn. */
+/* Keys of which the claim returned as many events as it may, or whose events were cut off at the end. They
+ * are followed, but not where other keys wait for the sink: there they take their turn. */
 static void mark_unfinished_keys(const struct claim *claim, struct batch *batch, instant_us now)
 {
     const struct claim_plan *plan = &claim->plan;
@@ -331,7 +331,7 @@ void claim_connection_progress(struct claim *claim, const struct pollset *ps, in
             report_connected(claim->queue, "claim");
             claim->queue->trouble = 0;
             claim->state = CLAIM_IDLE;
-            asks_confirm(&claim->queue->asks);
+            side_requests_probe(&claim->queue->side_requests);
             break;
         case DB_RESULT:
             if (claim->state == CLAIM_BUSY)

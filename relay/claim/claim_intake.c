@@ -89,8 +89,8 @@ void claim_intake_end(struct claim_plan *plan, const struct batch *batch)
     plan->room = part * (double)plan->rows > 1 ? (int64_t)(part * (double)plan->rows) : 1;
 }
 
-/* In the midst of a backlog: what a stretch of ids has yielded says nothing of the next one. What has settled since, or
- * was missed a while ago, is none: it has time until the next claim. */
+/* In the midst of a backlog: the events of one range of ids say nothing of the next range. Ids that have settled since,
+ * or were missed a while ago, are no backlog: they have time until the next claim. */
 static bool looks_on(const struct claim_plan *plan)
 {
     const struct scan_report *report = &plan->report;

@@ -10,8 +10,8 @@
  */
 bool claim_intake_take(struct claim *claim, size_t index, const PGresult *res, struct error *err) MUST_CHECK;
 
-/* No more comes: the strategy is told what was taken. */
+/* No more rows come: tells the strategy which were taken. */
 void claim_intake_end(struct claim_plan *plan, const struct batch *batch);
 
-/* What the claim has brought, for when the next one comes. */
+/* The claim's result, for the time of the next claim. */
 struct pace_claim claim_intake_pace(const struct claim *claim, const struct batch *batch);

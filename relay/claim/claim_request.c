@@ -53,8 +53,8 @@ static void add_busy_batches(struct request *request, const struct batch *batche
                 request->keyless_ids[claim->busy_keyless_count++] = lane_keyless_id(lane);
 }
 
-/* What is leased is nobody's to claim, by its entry. But a term may be over, and its lane still under way. */
-static bool is_kept_from_claims(const struct lane *lane, bool sure)
+/* A leased key's entry keeps claims away. But a term may be over, and its lane still under way. */
+static bool is_left_out_of_claims(const struct lane *lane, bool sure)
 {
     return lane->state != LANE_SETTLED && (!sure || lane->hold == HOLD_LOST);
 }
@@ -65,7 +65,7 @@ static void add_busy_leases(struct request *request, const struct queue *queue, 
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         bool sure = lease_is_sure(queue, batch, now);
         for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
-            if (!is_kept_from_claims(lane, sure))
+            if (!is_left_out_of_claims(lane, sure))
                 continue;
             else if (lane->key.data)
                 request->keys[claim->busy_key_count++] = lane->key;
@@ -83,7 +83,7 @@ static struct lane *find_lane_up_to(const struct batch *batches, struct span key
     return lane;
 }
 
-/* One that is not settled. */
+/* The lane of the key that is not settled; NULL: there is none. */
 static struct lane *find_lane(const struct batch *batches, struct span key, uint64_t hash)
 {
     return find_lane_up_to(batches, key, hash, LANE_SETTLING);
@@ -93,13 +93,13 @@ static bool is_leased(const struct queue *queue, struct span key, uint64_t hash,
 {
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next) {
         const struct lane *lane = batch_find(batch, key, hash, LANE_SETTLING);
-        if (lane && is_kept_from_claims(lane, lease_is_sure(queue, batch, now)))
+        if (lane && is_left_out_of_claims(lane, lease_is_sure(queue, batch, now)))
             return true;
     }
     return false;
 }
 
-/* It is among the request's busy keys, but for lanes of the claim itself. */
+/* The key is among the request's busy keys, other than by lanes of the claim itself. */
 static bool is_busy(const struct queue *queue, struct span key, uint64_t hash, instant_us now)
 {
     return keyset_find(&queue->keys.destination_down, key, hash) || find_lane(queue->holds.orphans, key, hash) ||
@@ -133,7 +133,7 @@ static size_t most_followed(const struct claim *claim, int64_t keys, uint64_t dr
     return keys == 1 ? draw >> 63 : (size_t)keys / 2;
 }
 
-/* A claim of many keys takes some events of each, one of few keys more of each: what it brings is to be worth its round
+/* A claim of many keys takes some events of each, one of few keys more of each: a claim is to be worth its round
  * trip and its commit. Where a key's events go one by one, more of them would only keep the claim open; and where other
  * keys wait for the sink, they would come before older events of those. */
 static int64_t events_per_key(const struct queue *queue, int64_t keys, bool behind)
@@ -159,8 +159,8 @@ const struct claim_request *claim_request_make(struct claim *claim, bool holding
     size_t busy_max = queue->keys.destination_down.count + queue->keys.destination_down_ids.count +
                       batch_unsettled(queue->holds.orphans) + batch_unsettled(claim->batches) +
                       batch_unsettled(queue->holds.leased);
-    /* What the round settles ahead of the claim may be claimed again; all else that its session has locked must not be,
-     * because the session would be given those locks once more. */
+    /* Keys that the round settles ahead of the claim may be claimed again. Other keys that its session has locked must
+     * not be, because the session would be given those locks once more. */
     enum lane_state busy = holding ? LANE_SETTLING : LANE_FINISHED;
     struct request *request = arena_alloc(arena, sizeof *request);
     request->keys = arena_array(arena, busy_max + 1, sizeof *request->keys);
@@ -216,8 +216,8 @@ static bool is_held(const struct claim *holder, struct span key, uint64_t hash)
     return keyset_find(&holder->held, key, hash) != NULL;
 }
 
-/* What was found of a key is what its lane has. (An event that was committed between them since, behind its successor,
- * is among the missed ids, which are looked at again.) */
+/* The lane has every event of the key that was found. (An event between them that was committed since, after its
+ * successor, is among the missed ids, which are looked at again.) */
 static bool has_all(const struct lane *lane, struct id_range ids)
 {
     return !id_range_is_empty(ids) && lane->first && lane->first->event.id <= ids.lo && ids.hi <= lane->last->event.id;
@@ -264,7 +264,7 @@ void claim_follow_missed(struct claim *claim, instant_us now)
             lost->more = true;
         for (size_t c = 0; c < queue->claim_count; c++)
             ours |= follow_at(&queue->claims[c], missed, hash, now);
-        /* Nobody looks for the ids of a key that is asked for by name. */
+        /* If a key is asked for by name, no claim looks for its ids. */
         if (!ours && keyset_find(&followed, key, hash))
             key_book_busy_elsewhere(queue, (struct book_key){key, hash}, now);
     }
@@ -273,14 +273,14 @@ void claim_follow_missed(struct claim *claim, instant_us now)
 
 static void note_held(struct claim *claim, struct span key, uint64_t hash)
 {
-    bool kept = keyset_put(&claim->held, key, hash, 0, NULL);
-    assert(kept && "has_room() of claim.c sees to it");
-    (void)kept;
+    bool added = keyset_put(&claim->held, key, hash, 0, NULL);
+    assert(added && "has_room() of claim.c sees to it");
+    (void)added;
 }
 
 void claim_free_settled(struct claim *claim)
 {
-    if (claim->settling == CLAIM_SETTLES_PARTS)
+    if (claim->settling == CLAIM_SETTLES_HALVES)
         return; /* not before the commit */
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
         for (const struct lane *lane = batch_is_over(batch) ? batch->lanes : NULL; lane; lane = lane->next)
@@ -323,7 +323,7 @@ void claim_forget_held(struct claim *claim)
             follow->entries[i].owner = NULL;
 }
 
-/* Not left out of every claim for now: asking would be in vain, over and over. */
+/* Not left out of every claim for now: claims would ask for the key over and over, without result. */
 static bool is_free(const struct claim *claim, const struct keyset_entry *entry)
 {
     const struct queue *queue = claim->queue;

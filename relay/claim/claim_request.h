@@ -13,20 +13,20 @@ int64_t claim_keys_at_most(const struct queue *queue);
 /* How many events the next claim may bring, as far as it is worth waiting for them. */
 int64_t claim_events_at_most(const struct queue *queue);
 
-/* With `holding`, the transaction goes on, and so do its locks; without it, what is on its way out of the table in the
- * same round is free by then. With claim->full, only followed keys whose locks it holds are asked for: there must be
- * some. In the round's arena. */
+/* With `holding`, the transaction goes on, and so do its locks; without it, keys that are settled in the same round are
+ * free by then. With claim->full, only followed keys whose locks the claim holds are asked for: there must be some. In
+ * the round's arena. */
 const struct claim_request *claim_request_make(struct claim *claim, bool holding, int64_t keys, instant_us now);
 
 /* The claim under way failed or was cut short: keys it asked for by name and did not get are followed again. */
 void claim_follow_again(struct claim *claim, instant_us now);
 
-/* Keys that the claim found and could not take, because this relay is busy with them: they are followed by whoever
- * has them, when that is done. */
+/* Keys that the claim found and could not take, because this relay is busy with them: they are followed by the
+ * claim that has them, when their lanes are settled. */
 void claim_follow_missed(struct claim *claim, instant_us now);
 
-/* What the open transaction holds locks of: the keys of its batches' lanes and those in claim->held. A key that is
- * forgotten is out of reach for everybody until the transaction ends. */
+/* The open transaction holds the locks of the keys of its batches' lanes and of those in claim->held. If a key is
+ * forgotten, no relay can claim it until the transaction ends. */
 
 /* Frees the batches that are settled and remembers their keys. */
 void claim_free_settled(struct claim *claim);

@@ -12,7 +12,7 @@
 #include "relay/settle/settle.h"
 #include "sql_text.h"
 
-/* What is read from now on, or was since the first of them was sent, orphans may still have to be compared with. */
+/* Orphans may still have to be compared with rows that are read from now on, or since the first claim was sent. */
 void claim_note_asking(struct queue *queue)
 {
     queue->claiming.asking_since = INSTANT_NEVER;
@@ -42,21 +42,21 @@ static bool send_claim(struct claim *claim, int64_t keys, instant_us now, struct
     return true;
 }
 
-void claim_begin_parts(struct claim *claim)
+void claim_begin_halving(struct claim *claim)
 {
-    bool begun = claim->settling == CLAIM_SETTLES_PARTS;
+    bool begun = claim->settling == CLAIM_SETTLES_HALVES;
     for (struct batch *batch = begun ? NULL : claim->batches; batch; batch = batch->next)
-        refusal_begin_parts(batch);
-    claim->settling = CLAIM_SETTLES_PARTS;
+        refusal_begin_halving(batch);
+    claim->settling = CLAIM_SETTLES_HALVES;
 }
 
-/* Behind a savepoint: when the database refuses it, the locks stay. What a deferred constraint has to say has to be
- * said before the commit. Savepoints of parts must not pile up. */
+/* Behind a savepoint: if the database refuses the settlement, the locks stay. Deferred constraints are checked before
+ * the commit. Savepoints of halves must not pile up. */
 static bool send_settlement(struct claim *claim, struct settle_job *job, bool commit, struct error *err)
 {
     struct round *round = &claim->round;
     round->ahead = sql_settle_savepoint;
-    round->patience = blocked_patience(claim->queue, claim->db, claim->sent_at);
+    round->lock_timeout = blocked_lock_timeout(claim->queue, claim->db, claim->sent_at);
     job->sent_at = claim->sent_at;
     if (!round_add_settlement(round, claim->db, claim->queue, job, err) ||
         !db_send_sql(claim->db, sql_settle_constraints, err) ||
@@ -118,7 +118,7 @@ void claim_send_round(struct claim *claim, struct settle_job *job, bool commit, 
               (!commit || session_lock_add_free(claim->queue, claim->batches, round, claim->db, &err)) &&
               (keys > 0 ? send_claim(claim, keys, now, &err) : send_rest(claim, &err));
     if (job && !commit)
-        claim_begin_parts(claim);
+        claim_begin_halving(claim);
     if (keys > 0) {
         claim->queue->metrics.claims++;
         pace_sent(claim->queue, claim->full, claim_events_at_most(claim->queue), now);

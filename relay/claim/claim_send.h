@@ -9,8 +9,8 @@ struct settle_job;
  * says a word in the transaction, which goes on. */
 void claim_send_round(struct claim *claim, struct settle_job *job, bool commit, int64_t keys, instant_us now);
 
-/* From here on the claim's batches are settled in parts of one transaction: see refusal.h. */
-void claim_begin_parts(struct claim *claim);
+/* From here on the claim's batches are settled by halves in one transaction: see refusal.h. */
+void claim_begin_halving(struct claim *claim);
 
 /* Sets queue->claiming.asking_since, after a claim connection has changed its state. */
 void claim_note_asking(struct queue *queue);

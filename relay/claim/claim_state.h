@@ -20,9 +20,9 @@ enum claim_state {
 
 /* How the open transaction's lanes are settled. */
 enum claim_settling {
-    CLAIM_SETTLES_WHOLE,  /* all that is finished, with the commit */
-    CLAIM_SETTLES_PARTS,  /* in halves, see refusal.h: what it has settled is not committed yet */
-    CLAIM_SETTLES_NOTHING /* the side connection does, and the transaction ends when all of it is settled */
+    CLAIM_SETTLES_ALL,    /* every finished lane, with the commit */
+    CLAIM_SETTLES_HALVES, /* by halves, see refusal.h: a half that has passed is not committed yet */
+    CLAIM_SETTLES_NOTHING /* the side connection settles; the transaction ends when all lanes are settled */
 };
 
 /* One connection that claims. */
@@ -45,8 +45,8 @@ struct claim {
     bool unread;            /* more may have come than what was read */
     enum claim_settling settling;
     instant_us sent_at, began_at;
-    instant_us retry_at;     /* no new claim before */
-    const char *told_reason; /* why it was not sent, as the log has it; NULL: nothing was said yet */
+    instant_us retry_at;       /* no new claim before */
+    const char *logged_reason; /* why it was not sent, as logged; NULL: nothing was logged yet */
     unsigned failures;
 };
 

@@ -110,7 +110,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
     case CLAIM_WAITS_FOR_WINDOW:
         return never_while(queue->window.closed);
     case CLAIM_WAITS_FOR_PROBE:
-        return never_while(!queue->asks.probed);
+        return never_while(!queue->side_requests.probe_answered);
     case CLAIM_WAITS_FOR_RETRY:
         return claim->retry_at;
     case CLAIM_WAITS_FOR_PACE:
@@ -119,7 +119,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
         /* A backlog for it is claimed and given back, over and over, for the sake of what may be behind it. */
         return queue->wasted_until - WASTED_BURST_US;
     case CLAIM_WAITS_FOR_SETTLEMENT:
-        return orphans_wait(queue) ? blame_trial_at(queue) : 0;
+        return orphans_wait(queue) ? blame_test_claim_at(queue) : 0;
     case CLAIM_WAITS_FOR_SEARCH:
         return unreadable_claims_at(queue);
     case CLAIM_WAITS_FOR_TURN:
@@ -182,10 +182,10 @@ static struct claim_wait as_sink_allows(const struct claim *claim, instant_us no
     bool claiming = is_claiming(queue);
     if (wanted == 0)
         return waits_for(CLAIM_WAITS_FOR_SINK, outlet_wake_at(queue->outlet));
-    /* Of several keys for one trial all but one would wait for it, and keep their transactions open. */
+    /* Of several keys for one trial delivery all but one would wait, in transactions that stay open. */
     if (wanted == 1 && (queue->arrived || claiming))
         return waits_for(CLAIM_WAITS_FOR_SINK, INSTANT_NEVER);
-    /* What has a lease and no place in its sink would only be kept from others. */
+    /* An event with a lease and no place in its sink would only wait here instead of at another relay. */
     bool by_room = holding_of_queue(queue)->claims_by_room;
     if (by_room && claiming)
         return waits_for(CLAIM_WAITS_FOR_TURN, INSTANT_NEVER);

@@ -17,7 +17,7 @@ enum claim_reason {
     CLAIM_WAITS_FOR_RELAY,       /* another relay serves the table by other locks */
     CLAIM_WAITS_FOR_RESUME,      /* the queue is paused */
     CLAIM_WAITS_FOR_WINDOW,      /* the queue's window is closed */
-    CLAIM_WAITS_FOR_PROBE,       /* nobody knows yet how far ids go */
+    CLAIM_WAITS_FOR_PROBE,       /* the relay does not know yet how far ids go */
     CLAIM_WAITS_FOR_RETRY,       /* its last round has failed */
     CLAIM_WAITS_FOR_PACE,        /* a claim is to be worth its cost, and to keep the queue's rate */
     CLAIM_WAITS_FOR_DESTINATION, /* claims for a destination that is down must not keep the database busy */

@@ -11,11 +11,11 @@ bool peek_first(struct queue *queue, instant_us now)
                 queue->keys.more.count == 0 && queue->keys.busy_elsewhere.count == 0 &&
                 !queue->ordering->type->pending(queue->ordering, now) &&
                 !queue->ordering->type->sweep_due(queue->ordering, now);
-    if (!idle || now >= queue->pace.claim_by || !queue->asks.up) {
+    if (!idle || now >= queue->pace.claim_by || !queue->side_status.connected) {
         queue->pace.claim_by = now + CLAIM_US;
         return false;
     }
-    queue->asks.peek = true;
+    queue->side_requests.peek = true;
     queue->pace.poll_at =
         now + config->poll_max_us - (int64_t)(rng_next(&queue->rng) % (uint64_t)(config->poll_max_us / 4 + 1));
     return true;

@@ -1,9 +1,9 @@
 /* relay/claim/peek.h -- an idle queue looks whether there is anything to claim before it claims.
  *
- * A claim is a transaction of five statements, and it finds nothing where nothing comes. When the wait between polls is
+ * A claim is a transaction of five statements, too many for a queue without events. When the wait between polls is
  * at its longest, one small statement on the side connection asks first, and the claim follows at once when it says
- * yes. It asks about new events and waits that are over. What is left besides, by mistake or by a late commit, claims
- * find: every poll is a claim until the slow sweep has been everywhere, and one a second is from then on. */
+ * yes. The statement asks about new events and waits that are over. Other events, left by mistake or by a late commit,
+ * are found by claims: every poll is a claim until the slow sweep is through, and one a second is from then on. */
 #pragma once
 
 #include "relay/queue/queue.h"

@@ -1,6 +1,5 @@
 #include "relay/commands/command.h"
 
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -124,7 +124,7 @@ static void print_row(const PGresult *rows, int row, const char *state)
            query_text(rows, row, DEAD_ATTEMPTS), query_text(rows, row, DEAD_AT), query_text(rows, row, DEAD_REASON));
 }
 
-static void print_whole(const PGresult *rows, int row)
+static void print_full(const PGresult *rows, int row)
 {
     printf("queue       %s\nid          %s\nkey         %s\ntype        %s\ntable       %s\ncreated at  %s\n"
            "died at     %s\nattempts    %s\nreason      %s\nrow         %s\n\n",
@@ -209,7 +209,7 @@ static bool show(PGconn *conn, const struct config *config, const struct dead_op
         puts("]");
     }
     for (int row = 0; !given->json && row < PQntuples(dead); row++)
-        print_whole(dead, row);
+        print_full(dead, row);
     PQclear(dead);
     return true;
 }

@@ -72,9 +72,9 @@ static bool guard(PGconn *conn, struct error *err)
     PGresult *result = query(conn, "looking at the outbox schema's owner", sql_schema_guard, 0, NULL, err);
     if (!result)
         return false;
-    bool passed = PQntuples(result) == 0 || error_set(err, ERROR_PERMISSION, "%s", query_text(result, 0, 0));
+    bool allowed = PQntuples(result) == 0 || error_set(err, ERROR_PERMISSION, "%s", query_text(result, 0, 0));
     PQclear(result);
-    return passed;
+    return allowed;
 }
 
 /* First whether there is a table, then whose it is, and only then what is in it: what the guard has let pass, nobody

@@ -166,8 +166,8 @@ static bool make(const struct asker *asker, const struct config *config, struct 
     return true;
 }
 
-/* A relay until nothing is left that it could deliver, or it is told to stop. */
-static bool deliver(const struct replay *replay, int signal_fd, const struct log *log, bool *ret_told,
+/* Runs a relay until it can deliver nothing more, or a signal stops it. */
+static bool deliver(const struct replay *replay, int signal_fd, const struct log *log, bool *ret_stopped,
                     struct error *err)
 {
     const struct relay_options relay_options = {
@@ -182,16 +182,16 @@ static bool deliver(const struct replay *replay, int signal_fd, const struct log
         return false;
     while (relay_run(relay) == RELAY_RELOAD)
         relay_reopen_sinks(relay);
-    *ret_told = relay_was_told(relay);
+    *ret_stopped = relay_was_signalled(relay);
     relay_close(relay);
     return true;
 }
 
 /* Why it does not go on, unless it does; then there is nothing to do for a moment. */
-static bool may_go_on(const struct replay *replay, const struct replay_left *left, bool told, struct error *err)
+static bool may_go_on(const struct replay *replay, const struct replay_left *left, bool stopped, struct error *err)
 {
     int64_t n = left->unsent, events = replay_events(replay);
-    if (told)
+    if (stopped)
         return error_set(err, ERROR_CONFLICT, "stopped, and %" PRId64 " of %" PRId64 " events are left", n, events);
     if (left->paused)
         return error_set(err, ERROR_CONFLICT, "the queue is paused, and %" PRId64 " of %" PRId64 " events are left", n,
@@ -211,14 +211,14 @@ static bool send_all(struct replay *replay, int signal_fd, const struct log *log
                      struct error *err)
 {
     for (;;) {
-        bool told = false;
+        bool stopped = false;
         struct replay_left left;
-        if (!deliver(replay, signal_fd, log, &told, err) || !replay_look(replay, told, &left, err))
+        if (!deliver(replay, signal_fd, log, &stopped, err) || !replay_look(replay, stopped, &left, err))
             return false;
         *ret_withdrawn = left.withdrawn;
         if (left.unsent == 0)
             return true;
-        if (!may_go_on(replay, &left, told, err))
+        if (!may_go_on(replay, &left, stopped, err))
             return false;
         poll(&(struct pollfd){.fd = signal_fd, .events = POLLIN}, 1, AGAIN_MS); /* the next relay reads it */
     }
@@ -270,7 +270,8 @@ static bool act(const struct asker *asker, int signal_fd, const struct config *c
 }
 
 /* A signal that comes before ends the process, as nothing is under way. */
-static bool act_until_told(PGconn *conn, const struct config *config, struct replay_options *given, struct error *err)
+static bool act_until_stopped(PGconn *conn, const struct config *config, struct replay_options *given,
+                              struct error *err)
 {
     int signal_fd = command_open_signals(err);
     int stop_fd = signal_fd >= 0 ? command_open_stop_signals(err) : -1; /* a SIGHUP stops nothing */
@@ -302,7 +303,7 @@ static int run(int argc, char **argv)
     const char *queue = given.request.queue;
     bool known = config && (!queue || config_queue(config, queue, &err));
     PGconn *conn = known ? command_connect(config->database, "replay", &err) : NULL;
-    bool ok = conn && check_times(conn, &given.request, &err) && act_until_told(conn, config, &given, &err);
+    bool ok = conn && check_times(conn, &given.request, &err) && act_until_stopped(conn, config, &given, &err);
     PQfinish(conn);
     config_free(config);
     free(given.ids);

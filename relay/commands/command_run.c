@@ -119,9 +119,9 @@ static enum relay_end reload(struct arguments *arguments, int signal_fd, struct 
         return RELAY_RELOAD;
     }
     enum relay_end end = relay_drain(running->relay);
-    if (!relay_was_told(running->relay)) {
+    if (!relay_was_signalled(running->relay)) {
         /* Since `next` was read, the file may have changed again. */
-        if (relay_was_told_to_reload(running->relay))
+        if (relay_is_to_reload(running->relay))
             relay_reload(next.relay);
         running_close(running);
         *running = next;

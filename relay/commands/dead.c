@@ -140,9 +140,9 @@ static bool count(struct dead_work *work, const char *what, const char *sql, con
     if (!result)
         return false;
     *ret = query_int(result, 0, 0);
-    bool whole = all_went_in(work, result, err);
+    bool all_in = all_went_in(work, result, err);
     PQclear(result);
-    return whole;
+    return all_in;
 }
 
 static bool lock(struct dead_work *work, const char *sql, const char *name, struct error *err)

@@ -17,8 +17,8 @@ bool circuit_fail(struct circuit *circuit, const void *delivery, int64_t wait_us
     bool was_closed = circuit->state == CIRCUIT_CLOSED;
     if (was_closed)
         circuit->opened_at = now;
-    /* What else fails was sent before the circuit opened, and says nothing new. */
-    if (was_closed || (circuit->state == CIRCUIT_TRIAL && circuit->trial == delivery))
+    /* Other failures are of deliveries that were sent before the circuit opened: they say nothing new. */
+    if (was_closed || (circuit->state == CIRCUIT_HALF_OPEN && circuit->trial_delivery == delivery))
         open_again(circuit, now, wait_us, rng);
     return was_closed;
 }
@@ -43,26 +43,26 @@ void circuit_probed(struct circuit *circuit, bool reachable, instant_us now, str
     if (circuit->state != CIRCUIT_PROBING)
         return;
     if (reachable)
-        circuit->state = CIRCUIT_TRIAL;
+        circuit->state = CIRCUIT_HALF_OPEN;
     else
         open_again(circuit, now, 0, rng);
 }
 
 bool circuit_lets_go(const struct circuit *circuit)
 {
-    return circuit->state == CIRCUIT_CLOSED || (circuit->state == CIRCUIT_TRIAL && !circuit->trial);
+    return circuit->state == CIRCUIT_CLOSED || (circuit->state == CIRCUIT_HALF_OPEN && !circuit->trial_delivery);
 }
 
 bool circuit_begin_trial(struct circuit *circuit, const void *delivery)
 {
-    if (circuit->state != CIRCUIT_TRIAL)
+    if (circuit->state != CIRCUIT_HALF_OPEN)
         return false;
-    circuit->trial = delivery;
+    circuit->trial_delivery = delivery;
     return true;
 }
 
 void circuit_end_trial(struct circuit *circuit, const void *delivery)
 {
-    if (circuit->trial == delivery)
-        circuit->trial = NULL;
+    if (circuit->trial_delivery == delivery)
+        circuit->trial_delivery = NULL;
 }

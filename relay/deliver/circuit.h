@@ -1,7 +1,7 @@
-/* relay/deliver/circuit.h -- leave a destination alone that is down, and find out when it is back.
+/* relay/deliver/circuit.h -- a circuit breaker: nothing is sent to a destination that is down, until it is back.
  *
- *   closed --failure--> open --wait is over, probe says yes--> trial --ack--> closed
- *                        ^------ probe says no, the trial fails ------'
+ *   closed --failure--> open --wait is over, probe says yes--> half-open --ack--> closed
+ *                        ^------ probe says no, the trial fails --------'
  *
  * Pure: time and randomness are parameters. */
 #pragma once
@@ -12,22 +12,22 @@
 #include <stdbool.h>
 
 enum circuit_state {
-    CIRCUIT_CLOSED,  /* everything may go */
-    CIRCUIT_OPEN,    /* nothing goes before retry_at */
-    CIRCUIT_PROBING, /* the wait is over; ask the sink whether the destination is there */
-    CIRCUIT_TRIAL    /* one delivery at a time, until one is acked */
+    CIRCUIT_CLOSED,   /* everything may be sent */
+    CIRCUIT_OPEN,     /* nothing is sent before retry_at */
+    CIRCUIT_PROBING,  /* the wait is over; ask the sink whether the destination is there */
+    CIRCUIT_HALF_OPEN /* one trial delivery at a time, until one is acked */
 };
 
 struct circuit {
     enum circuit_state state;
     unsigned failures; /* in a row */
     instant_us retry_at, opened_at;
-    uint64_t told; /* report.h's: the cause that is in the log, as a hash, and since when */
-    instant_us told_at;
-    const void *trial; /* the delivery that is being tried; a name, never followed; NULL: none */
+    uint64_t logged_cause; /* the last one, as a hash, and when it was logged: see circuit_report.h */
+    instant_us logged_at;
+    const void *trial_delivery; /* under way; a name, never followed; NULL: none */
 };
 
-/* A failure of `delivery` that is the destination's. `wait_us` is what it asked for, 0 if nothing. True when the
+/* A failure of `delivery` that is the destination's. `wait_us` is the wait that it asked for, or 0. True when the
  * circuit was closed before: worth a line in the log. */
 bool circuit_fail(struct circuit *circuit, const void *delivery, int64_t wait_us, instant_us now, struct rng *rng);
 
@@ -40,11 +40,11 @@ enum circuit_state circuit_turn(struct circuit *circuit, instant_us now);
 /* The answer to a probe. */
 void circuit_probed(struct circuit *circuit, bool reachable, instant_us now, struct rng *rng);
 
-/* May a delivery go now? */
+/* May a delivery be sent now? */
 bool circuit_lets_go(const struct circuit *circuit);
 
-/* `delivery` goes: true when it is the trial, so that no other may go before circuit_end_trial(). */
+/* `delivery` is sent: true when it is the trial, so that no other may be sent before circuit_end_trial(). */
 bool circuit_begin_trial(struct circuit *circuit, const void *delivery);
 
-/* `delivery` has had its verdict, and circuit_fail() or circuit_ack() was told; or it did not go after all. */
+/* `delivery` has had its verdict, behind circuit_fail() or circuit_ack(); or the sink did not take it. */
 void circuit_end_trial(struct circuit *circuit, const void *delivery);

@@ -1,7 +1,7 @@
 #include "relay/deliver/circuit_report.h"
 
 /* A cause may name the event that was tried, and be another one each time. */
-#define TOLD_AGAIN_US (30 * SECOND_US)
+#define LOG_AGAIN_US (30 * SECOND_US)
 
 static void report_down(const struct outlet *outlet, const char *fact, const char *destination,
                         const struct error *cause)
@@ -13,19 +13,19 @@ static void report_down(const struct outlet *outlet, const char *fact, const cha
 void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
                            const struct error *cause, instant_us now)
 {
-    circuit->told = span_hash(span_of(cause->text));
-    circuit->told_at = now;
+    circuit->logged_cause = span_hash(span_of(cause->text));
+    circuit->logged_at = now;
     report_down(outlet, "sink.down", destination, cause);
 }
 
 void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,
                             const struct error *cause, instant_us now)
 {
-    uint64_t told = span_hash(span_of(cause->text));
-    if (told == circuit->told || now - circuit->told_at < TOLD_AGAIN_US)
+    uint64_t cause_hash = span_hash(span_of(cause->text));
+    if (cause_hash == circuit->logged_cause || now - circuit->logged_at < LOG_AGAIN_US)
         return;
-    circuit->told = told;
-    circuit->told_at = now;
+    circuit->logged_cause = cause_hash;
+    circuit->logged_at = now;
     report_down(outlet, "sink.still_down", destination, cause);
 }
 

@@ -3,8 +3,8 @@
 
 #include "relay/deliver/outlet.h"
 
-/* What keeps a destination down: first, and when it is something else than the log has. Each cause once, and one in 30
- * s at most: circuit->told remembers. */
+/* Why a destination is down: first, and when the cause is another than the logged one. Each cause once, and one in 30
+ * s at most: circuit->logged_cause remembers. */
 void report_circuit_opened(const struct outlet *outlet, struct circuit *circuit, const char *destination,
                            const struct error *cause, instant_us now);
 void report_circuit_changed(const struct outlet *outlet, struct circuit *circuit, const char *destination,

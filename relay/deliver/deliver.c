@@ -15,14 +15,14 @@
 #include <inttypes.h>
 
 #define SUBMIT_MAX 1024
-#define KEEP_AWAY_US (100 * MS_US) /* while a trial is under way */
-#define WASTED_US 200              /* so that at most 5,000 keys a second are claimed in vain */
+#define TRIAL_WAIT_US (100 * MS_US) /* while a trial delivery is under way */
+#define WASTED_US 200               /* so that at most 5,000 keys a second are claimed for a destination that is down */
 
-/* What failed may be what keeps others from being taken: they are tried before it. */
+/* The event that failed may be why the sink takes no others: others are tried before it. */
 #define OTHERS_FIRST_US SECOND_US
 
-/* A sink is left alone for no longer than this because of what one event was told, which itself waits as long as it was
- * told: its destination need not speak for all. */
+/* One event's Retry-After stops its sink for no longer than this, because its destination need not speak for all. The
+ * event itself waits as long as its destination asks. */
 #define ASKED_MAX_US (30 * SECOND_US)
 
 static struct item *item_of(struct delivery *d)
@@ -124,9 +124,9 @@ static void fail_lane(struct item *item, enum blame blame, int64_t release_us)
     lane->release_us = release_us;
 }
 
-static int64_t keep_away_us(const struct circuit *circuit, instant_us now)
+static int64_t release_wait_us(const struct circuit *circuit, instant_us now)
 {
-    return circuit->retry_at > now ? circuit->retry_at - now : KEEP_AWAY_US;
+    return circuit->retry_at > now ? circuit->retry_at - now : TRIAL_WAIT_US;
 }
 
 static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, instant_us now)
@@ -136,17 +136,17 @@ static int64_t open_circuit(struct outlet *outlet, const struct delivery *d, ins
     struct circuit *circuit = circuit_for(outlet, d, &name);
     int64_t asked_us = d->retry_after_us;
     int64_t wait_us = circuit == &outlet->circuit && asked_us > ASKED_MAX_US ? ASKED_MAX_US : asked_us;
-    bool tried = circuit->trial == d, opened = circuit_fail(circuit, d, wait_us, now, &outlet->rng);
+    bool tried = circuit->trial_delivery == d, opened = circuit_fail(circuit, d, wait_us, now, &outlet->rng);
     if (opened)
         report_circuit_opened(outlet, circuit, name, d->cause, now);
     else if (tried)
         report_circuit_changed(outlet, circuit, name, d->cause, now);
-    int64_t away_us = keep_away_us(circuit, now);
+    int64_t away_us = release_wait_us(circuit, now);
     return asked_us > away_us ? asked_us : away_us;
 }
 
-/* Nobody's fault yet: while others are taken, this one waits alone, and long enough that an outage that has just begun
- * is plain by then. */
+/* Not known to be the event's fault yet: while others are taken, it waits alone, so long that an outage that has just
+ * begun shows by then. */
 static int64_t alone_us(const struct item *item)
 {
     int64_t base_us = lane_queue(item->lane)->config->retry_base_us;
@@ -187,7 +187,7 @@ static void take_ack(struct outlet *outlet, struct item *item, instant_us now, i
     }
 }
 
-/* What is left of the lane goes when what is before it may be in flight together with it, or is not in flight any more.
+/* The lane's next event may be sent if the events before it are not in flight any more, or may be in flight with it.
  */
 static bool may_go(const struct outlet *outlet, const struct lane *lane)
 {
@@ -222,18 +222,18 @@ static void take_verdict(struct outlet *outlet, struct delivery *d, instant_us n
 
 enum pass { PASS_GO, PASS_WAIT, PASS_BLOCKED };
 
-/* May the next event of this lane go? Fills how long to keep away when it may not. */
+/* May the next event of this lane be sent? If not, fills how long its key is left out of claims. */
 static enum pass lane_pass(const struct outlet *outlet, const struct lane *lane, instant_us now,
                            int64_t *ret_release_us)
 {
     const struct circuit *circuit = &outlet->circuit;
-    *ret_release_us = keep_away_us(circuit, now);
+    *ret_release_us = release_wait_us(circuit, now);
     if (!circuit_lets_go(circuit))
-        return circuit->state == CIRCUIT_TRIAL ? PASS_WAIT : PASS_BLOCKED;
+        return circuit->state == CIRCUIT_HALF_OPEN ? PASS_WAIT : PASS_BLOCKED;
     const struct route_circuit *route = route_circuit_find(&outlet->routes, lane->unsent->delivery.destination);
     if (!route || circuit_lets_go(&route->circuit))
         return PASS_GO;
-    *ret_release_us = keep_away_us(&route->circuit, now);
+    *ret_release_us = release_wait_us(&route->circuit, now);
     return PASS_BLOCKED;
 }
 

@@ -12,15 +12,15 @@
 #include "relay/deliver/outlet.h"
 #include "relay/queue/queue.h"
 
-/* One turn: takes verdicts, submits what may go. `wall_us` is the wall clock, for the lag. */
+/* One turn: takes verdicts, submits events that may be sent. `wall_us` is the wall clock, for the lag. */
 void deliver_ready(struct outlet *outlet, const struct pollset *ps, instant_us now, int64_t wall_us);
 
-/* Sends nothing more of this lane; what is in flight still gets its verdict. */
+/* Sends nothing more of this lane; events in flight still get their verdicts. */
 void deliver_stop(struct lane *lane, int64_t release_us, instant_us now);
 
-/* The lane's lock is gone: what is in flight is stopped where its sink can do that, and still gets its verdict. */
+/* The lane's lock is lost: its sink stops events in flight if it can, and they still get their verdicts. */
 void deliver_cancel(const struct lane *lane);
 
-/* The relay is stopping: gives back what waits; from now on a lane ends with what it has in flight. Call it for every
+/* The relay is stopping: gives back events that wait; a lane ends with those that are in flight now. Call it for every
  * turn, as claims that were under way may still arrive. */
 void deliver_stop_all(struct outlet *outlet, instant_us now);

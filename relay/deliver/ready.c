@@ -38,7 +38,7 @@ static size_t most_of_lane(const struct outlet *outlet, const struct lane *lane)
 {
     if (outlet->sink->traits & SINK_KEEPS_KEY_ORDER)
         return SIZE_MAX;
-    /* One that has failed before may do so again, and would take with it what is behind it. */
+    /* An event that has failed before may fail again, and with it the events behind it in a run. */
     if (!(outlet->sink->traits & SINK_TAKES_RUNS) || lane->unsent->event.attempt > 1)
         return 1;
     const struct sink_run_limits *run = &outlet->sink->type->run;

@@ -1,4 +1,4 @@
-/* relay/deliver/ready.h -- the lanes of an outlet that have something to send, and how much of each goes at once.
+/* relay/deliver/ready.h -- the lanes of an outlet that have events to send, and how many of each are sent at once.
  *
  * One event of a key at a time, unless the sink keeps the order of a key or takes runs. A run costs a sink more than as
  * many events of as many keys, so there are runs only where the lanes alone would leave room. */
@@ -8,7 +8,7 @@
 #include "relay/queue/queue.h"
 
 void ready_add(struct outlet *outlet, struct lane *lane);       /* at the end of the list */
-void ready_add_first(struct outlet *outlet, struct lane *lane); /* what was taken off and did not go is next */
+void ready_add_first(struct outlet *outlet, struct lane *lane); /* its events were taken and not sent: it is next */
 void ready_remove(struct outlet *outlet, struct lane *lane);
 
 /* An event that no sink needs to see: too large, or without a destination. */
@@ -21,5 +21,5 @@ static inline bool ready_is_refused(const struct item *item)
  * many. */
 size_t ready_take(struct outlet *outlet, struct lane *lane, struct delivery **ds, size_t room, instant_us now);
 
-/* One event that ready_take() gave is not in flight any more. */
+/* One event of ready_take() is not in flight any more. */
 void ready_returned(struct outlet *outlet, struct lane *lane);

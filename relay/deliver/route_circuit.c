@@ -60,7 +60,7 @@ void route_circuits_turn(struct route_circuits *circuits, struct rng *rng, insta
         /* A destination is tried with one of its own events: only that tells whether it takes them. */
         if (circuit_turn(circuit, now) == CIRCUIT_PROBING)
             circuit_probed(circuit, true, now, rng);
-        if (circuit->state == CIRCUIT_TRIAL && !circuit->trial && now - circuit->retry_at > UNUSED_US)
+        if (circuit->state == CIRCUIT_HALF_OPEN && !circuit->trial_delivery && now - circuit->retry_at > UNUSED_US)
             route_circuit_forget(circuits, route);
     }
 }

@@ -7,9 +7,9 @@
 
 enum blame { BLAME_EVENT, BLAME_DESTINATION, BLAME_NOBODY };
 
-/* `repeated`: this event has failed before, and its destination has taken others since. What looks like an outage may
- * be the doing of one event, which crashes its receiver or is refused as if the receiver were overloaded: once proves
- * nothing. */
+/* `repeated`: this event has failed before, and its destination has taken others since. One event may
+ * cause what looks like an outage, because it crashes its receiver or is refused as if the receiver were overloaded:
+ * one failure proves nothing. */
 enum blame verdict_blame(const struct delivery *d, bool repeated);
 
 /* Not for VERDICT_ACKED. */

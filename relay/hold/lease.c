@@ -28,8 +28,8 @@ static int64_t again_us(const struct queue *queue)
     return part_us < RENEW_AGAIN_US ? part_us : RENEW_AGAIN_US;
 }
 
-/* Of a term that was asked for at `leased_at`: no more renewal would come in time. What is called back now has ended
- * when the term does. */
+/* Of a term that was asked for at `leased_at`: no more renewal would come in time. Deliveries that are called back now
+ * have ended when the term does. */
 static instant_us over_at(const struct queue *queue, instant_us leased_at)
 {
     return leased_at + term_us(queue) - again_us(queue);
@@ -42,7 +42,7 @@ static bool is_sure(const struct queue *queue, instant_us leased_at, instant_us 
 
 static int backend_pid(const struct queue *queue)
 {
-    return queue->config->lease_owner == LEASE_BACKEND ? db_backend_pid(queue->side_shown.db) : 0;
+    return queue->config->lease_owner == LEASE_BACKEND ? db_backend_pid(queue->side_status.db) : 0;
 }
 
 int64_t lease_room(const struct queue *queue)
@@ -67,8 +67,8 @@ static void draw_token(struct queue *queue, struct lane *lane)
              high >> 32, high >> 16 & 0xffff, high & 0xfff, (low >> 48 & 0x3fff) | 0x8000, low & 0xffffffffffff);
 }
 
-/* Still ours, though its lease has ended: with the backend of our own that owned it. What is on its way comes back, and
- * the renewal names the next owner; a second lane of the key would send it all again. */
+/* Still ours, though its lease has ended with our own backend that owned it. Events under way get their verdicts, and
+ * the renewal names the next owner; a second lane of the key would send them all again. */
 static bool is_held(const struct queue *queue, const struct lane *lane, instant_us sent_at)
 {
     if (!lane->waited)
@@ -145,7 +145,7 @@ static struct batch *hand_over(struct queue *queue, struct batch **batches, inst
     return batch;
 }
 
-/* Whoever has it now says what becomes of it. */
+/* The key's new holder decides about its events. */
 static void lose(struct lane *lane, instant_us now)
 {
     FAULT_POINT("lease.lost");
@@ -198,7 +198,7 @@ bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant
     return is_sure(queue, batch->leased_at, now);
 }
 
-/* True when that concerns something that is under way. */
+/* True when an event of the lane is under way. */
 static bool call_back(struct lane *lane)
 {
     deliver_cancel(lane);
@@ -220,8 +220,8 @@ void lease_hold(struct queue *queue, instant_us now)
         report_leases_over(queue, called_back);
 }
 
-/* The earliest term of a batch that has something to be called back. It is asked for in every turn of the loop, and
- * mostly all lanes have one term. */
+/* The earliest term of a batch with events to be called back. Every turn of the loop asks for it, and mostly all lanes
+ * have one term. */
 static instant_us earliest_term(const struct batch *batch)
 {
     const struct lane *ours = batch->lanes;
@@ -249,7 +249,7 @@ instant_us lease_due_at(const struct queue *queue)
 {
     if (!queue->holds.leased)
         return INSTANT_NEVER;
-    instant_us at = queue->leases.doubted ? 0 : INSTANT_NEVER;
+    instant_us at = queue->leases.maybe_lost ? 0 : INSTANT_NEVER;
     for (const struct batch *batch = queue->holds.leased; batch; batch = batch->next)
         at = instant_min(at, batch->leased_at + term_us(queue) / 3);
     return at > queue->leases.renew_at ? at : queue->leases.renew_at;
@@ -340,7 +340,7 @@ void lease_renewed(struct queue *queue, bool failed, instant_us now)
             unrenewed += batch->unrenewed;
         }
     queue->leases.renew_at = failed || unrenewed > 0 ? now + again_us(queue) : 0;
-    queue->leases.doubted = queue->leases.doubted && failed;
+    queue->leases.maybe_lost = queue->leases.maybe_lost && failed;
     if (failed)
         return;
     if (unrenewed > 0 && queue->leases.unrenewed == 0)
@@ -348,9 +348,9 @@ void lease_renewed(struct queue *queue, bool failed, instant_us now)
     queue->leases.unrenewed = unrenewed;
 }
 
-void lease_doubt(struct queue *queue, instant_us now)
+void lease_maybe_lost(struct queue *queue, instant_us now)
 {
-    queue->leases.doubted = true;
+    queue->leases.maybe_lost = true;
     queue->leases.renew_at = now;
 }
 

@@ -4,15 +4,15 @@
  *   and for every turn: lease_hold; on the side connection: lease_is_due -> lease_renewal -> lease_take ->
  * lease_renewed
  *
- * What a claim has brought is leased at once, in its own transaction, and delivered when that is committed: no
- * connection waits for a delivery. From then on the side connection has it (queue->holds.leased): it renews the terms
- * at a third of them and settles lanes as they finish, each statement by the tokens. A lane whose token is gone is
- * lost: nothing more of it is sent, and nothing is written about it.
+ * A claim leases its keys at once, in its own transaction, and delivers when that is committed: no connection waits
+ * for a delivery. From then on the side connection has the batch (queue->holds.leased): it renews the terms at a third
+ * of them and settles lanes as they finish, each statement by the tokens. A lane whose token is not in its entry any
+ * more is lost: nothing more of it is sent, and nothing is written about it.
  *
  * Terms are the database's. Our own clock counts from when a term was asked for and decides only about ourselves: when
  * to renew, from two thirds of the term on, to send nothing more, and right before its end, to call back what is under
- * way. With the side connection's backend end the leases, too, so that somebody else takes over at once when we are
- * gone. */
+ * way. With the side connection's backend end the leases, too, so that another relay takes over at once when this one
+ * has ended. */
 #pragma once
 
 #include "relay/base/arena.h"
@@ -34,24 +34,24 @@ struct round;
  * connection may have in memory. */
 int64_t lease_room(const struct queue *queue);
 
-/* Adds to the round being built, as its first statement: all that the claim has brought is leased. */
+/* Adds to the round being built, as its first statement: leases every key of the claim. */
 bool lease_add(struct queue *queue, struct batch *batches, struct round *round, struct db *db,
                struct error *err) MUST_CHECK;
 bool lease_check(const struct round *round, const PGresult *res, struct error *err) MUST_CHECK; /* its result */
 
-/* That round has committed: what the claim has brought goes on its way. Unless the backend that was to own the leases
- * is lost since: then they may have ended with it, and are given back. */
+/* That round has committed: the claim's events are delivered. Unless the backend that was to own the leases is lost
+ * since: then the leases may have ended with it, and are given back. */
 void lease_begin(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now);
 
-/* It has not, or nobody knows: nothing is sent of it, and what may be leased is given back. */
+/* That round has failed, or may have: no event of the claim is sent, and keys that may be leased are given back. */
 void lease_abandon(struct queue *queue, struct batch **batches, instant_us sent_at, instant_us now);
 
-/* Stops what is not under way of leases whose terms may be over before it would be done, and calls back what is under
- * way where they are about to be over: somebody else may begin with it. */
+/* Stops events that are not sent yet if their term may be over before they would be done, and calls back events under
+ * way whose term is about to be over: another relay may begin with them. */
 void lease_hold(struct queue *queue, instant_us now);
 instant_us lease_over_at(const struct queue *queue); /* when something has to be called back next */
 
-/* By our clock: nobody else can have what is leased in this batch. */
+/* By our clock: no other relay can have a leased key of this batch. */
 bool lease_is_sure(const struct queue *queue, const struct batch *batch, instant_us now);
 
 /* ---- on the side connection ---- */
@@ -64,9 +64,9 @@ struct statement lease_renewal(struct queue *queue, struct arena *arena, instant
 void lease_take(struct queue *queue, const PGresult *res, instant_us now);
 void lease_renewed(struct queue *queue, bool failed, instant_us now);
 
-/* A settlement has met a lease that is not ours any more: which, the next renewal tells. Until then nothing leased is
+/* A settlement has met a lease that is not ours any more: the next renewal shows which one. Until then no leased key is
  * settled. */
-void lease_doubt(struct queue *queue, instant_us now);
+void lease_maybe_lost(struct queue *queue, instant_us now);
 
 /* The side connection is lost, and is up again. */
 void lease_backend_lost(struct queue *queue, instant_us now);

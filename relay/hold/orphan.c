@@ -26,7 +26,7 @@ void orphan_make(struct queue *queue, struct batch **held, bool session, instant
     size_t events = 0, in_flight = 0;
     for (struct batch **list = held; *list;) {
         struct batch *batch = *list;
-        refusal_undo_parts(batch);
+        refusal_undo_halving(batch);
         if (batch->hold == HOLD_SESSION && !session) {
             list = &batch->next;
             continue;

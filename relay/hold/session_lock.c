@@ -11,7 +11,7 @@ bool session_lock_is_needed(const struct batch *batch)
     return batch->open + batch->blocked + batch->finished > 0;
 }
 
-/* Some of its lanes are kept, or are to be. */
+/* Some of its lanes are held by the session, or are to be. */
 static bool is_listed(const struct batch *batch)
 {
     return batch->hold == HOLD_SESSION || session_lock_is_needed(batch);
@@ -36,7 +36,7 @@ static void list_lane(struct key_list *list, const struct lane *lane)
 
 /* Lanes of `batch` that are not settled, but may be on their way, or for good only when the transaction commits: should
  * that fail, their locks are still there. */
-static void list_unkept(struct key_list *list, const struct batch *batch)
+static void list_unsettled(struct key_list *list, const struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->state != LANE_SETTLED || lane->start) {
@@ -60,11 +60,11 @@ bool session_lock_add(const struct queue *queue, struct batch *batches, struct r
     struct key_list list = list_new(batches, round->arena);
     for (const struct batch *batch = batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
-            list_unkept(&list, batch);
+            list_unsettled(&list, batch);
     round->lock_count = list.key_count + list.keyless_count;
     if (round->lock_count == 0)
         return true;
-    FAULT_POINT("claim.keep");
+    FAULT_POINT("claim.lock");
     round->settle_end = 1;
     struct statement st = ordering->type->hold(ordering, &list, true, round->arena);
     return db_send(db, &st, err);
@@ -86,7 +86,7 @@ bool session_lock_add_free(const struct queue *queue, struct batch *batches, str
     return db_send(db, &st, err);
 }
 
-static bool is_whole(const PGresult *res, size_t due, const char *done, struct error *err)
+static bool is_complete(const PGresult *res, size_t due, const char *done, struct error *err)
 {
     int64_t count = 0;
     if (PQntuples(res) == 1 && result_bigint(res, 0, 0, &count) && count == (int64_t)due)
@@ -96,7 +96,7 @@ static bool is_whole(const PGresult *res, size_t due, const char *done, struct e
 
 bool session_lock_taken(struct batch *batches, const struct round *round, const PGresult *res, struct error *err)
 {
-    if (!is_whole(res, round->lock_count, "kept", err))
+    if (!is_complete(res, round->lock_count, "taken", err))
         return false;
     for (struct batch *batch = batches; batch; batch = batch->next)
         if (batch->hold != HOLD_SESSION && session_lock_is_needed(batch))
@@ -106,7 +106,7 @@ bool session_lock_taken(struct batch *batches, const struct round *round, const 
 
 bool session_lock_freed(const struct round *round, const PGresult *res, struct error *err)
 {
-    return is_whole(res, round->unlock_count, "freed", err);
+    return is_complete(res, round->unlock_count, "freed", err);
 }
 
 void session_lock_settled(struct batch *batches)

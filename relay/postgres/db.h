@@ -1,4 +1,4 @@
-/* relay/postgres/db.h -- one PostgreSQL connection that never blocks: host names are looked up aside (db_hosts.h).
+/* relay/postgres/db.h -- one PostgreSQL connection that never blocks: threads look up host names (db_hosts.h).
  * Where that is set up, libpq itself waits for a Kerberos server, and for LDAP in a service file.
  *
  *   db_new -> (db_prepare -> poll(2) -> db_progress until DB_NOTHING)* -> db_free

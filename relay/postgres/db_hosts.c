@@ -30,7 +30,7 @@ struct db_hosts {
         const struct server *server;
         const char *address; /* the server's or its lookup's */
     } * listed;              /* those that can be called */
-    size_t listed_count, passed_over;
+    size_t listed_count, skipped_count;
     char left_out[ERROR_TEXT_MAX];
 };
 
@@ -237,7 +237,7 @@ static void put_together(struct db_hosts *hosts, int64_t patience_us)
             add(hosts, server, server->hostaddr);
     }
     for (size_t i = 0; i < hosts->listed_count; i++) {
-        struct listed one = hosts->listed[(hosts->passed_over + i) % hosts->listed_count];
+        struct listed one = hosts->listed[(hosts->skipped_count + i) % hosts->listed_count];
         const char *comma = i > 0 ? "," : "";
         append(&hosts->host, comma, one.server->host);
         append(&hosts->hostaddr, comma, one.address);
@@ -283,7 +283,7 @@ void db_hosts_prepare(const struct db_hosts *hosts, struct pollset *ps)
 
 enum db_hosts_state db_hosts_turn(struct db_hosts *hosts, instant_us now, struct error *err)
 {
-    if (!hosts->looked_up && (hosts->passed_over == 0 || hosts->count < 2))
+    if (!hosts->looked_up && (hosts->skipped_count == 0 || hosts->count < 2))
         return DB_HOSTS_READY;
     int64_t patience = patience_us(hosts);
     for (size_t i = 0; i < hosts->count; i++)
@@ -325,12 +325,12 @@ PGconn *db_hosts_connect(const struct db_hosts *hosts, const char *application_n
 
 void db_hosts_pass_over(struct db_hosts *hosts)
 {
-    hosts->passed_over++;
+    hosts->skipped_count++;
 }
 
 void db_hosts_settle(struct db_hosts *hosts)
 {
-    hosts->passed_over = 0;
+    hosts->skipped_count = 0;
     hosts->left_out[0] = '\0'; /* does not explain what comes later */
 }
 

@@ -1,6 +1,6 @@
 /* relay/postgres/db_hosts.h -- the servers that a connection string names, with their addresses.
  *
- * libpq looks host names up itself, and waits for the name servers. So the names are looked up beforehand, aside, and
+ * libpq looks host names up itself, and waits for the name servers. So threads look the names up beforehand, and
  * it is given the addresses beside them (`hostaddr`): of a name with several as many servers, of one that is not known
  * none. A name still serves to verify certificates, to find passwords and for Kerberos. Sockets and addresses in
  * figures are left as they are.

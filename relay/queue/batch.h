@@ -13,10 +13,10 @@
 
 #include <stdbool.h>
 
-/* By which a key's lane is found. A claim has up to 1,024 keys unless told otherwise. */
+/* By which a key's lane is found. A claim has up to 1,024 keys unless configured otherwise. */
 #define LANE_CHAINS 256
 
-/* Where locks or leases are kept beyond the claim's transaction, so many times max_batch_bytes may be in memory. */
+/* Where locks or leases outlive the claim's transaction, so many times max_batch_bytes may be in memory. */
 #define HELD_BYTES_FACTOR 4
 
 struct lane;
@@ -85,12 +85,12 @@ struct lane {
 
     /* Written by relay/settle/, relay/hold/lease.c only. */
     size_t settling;      /* of those that are acked, on their way out of the table */
-    struct item *start;   /* what `first` was when the transaction began to be settled in parts; NULL: it did not */
+    struct item *start;   /* what `first` was when its batch began to be settled by halves; NULL: it did not */
     struct item *refused; /* the first one that the database does not let out of the table; overrules `failed` */
     instant_us settled_at;
-    bool whole;               /* nothing of it is settled ahead of its end */
+    bool only_at_end;         /* none of its events is settled ahead of its end */
     instant_us blocked_until; /* LANE_BLOCKED */
-    unsigned blocked_times;   /* that it was tried in vain */
+    unsigned blocked_times;   /* how often another session held the row */
 
     /* Written by relay/hold/lease.c only. */
     instant_us leased_at; /* when its term was asked for */
@@ -125,17 +125,17 @@ struct batch {
     /* Written by relay/queue/batch.c, relay/settle/refusal.c only. */
     struct lane *lanes, *lanes_end;
 
-    /* Written by relay/claim/ only: what the claim that brings it may take, and was told. */
+    /* Written by relay/claim/ only: what the claim that brings it may take, and has read. */
     size_t response_max; /* bytes of an answer that each event may get besides */
     size_t lane_max;     /* events of one key; 0: as many as come */
     instant_us sent_at;  /* when the claim of it was */
     bool keyless;        /* every event has a lane of its own, whatever its key */
-    bool found_paused;   /* the claim was told that the queue is paused */
+    bool found_paused;   /* the claim has read that the queue is paused */
 
     /* Written by relay/settle/ only. */
     size_t in_settlement;   /* lanes that a settlement under way takes part of, or all */
-    struct halving halving; /* of its settlement, since the database did not let all of it pass */
-    size_t refusals;        /* in a row, of one thing each */
+    struct halving halving; /* of its settlement, since it did not pass as a whole */
+    size_t refusals;        /* one after another, of one row each */
     instant_us refused_at;  /* for the first time */
     instant_us settled_at;  /* of the lane that was settled last */
 
@@ -189,7 +189,7 @@ void lane_move(struct lane *lane, enum lane_state to);
 void lane_hold(struct lane *lane, enum hold to);
 void batch_hold(struct batch *batch, enum hold to);
 
-/* It is not ours any more: nothing more is sent of it. */
+/* The key is not ours any more: no more event of the lane is sent. */
 static inline bool lane_is_lost(const struct lane *lane)
 {
     return lane->hold == HOLD_LOST || lane->batch->hold == HOLD_LOST;

@@ -1,6 +1,6 @@
 /* relay/queue/holds.h -- the batches of a queue, in one list for each holder: every claim, the leases, the orphans.
  *
- * A batch is in one list at a time. Whoever looks at all batches of the queue walks by holds_next(). */
+ * A batch is in one list at a time. Code that looks at all batches of the queue walks by holds_next(). */
 #pragma once
 
 #include <stdbool.h>

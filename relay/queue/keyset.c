@@ -53,7 +53,7 @@ bool keyset_put(struct keyset *set, struct span key, uint64_t hash, instant_us a
     return true;
 }
 
-/* What leads to this entry: its chain's beginning or the entry before it. */
+/* The link to this entry: in its chain's beginning or in the entry before it. */
 static unsigned *link_to(struct keyset *set, size_t index)
 {
     unsigned *link = &set->chains[set->entries[index].hash & set->mask];

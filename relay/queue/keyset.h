@@ -1,5 +1,5 @@
-/* relay/queue/keyset.h -- a bounded set of keys, each with a time and a note. What is done with one key takes the same
- * time whatever the set holds. */
+/* relay/queue/keyset.h -- a bounded set of keys, each with a time and a note. Each operation on one key
+ * takes the same time however many keys the set has. */
 #pragma once
 
 #include "relay/base/arena.h"

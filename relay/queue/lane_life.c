@@ -22,7 +22,7 @@ static const struct move {
     {LANE_SETTLING, LANE_SETTLED, "settle/settle.c", "the settlement has committed", "what its outcome says"},
     {LANE_SETTLING, LANE_FINISHED, "settle/settle.c", "the settlement was refused, or its connection is lost",
      "nothing"},
-    {LANE_SETTLED, LANE_FINISHED, "settle/refusal.c", "the transaction that had settled it in parts is lost",
+    {LANE_SETTLED, LANE_FINISHED, "settle/refusal.c", "the transaction that had settled it by halves is lost",
      "nothing: what was written is undone"},
 };
 

@@ -4,14 +4,14 @@
 #include "relay/queue/holding.h"
 #include "relay/queue/queue.h"
 
-/* How many events come, by what claims have found: a sum in which each counts less the longer ago it was. In
- * thousandths: cut off to whole ones, a thousand claims a second would forget as many as come. */
+/* How many events come, by the claims' results: a sum in which each event counts less the longer ago it was. In
+ * thousandths: rounded to whole events, a thousand claims a second would forget as many as come. */
 #define SPAN_US (100 * MS_US)
 #define EVENT_MILLI INT64_C(1000)
 #define BURST_MILLI (64 * EVENT_MILLI) /* what comes at once counts as no more than comes already, and this */
 
-/* From 1,500 events/s, in the order of the span, the next claim comes later: by poll.min for each 8 more. What comes in
- * that time counts as well: 2,000 events/s wait not for 12 ms, but for 25. */
+/* From 1,500 events/s the next claim comes later: by poll.min for each 8 more events in the span. Events that come
+ * meanwhile count as well: at 2,000 events/s a claim waits not for 12 ms, but for 25. */
 #define FEW_MILLI (150 * EVENT_MILLI)
 #define EVENTS_A_WAIT_MILLI (8 * EVENT_MILLI)
 #define WAITS_MAX 25
@@ -99,6 +99,6 @@ void pace_wake(struct queue *queue, instant_us now)
 {
     queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
     queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
-    queue->asks.empty = false;
-    queue->asks.outdated = true;
+    queue->side_requests.found_empty = false;
+    queue->side_requests.answer_outdated = true;
 }

@@ -24,7 +24,7 @@ static inline void pace_poll_by(struct pace *pace, instant_us at)
     pace->poll_at = instant_min(pace->poll_at, at);
 }
 
-/* What a claim has brought. */
+/* The result of a claim. */
 struct pace_claim {
     instant_us sent_at;
     int64_t events;

@@ -8,11 +8,11 @@
 #include "relay/base/backoff.h"
 #include "relay/base/log.h"
 #include "relay/config/config.h"
-#include "relay/queue/asks.h"
 #include "relay/queue/batch.h"
 #include "relay/queue/holds.h"
 #include "relay/queue/metrics.h"
 #include "relay/queue/queue_parts.h"
+#include "relay/queue/side_requests.h"
 
 struct claim;
 struct order_watch;
@@ -22,8 +22,8 @@ struct side;
 struct table;
 struct upkeep;
 
-/* Who may write a field stands above it, or above its struct in queue_parts.h, asks.h, holds.h or metrics.h. Lint
- * checks it (tests/lint/owners.py). Everybody reads. */
+/* Who may write a field stands above it, or above its struct in queue_parts.h, side_requests.h, holds.h or metrics.h.
+ * Lint checks it (tests/lint/owners.py). Everybody reads. */
 struct queue {
     /* Written by relay/queue_open.c only: what the queue is. */
     const struct queue_config *config;
@@ -42,9 +42,9 @@ struct queue {
     struct side *side;
     struct upkeep *upkeep;
 
-    struct side_shown side_shown;
-    struct asks asks;
-    struct told told;
+    struct side_status side_status;
+    struct side_requests side_requests;
+    struct wakeups wakeups;
     struct pause pause;
     struct window window;
     struct claiming claiming;
@@ -71,7 +71,7 @@ struct queue {
     struct queue *next; /* gets what was delivered; NULL: there is none */
     bool stopping;
 
-    /* Written by everybody: who draws changes it. */
+    /* Written by everybody: each draw changes it. */
     struct rng rng;
 };
 
@@ -86,7 +86,7 @@ static inline bool queue_is_guarded(const struct queue *queue)
     return queue->unreadable.count > 0;
 }
 
-/* A claim was told that the queue is paused: nothing more is claimed or sent. */
+/* A claim has read that the queue is paused: nothing more is claimed or sent. */
 static inline void queue_found_paused(struct queue *queue, instant_us now)
 {
     queue->pause.on = true;

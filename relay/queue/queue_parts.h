@@ -24,14 +24,23 @@ struct queue_sql {
     struct guarded_text after; /* only where events come after others */
 };
 
-/* What others see of the side connection. Written by relay/side/side.c only. */
-struct side_shown {
-    struct db *db;        /* leases end with its backend */
-    const char *patience; /* of its statements, as a lock_timeout */
-    bool busy;            /* it settles something */
+/* What other modules read of the side connection. Written by relay/side/side.c only. */
+struct side_status {
+    struct db *db;            /* leases end with its backend */
+    const char *lock_timeout; /* of its statements */
+    bool connected;           /* it has a session */
+    bool settling;            /* a settlement is under way on it */
 };
 
-/* Somebody has paused the queue: nothing is claimed, nothing more is sent. Written by relay/side/upkeep.c,
+/* A module sets one for a module in a later folder, which reads it in its turn and takes it back. Written by
+ * relay/settle/settle.c, relay/queue_open.c, relay/side/unreadable.c, relay/claim/claim.c only. */
+struct wakeups {
+    bool next_queue;    /* it got events: settle.c sets this for queue_hand_on() */
+    bool failed_claims; /* claims that wait after a failure may be sent at once, because a row was found, or can be
+                         * read: unreadable.c sets this for claim.c */
+};
+
+/* The queue is paused: nothing is claimed, nothing more is sent. Written by relay/side/upkeep.c,
  * relay/queue/queue.h only: by queue_found_paused(). */
 struct pause {
     bool on;
@@ -77,20 +86,20 @@ struct pace {
     instant_us coming_at;
 };
 
-/* What the database does not settle. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
+/* Settlements that the database has refused. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
 struct refusal {
-    instant_us doubt_at;    /* it has refused something, and let nothing go since; 0: no doubt */
-    instant_us blame_until; /* it has let others go, so what it refuses is to blame itself */
-    instant_us trial_at;    /* no key is claimed to find out before */
-    int64_t blamed_id;      /* the event whose row was blamed last, */
-    bool blamed;            /* if one was */
-    struct halving in_time; /* of all settlements, since one took too long */
+    instant_us all_refused_since; /* no settlement has passed since; 0: the last one has */
+    instant_us blame_until;       /* others have passed, so a row that is refused is to blame */
+    instant_us test_claim_at;     /* no key is claimed to test the table before */
+    int64_t blamed_id;            /* the event whose row was blamed last, */
+    bool blamed;                  /* if one was */
+    struct halving in_time;       /* of all settlements, since one took too long */
 };
 
 /* Rows that another session holds. Written by relay/settle/blocked.c only. */
 struct blocked {
-    instant_us wake_at;         /* the first wait is over; 0: there is none */
-    instant_us impatient_until; /* somebody has held something */
+    instant_us wake_at;           /* the first lane's wait is over; 0: none waits */
+    instant_us short_waits_until; /* lock waits are short, because another session held a row */
 };
 
 /* How far claims run ahead of the sink. Written by relay/claim/ahead.c only. */
@@ -107,7 +116,7 @@ struct ahead {
 struct leases {
     bool used;                /* `ordering: lease`. Ask holding_of_queue() instead */
     char *owner;              /* who we are, in its leases */
-    bool doubted;             /* some lease may not be ours any more */
+    bool maybe_lost;          /* some lease may not be ours any more */
     size_t unrenewed;         /* those whose entries the last renewal has found locked by somebody */
     instant_us renew_at;      /* no lease is renewed before */
     instant_us owner_lost_at; /* the backend with which leases end, for the last time */

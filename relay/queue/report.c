@@ -113,12 +113,13 @@ void report_disconnected(const struct queue *queue, const char *connection, cons
         log_text("connection", connection), log_text("cause", err->text));
 }
 
-void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told)
+void report_unreachable(const struct queue *queue, const char *connection, const struct error *err,
+                        uint64_t *logged_cause)
 {
     uint64_t cause = span_hash(span_of(err->text));
-    if (cause == *told)
+    if (cause == *logged_cause)
         return;
-    *told = cause;
+    *logged_cause = cause;
     LOG(queue->log, LOG_WARN, "database.unreachable", log_text("queue", queue->config->name),
         log_text("connection", connection), log_text("cause", err->text));
 }

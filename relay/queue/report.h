@@ -16,13 +16,16 @@ void report_unreadable(const struct lane *lane);
 void report_blocked(const struct lane *lane, const struct error *cause); /* its first event that is not settled */
 void report_connected(const struct queue *queue, const char *connection);
 void report_disconnected(const struct queue *queue, const char *connection, const struct error *err);
-/* A connection does not come up. Once for each cause: *told remembers the last, until the caller sets it to 0. */
-void report_unreachable(const struct queue *queue, const char *connection, const struct error *err, uint64_t *told);
+/* A connection does not come up. Once for each cause: *logged_cause is a hash of the last, until the caller sets it to
+ * 0.
+ */
+void report_unreachable(const struct queue *queue, const char *connection, const struct error *err,
+                        uint64_t *logged_cause);
 void report_lost(const struct queue *queue, size_t events, size_t in_flight);
 void report_leases_over(const struct queue *queue, size_t lanes);
 void report_leases_held(const struct queue *queue, size_t lanes);
 void report_leases_lost(const struct queue *queue, size_t lanes);
-void report_ownerless(const struct queue *queue, uint64_t keys); /* leases of a relay that is gone */
+void report_ownerless(const struct queue *queue, uint64_t keys); /* leases of a relay that has ended */
 void report_window(const struct queue *queue);
 void report_schedule_failed(const struct queue *queue, struct span cause);
 void report_paused(const struct queue *queue, struct span by, struct span reason);

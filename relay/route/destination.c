@@ -19,14 +19,14 @@ struct route {
     struct part parts[PARTS_MAX];
     size_t count;
     bool is_static;
-    struct span whole; /* when static: the destination */
+    struct span fixed; /* when static: the destination */
 };
 
 void route_free(struct route *route)
 {
     if (!route)
         return;
-    free((char *)route->whole.data);
+    free((char *)route->fixed.data);
     free(route->template);
     free(route);
 }
@@ -78,10 +78,10 @@ static const char *part_read(const char *p, struct part *ret, struct error *err)
 
 static void join_texts(struct route *route)
 {
-    char *whole = memory_new(strlen(route->template) + 1), *end = whole;
+    char *fixed = memory_new(strlen(route->template) + 1), *end = fixed;
     for (size_t i = 0; i < route->count; i++)
         end = mempcpy(end, route->parts[i].text.data, route->parts[i].text.size);
-    route->whole = (struct span){whole, (size_t)(end - whole)};
+    route->fixed = (struct span){fixed, (size_t)(end - fixed)};
 }
 
 struct route *route_new(const char *template, const char *const *extra, size_t extra_count, struct error *err)
@@ -109,7 +109,7 @@ struct span route_static(const struct route *route)
 {
     if (!route->is_static)
         return (struct span){NULL, 0};
-    return route->whole;
+    return route->fixed;
 }
 
 static struct span part_value(const struct part *part, const struct event *event, const char *id)
@@ -133,7 +133,7 @@ bool route_event(const struct route *route, const struct event *event, struct ar
                  struct error *err)
 {
     if (route->is_static) {
-        *ret = route->whole;
+        *ret = route->fixed;
         return true;
     }
     char id[24];

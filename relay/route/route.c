@@ -12,7 +12,7 @@
  * before its time. */
 static void watch_order(struct queue *queue, const struct lane *lane)
 {
-    if (!lane->key.data || !lane->first || lane->waited || lane->first->event.passed ||
+    if (!lane->key.data || !lane->first || lane->waited || lane->first->event.overtaken ||
         !order_watch_is_late(queue->watch, lane->hash, lane->first->event.id))
         return;
     queue->metrics.late++;

@@ -5,18 +5,19 @@
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
 
-/* One lock held by somebody is found by halving what is settled at once, each time after a wait: so as soon as somebody
- * holds one, waits are short, for a while. Who is not done with a row by then is asked again later. */
-#define IMPATIENCE "20ms"
-#define IMPATIENT_US (30 * SECOND_US)
+/* A row that another session holds is found by halving the settlement, each time after a lock wait: so as soon as one
+ * is met, lock waits are short, for a while. A row that is still held then is tried again later. */
+#define SHORT_LOCK_TIMEOUT "20ms"
+#define SHORT_WAITS_US (30 * SECOND_US)
 
-/* Of one thing each, in a row. A transaction full of deletes must not stay open while hundreds of rows are asked for.
+/* Of one row each, one after another. A transaction full of deletes must not stay open while hundreds of rows are
+ * tried.
  */
 #define REFUSALS_MAX 32
 
 static const struct backoff blocked_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
-static void set_aside(struct queue *queue, struct lane *lane, instant_us now)
+static void block_lane(struct queue *queue, struct lane *lane, instant_us now)
 {
     lane_move(lane, LANE_BLOCKED);
     lane->blocked_until = now + backoff_delay_us(&blocked_backoff, lane->blocked_times + 1, &queue->rng);
@@ -28,24 +29,24 @@ void blocked_wait(struct queue *queue, struct lane *lane, const struct error *ca
 {
     struct batch *batch = lane->batch;
     if (lane->state != LANE_FINISHED) {
-        lane->whole = true; /* it is under way, and so has its key */
+        lane->only_at_end = true; /* the lane is under way, so its key stays held */
         return;
     }
     if (lane->blocked_times == 0)
         report_blocked(lane, cause);
-    set_aside(queue, lane, now);
+    block_lane(queue, lane, now);
     lane->blocked_times++;
     if (++batch->refusals < REFUSALS_MAX)
         return;
     batch->refusals = 0;
     for (struct lane *other = batch->lanes; other; other = other->next)
         if (other->state == LANE_FINISHED)
-            set_aside(queue, other, now);
+            block_lane(queue, other, now);
 }
 
 void blocked_met(struct queue *queue, instant_us now)
 {
-    queue->blocked.impatient_until = now + IMPATIENT_US;
+    queue->blocked.short_waits_until = now + SHORT_WAITS_US;
 }
 
 /* Returns when the next wait is over; INSTANT_NEVER: there is none. */
@@ -78,11 +79,11 @@ void blocked_wake(struct queue *queue, instant_us now)
     blocked->wake_at = next == INSTANT_NEVER ? 0 : next;
 }
 
-const char *blocked_patience(const struct queue *queue, const struct db *db, instant_us now)
+const char *blocked_lock_timeout(const struct queue *queue, const struct db *db, instant_us now)
 {
-    if (now < queue->blocked.impatient_until)
-        return IMPATIENCE;
-    return db_is_shared(db) ? queue->side_shown.patience : NULL;
+    if (now < queue->blocked.short_waits_until)
+        return SHORT_LOCK_TIMEOUT;
+    return db_is_shared(db) ? queue->side_status.lock_timeout : NULL;
 }
 
 bool blocked_is_full(const struct queue *queue, size_t lanes)

@@ -1,11 +1,11 @@
-/* relay/settle/blocked.h -- what was delivered and cannot be settled yet because somebody else holds its row, or what
- * its row needs.
+/* relay/settle/blocked.h -- delivered events that cannot be settled yet, because another session holds their row, or
+ * one that their row refers to.
  *
  *   refusal_answer -> blocked_wait -> ... -> blocked_wake -> settle_collect
  *
- * That is no fault of the row, and the event is not delivered again: its lane is set aside (LANE_BLOCKED), its key
- * stays locked, leased or, where its lock is lost, in mind; and its settlement is tried again after a wait that grows.
- * Meanwhile it keeps nothing else: neither what was claimed with it, nor new claims. */
+ * The row is not at fault, and the event is not delivered again: its lane becomes LANE_BLOCKED, its key stays locked or
+ * leased (an orphan's is only remembered), and its settlement is tried again after a wait that grows. Meanwhile neither
+ * the other lanes of its claim nor new claims wait for it. */
 #pragma once
 
 #include "relay/base/clock.h"
@@ -17,10 +17,10 @@
 struct queue;
 struct settle_job;
 
-/* Somebody holds something of a settlement. */
+/* Another session holds a row of a settlement. */
 void blocked_met(struct queue *queue, instant_us now);
 
-/* That is the lane's one thing: it is set aside and, where nothing of its batch passes, what is left of that. */
+/* That is the lane's one row: the lane waits and, if no row of its batch passes, the batch's other lanes, too. */
 void blocked_wait(struct queue *queue, struct lane *lane, const struct error *cause, instant_us now);
 
 /* When the first wait is over; INSTANT_NEVER: there is none. */
@@ -31,7 +31,7 @@ void blocked_wake(struct queue *queue, instant_us now);
 
 /* How long a settlement on this connection is to wait for a lock, as lock_timeout has it; NULL: as long as its session
  * says. */
-const char *blocked_patience(const struct queue *queue, const struct db *db, instant_us now);
+const char *blocked_lock_timeout(const struct queue *queue, const struct db *db, instant_us now);
 
-/* So many lanes whose locks are lost are as many as may be kept in mind beside what is claimed. */
+/* So many orphaned lanes are as many as the relay may remember beside its claims. */
 bool blocked_is_full(const struct queue *queue, size_t lanes);

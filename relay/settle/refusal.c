@@ -7,13 +7,13 @@
 #include "relay/settle/settle.h"
 
 /* A settlement that took too long is divided by so many: each further try may cost a whole statement_timeout. */
-#define DEAR_PARTS 8
+#define TIMEOUT_DIVIDE_BY 8
 
-#define MOST_MAX 65536 /* more things than any settlement has */
+#define ROWS_MAX 65536 /* more rows than any settlement has */
 
-const struct refusal_way refusal_blames = {.parts = 2}, refusal_waits = {.parts = 2, .waits = true};
+const struct refusal_way refusal_blames = {.divide_by = 2}, refusal_waits = {.divide_by = 2, .waits = true};
 
-/* Its turn comes again after all the others'. */
+/* The lane's turn comes again after all the others'. */
 static void move_to_end(struct lane *lane)
 {
     struct batch *batch = lane->batch;
@@ -26,14 +26,14 @@ static void move_to_end(struct lane *lane)
     batch->lanes_end = lane;
 }
 
-/* One thing alone was refused, and maybe all are. */
-static bool blame(struct queue *queue, struct lane *lane, size_t parts, const struct error *cause, instant_us now)
+/* One row alone was refused, and maybe all rows are. */
+static bool blame(struct queue *queue, struct lane *lane, size_t divide_by, const struct error *cause, instant_us now)
 {
     struct batch *batch = lane->batch;
     if (blame_take(queue, lane, cause, now))
         return true;
     move_to_end(lane);
-    if (parts < DEAR_PARTS && ++batch->refusals < batch->finished)
+    if (divide_by < TIMEOUT_DIVIDE_BY && ++batch->refusals < batch->finished)
         return true;
     batch->refusals = 0;
     return false;
@@ -42,33 +42,33 @@ static bool blame(struct queue *queue, struct lane *lane, size_t parts, const st
 bool refusal_halve(struct queue *queue, struct settle_job *job, struct refusal_way way, const struct error *cause,
                    instant_us now)
 {
-    size_t things = job->things;
-    struct lane *lane = job->thing;
+    size_t row_count = job->row_count;
+    struct lane *lane = job->lane_of_first_row;
     if (way.waits)
         blocked_met(queue, now);
     for (size_t i = 0; i < job->lane_count; i++) {
         struct batch *batch = job->lanes[i]->batch;
         if (!way.waits)
-            blame_doubt(queue, batch, now);
-        halving_failed(&batch->halving, things, way.parts);
+            blame_note_refusal(queue, batch, now);
+        halving_failed(&batch->halving, row_count, way.divide_by);
     }
     settle_abort(job);
-    if (things != 1)
-        return things > 1 || way.waits; /* what only moves entries on is tried again as it is */
+    if (row_count != 1)
+        return row_count > 1 || way.waits; /* a settlement that only moves entries on is sent again as it is */
     if (!way.waits)
-        return blame(queue, lane, way.parts, cause, now);
+        return blame(queue, lane, way.divide_by, cause, now);
     blocked_wait(queue, lane, cause, now);
     return true;
 }
 
-/* A single thing whose statement was cancelled before statement_timeout tells nothing about its row: the lane waits. */
+/* A statement that was cancelled before statement_timeout tells nothing about its one row: the lane waits. */
 static struct refusal_way way_of_late(struct queue *queue, const struct settle_job *job, instant_us now)
 {
     bool cancelled = now - job->sent_at < queue->process->statement_timeout_us;
-    if (job->things > 1 && !cancelled)
-        halving_failed(&queue->refusal.in_time, job->things, DEAR_PARTS);
-    if (job->things > 1 || !cancelled)
-        return (struct refusal_way){.parts = DEAR_PARTS};
+    if (job->row_count > 1 && !cancelled)
+        halving_failed(&queue->refusal.in_time, job->row_count, TIMEOUT_DIVIDE_BY);
+    if (job->row_count > 1 || !cancelled)
+        return (struct refusal_way){.divide_by = TIMEOUT_DIVIDE_BY};
     return refusal_waits;
 }
 
@@ -89,38 +89,38 @@ bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
 static void allow_more(struct queue *queue, const struct settle_job *job, instant_us now)
 {
     struct halving *in_time = &queue->refusal.in_time;
-    if (in_time->most == 0 || job->things < in_time->most ||
-        now - job->sent_at > queue->process->statement_timeout_us / DEAR_PARTS)
+    if (in_time->most == 0 || job->row_count < in_time->most ||
+        now - job->sent_at > queue->process->statement_timeout_us / TIMEOUT_DIVIDE_BY)
         return;
-    halving_passed(in_time, MOST_MAX);
-    if (in_time->most == MOST_MAX)
+    halving_succeeded(in_time, ROWS_MAX);
+    if (in_time->most == ROWS_MAX)
         in_time->most = 0;
 }
 
-static void passed(struct queue *queue, const struct settle_job *job, instant_us now)
+static void note_success(struct queue *queue, const struct settle_job *job, instant_us now)
 {
     struct batch *batch = job->lanes[0]->batch;
-    halving_passed(&batch->halving, SIZE_MAX);
+    halving_succeeded(&batch->halving, SIZE_MAX);
     batch->refusals = 0;
     allow_more(queue, job, now);
-    blame_passed(queue, job, now);
+    blame_note_success(queue, job, now);
 }
 
 void refusal_commit(struct queue *queue, struct settle_job *job, instant_us now)
 {
     if (!settle_is_empty(job))
-        passed(queue, job, now);
+        note_success(queue, job, now);
     settle_commit(queue, job, now);
 }
 
-void refusal_begin_parts(struct batch *batch)
+void refusal_begin_halving(struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->state != LANE_SETTLED)
             lane->start = lane->first;
 }
 
-void refusal_undo_parts(struct batch *batch)
+void refusal_undo_halving(struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next) {
         if (!lane->start)
@@ -135,7 +135,7 @@ void refusal_undo_parts(struct batch *batch)
     }
 }
 
-void refusal_end_parts(struct batch *batch)
+void refusal_end_halving(struct batch *batch)
 {
     for (struct lane *lane = batch->lanes; lane; lane = lane->next)
         lane->start = NULL;

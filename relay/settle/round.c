@@ -9,9 +9,9 @@ void round_begin(struct round *round)
     *round = (struct round){.arena = arena_new()};
 }
 
-struct statement round_patience(const struct queue *queue, const char *lock_timeout, struct arena *arena)
+struct statement round_timeouts(const struct queue *queue, const char *lock_timeout, struct arena *arena)
 {
-    struct statement st = statement_of(sql_settle_patience);
+    struct statement st = statement_of(sql_settle_timeouts);
     statement_add_text(&st, lock_timeout);
     statement_add_int(&st, arena, queue->process->statement_timeout_us / MS_US);
     return st;
@@ -25,13 +25,13 @@ bool round_add_settlement(struct round *round, struct db *db, const struct queue
     round->job = job;
     if (round->ahead && !db_send_sql(db, round->ahead, err))
         return false;
-    if (round->patience) {
-        struct statement st = round_patience(queue, round->patience, round->arena);
+    if (round->lock_timeout) {
+        struct statement st = round_timeouts(queue, round->lock_timeout, round->arena);
         if (!db_send(db, &st, err))
             return false;
     }
     size_t count = ordering->type->settle(ordering, &job->settlement, round->arena, statements);
-    round->settle_at = round->settle_end + (round->ahead != NULL) + (round->patience != NULL);
+    round->settle_at = round->settle_end + (round->ahead != NULL) + (round->lock_timeout != NULL);
     round->settle_end = round->settle_at + count;
     for (size_t i = 0; i < count; i++)
         if (!db_send(db, &statements[i], err))
@@ -65,7 +65,7 @@ bool round_was_refused(const struct round *round)
            round->failed_at >= round->settle_at && round->failed_at < round->settle_end;
 }
 
-/* Its first statement says so, by a text that is no number: see settle_leases.sql. */
+/* The settlement's first statement says so, by a text that is no number: see settle_leases.sql. */
 bool round_met_lost_lease(const struct round *round)
 {
     return round->job && round->job->settlement.token_count > 0 && round->failed_at == round->settle_at &&

@@ -14,16 +14,16 @@ struct settle_job;
 struct round {
     struct arena *arena;    /* parameters */
     struct settle_job *job; /* or NULL */
-    size_t lock_count;      /* locks that the first statement has the session keep, or leases; 0: there is none such */
-    const char *ahead;      /* a statement in front of the settlement's, or NULL; */
-    const char *patience;   /* and of one that sets it, or NULL: see blocked_patience() */
-    size_t settle_at;       /* the settlement's first, */
-    size_t settle_end;      /* and the first that has nothing to do with it, */
-    bool commit, begin;     /* which is one of these, */
-    bool lasting;           /* or what lets the transaction last, */
-    size_t unlock_count;    /* or frees so many locks that were kept, */
-    bool claim;             /* then the claim's, */
-    int64_t keys;           /* which may lock so many */
+    size_t lock_count; /* session locks, or leases, that the first statement takes; 0: there is no such statement */
+    const char *ahead; /* a statement in front of the settlement's, or NULL; */
+    const char *lock_timeout; /* and of one that sets this, or NULL: see blocked_lock_timeout() */
+    size_t settle_at;         /* the settlement's first statement, */
+    size_t settle_end;        /* and the first behind the settlement, */
+    bool commit, begin;       /* which is one of these, */
+    bool lasting;             /* or what lets the transaction last, */
+    size_t unlock_count;      /* or frees so many session locks, */
+    bool claim;               /* then the claim's, */
+    int64_t keys;             /* which may lock so many */
     bool failed;
     size_t failed_at; /* index of the first failure */
     const struct sqlstate_rule *rule;
@@ -32,17 +32,18 @@ struct round {
 
 void round_begin(struct round *round);
 
-/* The statements of a settlement, behind round->ahead and what sets round->patience. Owns `job` until round_done(). */
+/* The statements of a settlement, behind round->ahead and one that sets round->lock_timeout. Owns `job` until
+ * round_done(). */
 bool round_add_settlement(struct round *round, struct db *db, const struct queue *queue, struct settle_job *job,
                           struct error *err) MUST_CHECK;
 
-/* How long the transaction's next statements wait for a lock, and last, where the session does not have it from us. */
-struct statement round_patience(const struct queue *queue, const char *lock_timeout, struct arena *arena);
+/* lock_timeout and statement_timeout of the transaction's next statements, where the session does not have ours. */
+struct statement round_timeouts(const struct queue *queue, const char *lock_timeout, struct arena *arena);
 
 /* Notes the first failure. True when `res` is a good result. */
 bool round_take(struct round *round, size_t index, const PGresult *res);
 
-/* The first failure was in the settlement, and what is in the rows may be its cause. */
+/* The first failure was in the settlement, and a row may be its cause. */
 bool round_was_refused(const struct round *round);
 
 /* The round's settlement has failed because a lease of it is not ours any more. */

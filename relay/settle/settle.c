@@ -15,12 +15,13 @@ struct tally {
     size_t lanes, done, failures;
 };
 
-/* A lane takes part when it is finished, or when part of it may be settled ahead of its end. */
+/* A lane takes part when it is finished, or when its acked events may be settled ahead of its end. */
 static bool takes_part(const struct lane *lane, bool prefixes)
 {
     if (lane->settling > 0)
         return false; /* its prefix is on the way out of the table */
-    return lane->state == LANE_FINISHED || (prefixes && lane->state <= LANE_STOPPED && lane->acked > 0 && !lane->whole);
+    return lane->state == LANE_FINISHED ||
+           (prefixes && lane->state <= LANE_STOPPED && lane->acked > 0 && !lane->only_at_end);
 }
 
 static struct tally count(const struct batch *batches, bool prefixes)
@@ -44,7 +45,7 @@ struct lists {
     struct span *keys;
     struct span *tokens, *moved, *released; /* of leases */
     int64_t *moved_ids;
-    size_t room; /* for things that are settled */
+    size_t room; /* for rows that are written */
 };
 
 static void add_failure(struct settlement *s, struct lists *lists, const struct lane *lane)
@@ -70,8 +71,8 @@ static bool is_delayed(const struct lane *lane)
     return lane->delayed && lane->outcome == LANE_DELIVERED;
 }
 
-/* The key waited and its head is gone now: its entry has to move on. A failure, or an event that is not due, writes the
- * entry anew instead. */
+/* The key waited and its head is settled now: its entry has to move on. A failure, or an event that is not due, writes
+ * the entry anew instead. */
 static bool is_resumed(const struct lane *lane)
 {
     bool moved = lane->acked > 0 || lane->progressed || lane->outcome == LANE_DEAD;
@@ -89,7 +90,7 @@ static void add_resumed(struct settlement *s, struct lists *lists, const struct 
         lists->keyless_ids[s->resumed_keyless_count++] = lane_keyless_id(lane);
 }
 
-/* What became of the lane, besides its acked events, has to be written down. */
+/* The lane's outcome, besides its acked events, has to be written down. */
 static bool end_is_written(const struct lane *lane)
 {
     return !lane_is_lost(lane) &&
@@ -111,11 +112,11 @@ static void add_lease(struct settlement *s, struct lists *lists, const struct la
     }
 }
 
-static void count_things(struct settle_job *job, struct lane *lane, size_t things)
+static void count_rows(struct settle_job *job, struct lane *lane, size_t row_count)
 {
-    if (things > 0 && job->things == 0)
-        job->thing = lane;
-    job->things += things;
+    if (row_count > 0 && job->row_count == 0)
+        job->lane_of_first_row = lane;
+    job->row_count += row_count;
 }
 
 /* Returns the first event that is not among them. */
@@ -131,7 +132,7 @@ static const struct item *add_acked(struct settle_job *job, struct lists *lists,
         lists->done[s->done_count++] = item->event.id;
     }
     lists->room -= lane->settling;
-    count_things(job, lane, lane->settling);
+    count_rows(job, lane, lane->settling);
     return item;
 }
 
@@ -160,7 +161,7 @@ static void add_end(struct settle_job *job, struct lists *lists, struct lane *la
     if (end > lists->room)
         return; /* another time */
     lists->room -= end;
-    count_things(job, lane, end);
+    count_rows(job, lane, end);
     lane_move(lane, LANE_SETTLING);
     if (lane->batch->hold == HOLD_LOST)
         return; /* without the lock only this is certain: what was acked is done */
@@ -209,7 +210,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     struct arena *arena = arena_new();
     struct settle_job *job = arena_alloc(arena, sizeof *job);
     job->arena = arena;
-    job->doubt_at = queue->refusal.doubt_at;
+    job->all_refused_since = queue->refusal.all_refused_since;
     job->lanes = arena_array(arena, tally.lanes, sizeof(struct lane *));
     struct lists lists = {
         .done = arena_array(arena, tally.done + tally.failures, sizeof *lists.done),
@@ -224,11 +225,11 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     if (holding_of_queue(queue)->has_tokens)
         add_lease_lists(&lists, tally.lanes, arena);
     size_t most = halving_room(&queue->refusal.in_time, SIZE_MAX);
-    for (struct batch *batch = batches; batch && job->things < most; batch = batch->next) {
+    for (struct batch *batch = batches; batch && job->row_count < most; batch = batch->next) {
         bool alone = batch->halving.most > 0;
         if (alone && job->lane_count > 0)
             break;
-        lists.room = halving_room(&batch->halving, most - job->things);
+        lists.room = halving_room(&batch->halving, most - job->row_count);
         add_lanes(job, &lists, batch, prefixes);
         if (alone && job->lane_count > 0)
             break;
@@ -239,9 +240,9 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     for (size_t i = 0; i < s->buried_count; i++)
         lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
-    /* A place that is another row's by now has all be refused: a part of it goes by ids, and so does one thing alone,
-     * which would be blamed for it. */
-    s->tids = job->things > 1 && job->lanes[0]->batch->halving.most == 0 ? lists.tids : NULL;
+    /* If another row is at one of the places by now, the settlement is refused as a whole. So a halved settlement names
+     * its rows by id, and so does one row alone, which would be blamed for it. */
+    s->tids = job->row_count > 1 && job->lanes[0]->batch->halving.most == 0 ? lists.tids : NULL;
     s->responses = lists.responses;
     s->parked = lists.parked;
     s->buried = lists.buried;
@@ -288,8 +289,8 @@ static void release(struct queue *queue, const struct lane *lane, instant_us now
         key_book_destination_down(queue, key_of(lane), lane->first->event.id, now + lane->release_us, now);
 }
 
-/* Where the key had waited, its entry is gone when no event of it was left. One that came just then has been passed
- * over, for the entry, by claims that looked for what is new: it is asked for once more. */
+/* If the key had waited and no event of it was left, its entry in parked is removed. Claims for new events have passed
+ * over an event that came just then, because of the entry: so the key is asked for once more. */
 static bool may_have_more(const struct lane *lane)
 {
     return lane->more || (lane->waited && !lane->delayed);
@@ -350,7 +351,7 @@ void settle_commit(struct queue *queue, struct settle_job *job, instant_us now)
         if (lane->state == LANE_SETTLING)
             lane_settled(queue, lane, now);
     }
-    queue->told.handed_on = queue->told.handed_on || job->settlement.done_count > 0;
+    queue->wakeups.next_queue = queue->wakeups.next_queue || job->settlement.done_count > 0;
     queue->metrics.settled += job->settlement.done_count;
     if (job->missing > 0) {
         queue->metrics.missing += job->missing;

@@ -3,7 +3,7 @@
  *   settle_collect -> its statements in one transaction -> settle_commit (by refusal_commit) | settle_abort
  *
  * Where they run is the caller's choice: in the claim's own transaction when all its lanes are finished, in a short
- * one on the queue's side connection when a straggler would keep the others waiting. */
+ * one on the queue's side connection when the other lanes would wait for a straggler. */
 #pragma once
 
 #include "ordering/ordering.h"
@@ -13,16 +13,16 @@
 
 struct queue;
 
-/* What is settled together in one transaction. */
+/* The rows that are settled together in one transaction. */
 struct settle_job {
     struct arena *arena;
     struct settlement settlement;
     struct lane **lanes;
     size_t lane_count;
-    size_t things;       /* that are written: acked events, and ends of lanes */
-    struct lane *thing;  /* whose the first of them is */
-    size_t missing;      /* events that were gone from the table */
-    instant_us doubt_at; /* refusal.doubt_at when it was collected */
+    size_t row_count; /* that are written: of acked events, and of lanes' ends */
+    struct lane *lane_of_first_row;
+    size_t missing;               /* events that were not in the table any more */
+    instant_us all_refused_since; /* the queue's, when the job was collected */
     instant_us sent_at;
 };
 
@@ -34,10 +34,10 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
 /* Nothing has to be written: the lanes can be let go. */
 bool settle_is_empty(const struct settle_job *job);
 
-/* The transaction has committed: lanes are done with, keys with more events are followed. Frees the job. */
+/* The transaction has committed: the lanes are settled, and claims ask for keys with more events. Frees the job. */
 void settle_commit(struct queue *queue, struct settle_job *job, instant_us now);
 
-/* It has not: the lanes wait to be collected again. Frees the job. */
+/* The transaction has not committed: the lanes wait to be collected again. Frees the job. */
 void settle_abort(struct settle_job *job);
 
 /* Frees the batches of the list that are wholly settled and have nothing in flight. */

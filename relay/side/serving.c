@@ -53,8 +53,8 @@ static PGresult *ask(const struct beginning *b, const char *sql, int count, cons
     return query_in_time(b->conn, b->config->name, sql, count, params, err);
 }
 
-/* What says by which locks tables are served behind poolers needs a right, which a role may do without: then only what
- * pg_locks shows counts. */
+/* The table of announcements behind poolers needs a right that the role may not have: then only announcements in
+ * pg_locks count. */
 static bool may_note(const struct beginning *b, bool *ret, struct error *err)
 {
     PGresult *may = ask(b, sql_serving_may, 0, NULL, err);
@@ -99,16 +99,16 @@ static bool look(const struct beginning *b, PGresult **ret, struct error *err)
     return true;
 }
 
-/* Who has just ended may still have its sessions. */
+/* A relay that has just ended may still have its sessions. */
 static bool goes_away(const struct beginning *b, const PGresult *other)
 {
     const char *params[] = {query_text(other, 0, ANSWER_TABLE), query_text(other, 0, ANSWER_CLASS)};
     struct error ignored;
     if (!query_script_in_time(b->conn, b->config->name, "set local lock_timeout = '2s'", &ignored))
         return false;
-    PGresult *gone = ask(b, sql_serving_wait, 2, params, &ignored);
-    PQclear(gone);
-    return gone;
+    PGresult *has_ended = ask(b, sql_serving_wait, 2, params, &ignored);
+    PQclear(has_ended);
+    return has_ended;
 }
 
 /* With the names of the other's queues, where we may know them. */
@@ -126,7 +126,7 @@ static bool refuse_beside(const struct beginning *b, const PGresult *other, stru
     return refuse(b->table, b->config, text, other, err);
 }
 
-/* True with *ret_again, too: the other is gone. */
+/* True with *ret_again, too: the other relay has ended. */
 static bool try_to_begin(const struct beginning *b, bool last, bool *ret_again, struct error *err)
 {
     PGresult *other = NULL;

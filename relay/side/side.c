@@ -25,15 +25,15 @@
 #define PROBE_MAX_US (1 * SECOND_US)
 
 /* Of a lease's term: a statement and a renewal that wait for locks, and a second try, are done before the term ends. */
-#define PATIENCE_PART 6
+#define LOCK_TIMEOUT_PART 6
 
 static const struct backoff side_backoff = {.base_us = 100 * MS_US, .max_us = 5 * SECOND_US};
 
 /* How long a statement may wait for a lock. Renewals wait for it. */
-static int64_t patience_us(const struct queue *queue)
+static int64_t lock_timeout_us(const struct queue *queue)
 {
     int64_t most_us = db_lock_timeout_us(queue->process->statement_timeout_us);
-    return config_leases(queue->config) ? lesser(most_us, queue->config->lease_us / PATIENCE_PART) : most_us;
+    return config_leases(queue->config) ? lesser(most_us, queue->config->lease_us / LOCK_TIMEOUT_PART) : most_us;
 }
 
 void side_open(struct queue *queue)
@@ -43,15 +43,16 @@ void side_open(struct queue *queue)
         .application_name = "pgcourier",
         .prepared = queue->process->prepared,
         .statement_timeout_us = queue->process->statement_timeout_us,
-        .lock_timeout_us = patience_us(queue),
+        .lock_timeout_us = lock_timeout_us(queue),
         .read_write = true,
         .seed = rng_next(&queue->rng),
     };
     queue->side = memory_new(sizeof *queue->side);
     *queue->side = (struct side){.db = db_new(&options), .probe_interval_us = PROBE_MIN_US};
-    snprintf(queue->side->patience, sizeof queue->side->patience, "%" PRId64 "ms", options.lock_timeout_us / MS_US);
-    queue->side_shown.patience = queue->side->patience;
-    queue->side_shown.db = queue->side->db;
+    snprintf(queue->side->lock_timeout, sizeof queue->side->lock_timeout, "%" PRId64 "ms",
+             options.lock_timeout_us / MS_US);
+    queue->side_status.lock_timeout = queue->side->lock_timeout;
+    queue->side_status.db = queue->side->db;
     upkeep_open(queue);
 }
 
@@ -69,24 +70,24 @@ void side_close(struct queue *queue)
     upkeep_close(queue);
 }
 
-static void take_confirm(struct queue *queue, instant_us now)
+static void take_probe_request(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
-    if (!queue->asks.confirm)
+    if (!queue->side_requests.new_probe)
         return;
-    queue->asks.confirm = false;
-    side->unasked = side->state == SIDE_PROBING;
+    queue->side_requests.new_probe = false;
+    side->probe_is_old = side->state == SIDE_PROBING;
     side->probe_at = instant_min(side->probe_at, now);
 }
 
-/* What claims have asked for, or found, since the last turn. */
+/* Requests and findings of claims since the last turn. */
 static void hear_claims(struct queue *queue, instant_us now)
 {
-    take_confirm(queue, now);
+    take_probe_request(queue, now);
     upkeep_hear(queue);
 }
 
-/* What is empty is settled by saying so. */
+/* A job without statements is committed at once. */
 static struct settle_job *worth_sending(struct queue *queue, struct settle_job *job, instant_us now)
 {
     if (!job || !settle_is_empty(job))
@@ -95,21 +96,21 @@ static struct settle_job *worth_sending(struct queue *queue, struct settle_job *
     return NULL;
 }
 
-/* Finished lanes of claims that were lost, and of those that cannot settle them before their end; and what is leased,
- * but while it is in doubt which leases are still ours. */
+/* Finished lanes of orphans, and of claims that cannot settle them before their end; and leased lanes, unless some
+ * lease may not be ours any more. */
 static struct settle_job *urgent_job(struct queue *queue, instant_us now)
 {
     struct settle_job *job = worth_sending(queue, settle_collect(queue, queue->holds.orphans, false), now);
     for (size_t i = 0; !job && i < queue->claim_count; i++)
         if (queue->claiming.offered[i])
             job = worth_sending(queue, settle_collect(queue, *queue->holds.claimed[i], true), now);
-    if (!job && !queue->leases.doubted)
+    if (!job && !queue->leases.maybe_lost)
         job = worth_sending(queue, settle_collect(queue, queue->holds.leased, true), now);
     return job;
 }
 
-/* What claims and the sink's acks wait for. False: none of it is due. */
-static bool start_pressing(struct queue *queue, instant_us now)
+/* The settlement or the probe that claims and acked events wait for. False: neither is due. */
+static bool start_urgent(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
     if (now < side->retry_at)
@@ -139,22 +140,22 @@ static void start(struct queue *queue, instant_us now)
     }
     if (side_start_search(queue, now))
         return;
-    bool upkept = side->upkept;
-    side->upkept = false;
-    if (upkept && start_pressing(queue, now))
+    bool ran_upkeep = side->ran_upkeep;
+    side->ran_upkeep = false;
+    if (ran_upkeep && start_urgent(queue, now))
         return;
-    side->upkept = upkeep_next(queue, true, now);
-    if (side->upkept) {
+    side->ran_upkeep = upkeep_next(queue, true, now);
+    if (side->ran_upkeep) {
         side_start_upkeep(queue, now);
         return;
     }
-    if ((!upkept && start_pressing(queue, now)) || now < side->retry_at)
+    if ((!ran_upkeep && start_urgent(queue, now)) || now < side->retry_at)
         return;
-    if (queue->asks.peek)
+    if (queue->side_requests.peek)
         side_start_peek(queue);
     else if (upkeep_next(queue, false, now))
         side_start_upkeep(queue, now);
-    else if (queue->asks.check_empty)
+    else if (queue->side_requests.check_empty)
         side_start_check(queue);
 }
 
@@ -171,7 +172,7 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
     else if (side->state == SIDE_PROBING)
         queue->ordering->type->probed(queue->ordering, result->index - side->first, result->res);
     else if (side->state == SIDE_CHECKING)
-        queue->asks.empty = PQntuples(result->res) == 0 && !queue->asks.outdated;
+        queue->side_requests.found_empty = PQntuples(result->res) == 0 && !queue->side_requests.answer_outdated;
     else if (side->state == SIDE_PEEKING)
         pace_peeked(queue, PQntuples(result->res) > 0, now);
     else if (side->state == SIDE_RENEWING)
@@ -216,7 +217,7 @@ static void round_failed(struct queue *queue, instant_us now)
         lease_renewed(queue, true, now);
     if (round_met_lost_lease(&side->round)) {
         settle_abort(side->round.job);
-        lease_doubt(queue, now);
+        lease_maybe_lost(queue, now);
         return;
     }
     if (round_was_refused(&side->round) && !unreadable_settle_failed(queue, &side->round, now)) {
@@ -260,15 +261,15 @@ static void round_succeeded(struct queue *queue, instant_us now)
         unreadable_end(queue, NULL, now);
     if (side->state == SIDE_UPKEEP)
         upkeep_end(queue, NULL, now);
-    if (side->state == SIDE_PROBING && side->unasked) {
+    if (side->state == SIDE_PROBING && side->probe_is_old) {
         side->probe_at = now;
     } else if (side->state == SIDE_PROBING) {
-        if (!queue->asks.probed) {
+        if (!queue->side_requests.probe_answered) {
             pace_poll_at(&queue->pace, now);
-            queue->asks.probed_at = now;
-            queue->asks.check_empty = false; /* asked for before claims could look */
+            queue->side_requests.probe_answered_at = now;
+            queue->side_requests.check_empty = false; /* asked for before claims could look */
         }
-        queue->asks.probed = true;
+        queue->side_requests.probe_answered = true;
         /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
          * while nothing moves, seldom. */
         bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->pace.work_known;
@@ -293,7 +294,7 @@ static void connection_lost(struct queue *queue, const struct error *err, instan
         round_done(&side->round);
     side->state = SIDE_OFF;
     unreadable_abort(queue);
-    queue->asks.up = false;
+    queue->side_status.connected = false;
     lease_backend_lost(queue, now);
 }
 
@@ -303,9 +304,9 @@ static void connection_up(struct queue *queue, instant_us now)
     queue->trouble = 0;
     queue->side->state = SIDE_IDLE;
     queue->ordering->type->forget(queue->ordering);
-    queue->asks.up = true;
-    asks_confirm(&queue->asks);
-    take_confirm(queue, now);
+    queue->side_status.connected = true;
+    side_requests_probe(&queue->side_requests);
+    take_probe_request(queue, now);
     upkeep_connected(queue, now);
     lease_backend_up(queue, now);
 }
@@ -354,10 +355,10 @@ void side_ready(struct queue *queue, const struct pollset *ps, instant_us now)
     bool heard = holding_of_queue(queue)->belongs_to_side_connection;
     take_events(queue, heard ? NULL : ps, now); /* ps: once a turn */
     start(queue, now);
-    queue->side_shown.busy = queue->side->round.job != NULL;
+    queue->side_status.settling = queue->side->round.job != NULL;
 }
 
-/* What is due already waits for something else than time. */
+/* An instant that has passed ends no wait: that one waits for something else than time. */
 static instant_us later(instant_us at, instant_us now)
 {
     return at > now ? at : INSTANT_NEVER;

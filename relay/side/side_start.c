@@ -21,8 +21,8 @@ static void send(struct side *side, enum side_state state, bool ok, const struct
     FAULT_POINT("side.sent");
 }
 
-/* Behind a pooler the session has none of our settings. What nothing waits for is left to those of the role. A
- * settlement sees to its patience itself. */
+/* Behind a pooler the session has none of our settings. Statements that nothing waits for run with
+ * the role's. A settlement sets its lock_timeout itself. */
 static bool begin(struct queue *queue, struct error *err)
 {
     struct side *side = queue->side;
@@ -30,7 +30,7 @@ static bool begin(struct queue *queue, struct error *err)
     side->first = db_is_shared(side->db) && holding_of_queue(queue)->belongs_to_side_connection;
     if (side->first == 0)
         return true;
-    struct statement st = round_patience(queue, side->patience, side->round.arena);
+    struct statement st = round_timeouts(queue, side->lock_timeout, side->round.arena);
     side->round.settle_end = side->first;
     return db_send(side->db, &st, err);
 }
@@ -55,7 +55,7 @@ void side_start_settlement(struct queue *queue, struct settle_job *job, instant_
     round_begin(&side->round);
     side->first = 0;
     FAULT_POINT("side.settle");
-    side->round.patience = blocked_patience(queue, side->db, now);
+    side->round.lock_timeout = blocked_lock_timeout(queue, side->db, now);
     job->sent_at = now;
     bool ok = round_add_settlement(&side->round, side->db, queue, job, &err);
     side->round.settle_end++; /* the commit is part of it */
@@ -74,7 +74,7 @@ void side_start_probe(struct queue *queue, instant_us now)
     for (size_t i = 0; ok && i < n; i++)
         ok = db_send(side->db, &statements[i], &err);
     side->probe_at = now + side->probe_interval_us;
-    side->unasked = side->settle_failed = false;
+    side->probe_is_old = side->settle_failed = false;
     send(side, SIDE_PROBING, ok, &err);
 }
 
@@ -101,7 +101,7 @@ void side_start_check(struct queue *queue)
     bool ok = begin_guarded(queue, &err);
     struct statement st = empty_question(queue, side->round.arena);
     ok = ok && db_send(side->db, &st, &err);
-    queue->asks.check_empty = queue->asks.outdated = false;
+    queue->side_requests.check_empty = queue->side_requests.answer_outdated = false;
     send(side, SIDE_CHECKING, ok, &err);
 }
 
@@ -113,7 +113,7 @@ void side_start_peek(struct queue *queue)
     struct statement st;
     queue->ordering->type->peek(queue->ordering, queue_is_guarded(queue), side->round.arena, &st);
     ok = ok && db_send(side->db, &st, &err);
-    queue->asks.peek = false;
+    queue->side_requests.peek = false;
     send(side, SIDE_PEEKING, ok, &err);
 }
 

@@ -17,18 +17,18 @@ enum side_state {
     SIDE_SEARCHING
 };
 
-/* The queue's other connection: settles what must not wait for a claim's end, and asks small questions. */
+/* The queue's other connection: settles lanes that must not wait for a claim's end, and asks small questions. */
 struct side {
     struct db *db;
     enum side_state state;
     struct round round;
-    char patience[24]; /* how long its statements wait for a lock, as a lock_timeout */
-    size_t first;      /* the index of the round's first statement; before it, behind a pooler, that is set */
+    char lock_timeout[24]; /* of its statements */
+    size_t first; /* the index of the round's first statement; behind a pooler, lock_timeout is set before it */
     instant_us probe_at, retry_at;
     int64_t probe_interval_us;
     unsigned failures;
-    bool unasked;       /* the probe under way was sent before */
+    bool probe_is_old;  /* the probe under way was sent before a new one was requested */
     bool settle_failed; /* and no probe was sent since: the next one goes first */
     bool searched;      /* the last round was part of a search: see relay/side/unreadable.h */
-    bool upkept;        /* the last round was an upkeep task that goes ahead of what else is due */
+    bool ran_upkeep;    /* the last round was an upkeep task that goes ahead of settlements */
 };

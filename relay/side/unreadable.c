@@ -187,7 +187,7 @@ static void remove_row(struct unreadable *unreadable, int64_t id)
 static void claim_at_once(struct queue *queue, instant_us now)
 {
     pace_poll_at(&queue->pace, now);
-    queue->told.retry_claims = true;
+    queue->wakeups.failed_claims = true;
 }
 
 /* Of the rows that were tried again, those that were not found can be read, or are gone. */

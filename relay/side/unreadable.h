@@ -1,7 +1,7 @@
 /* relay/side/unreadable.h -- rows that cannot be read.
  *
- * A claim's statements fail as a whole when the queue's condition, or a column, cannot be told of one row. Then the
- * side connection searches for it (unreadable_search.h):
+ * A claim's statements fail as a whole if the queue's condition, or a column, cannot be computed for one row. Then the
+ * side connection searches for that row (unreadable_search.h):
  *
  *   unreadable_claim_failed, twice -> unreadable_begin -> unreadable_take -> unreadable_end -> ... until it is found
  *
@@ -29,8 +29,8 @@ void unreadable_close(struct queue *queue);
 void unreadable_claim_failed(struct queue *queue, const struct claim_plan *plan, const struct round *round,
                              instant_us now);
 
-/* The round's settlement was refused. True: that may be for a row behind those that it is about, for which a search has
- * begun; none of them is to blame, and it may go well when that is over. */
+/* The round's settlement was refused. True: the cause may be a row behind those to be settled, for which a search has
+ * begun; none of those is to blame, and the settlement may pass when the search is over. */
 bool unreadable_settle_failed(struct queue *queue, const struct round *round, instant_us now);
 
 /* Claims wait for the search under way, but no longer than until then. 0: there is none to wait for. */
@@ -50,5 +50,5 @@ struct statement unreadable_begin(struct queue *queue, struct arena *arena, inst
 void unreadable_take(struct queue *queue, const PGresult *res);
 void unreadable_end(struct queue *queue, const struct error *failure, instant_us now);
 
-/* The connection is lost: what is under way is given up. */
+/* The connection is lost: the search under way is given up. */
 void unreadable_abort(struct queue *queue);

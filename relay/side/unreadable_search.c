@@ -6,20 +6,20 @@
 
 #include <stdlib.h>
 
-#define LIST_ROWS 128   /* that are read as a whole */
+#define LIST_ROWS 128   /* of which all columns are read */
 #define LIST_WHERE 1024 /* of which the condition alone is asked, and twice as many each time */
 
 /* When a source has its turn. */
 enum source_turn {
     ALWAYS,
-    UNTIL_SURE,   /* while nothing was found, or nothing else has passed */
-    FOR_EVIDENCE, /* only when something was found and nothing has passed: one list of it */
+    UNTIL_SURE,   /* while no row was found, or no other row is readable */
+    FOR_EVIDENCE, /* only when a row was found and none is readable: one list of rows */
     IN_VAIN       /* when nothing was found */
 };
 
 struct search_source {
     enum source_turn turn;
-    bool read;       /* as a whole; else the condition alone is asked */
+    bool read;       /* all columns; else the condition alone */
     struct span key; /* absent: whatever has these ids */
     int64_t lo, hi;
 };
@@ -53,7 +53,7 @@ static void add_source(struct unreadable_search *search, struct search_source so
         search->sources[search->source_count++] = source;
 }
 
-static const struct search_source whole = {.lo = SCAN_ID_MIN, .hi = SCAN_ID_MAX};
+static const struct search_source all_ids = {.lo = SCAN_ID_MIN, .hi = SCAN_ID_MAX};
 
 /* The keys were locked and their events could not be read. */
 static void add_locked(struct unreadable_search *search, const struct claim_plan *plan)
@@ -66,7 +66,7 @@ static void add_locked(struct unreadable_search *search, const struct claim_plan
         int64_t id = strtoll(key.data, NULL, 10); /* a copy of the element, with a byte behind it that is 0 */
         add_source(search, (struct search_source){ALWAYS, true, {NULL, 0}, id, id});
     }
-    struct search_source more = whole;
+    struct search_source more = all_ids;
     more.turn = FOR_EVIDENCE;
     more.read = true;
     add_source(search, more);
@@ -93,7 +93,7 @@ struct unreadable_search *unreadable_search_claim(const struct queue_config *con
         add_range(search, plan->scan.oldest);
     }
     if (where) {
-        struct search_source all = whole;
+        struct search_source all = all_ids;
         all.turn = locked > 0 ? IN_VAIN : UNTIL_SURE;
         add_source(search, all);
     }
@@ -206,7 +206,7 @@ void unreadable_search_take(const struct queue *queue, struct unreadable_search 
 
 static bool is_sure(const struct unreadable_search *search)
 {
-    return search->found_count > 0 && search->passed[search->found_read] > 0;
+    return search->found_count > 0 && search->readable[search->found_read] > 0;
 }
 
 static bool has_turn(const struct unreadable_search *search, enum source_turn turn)
@@ -308,8 +308,8 @@ static void take_part(struct unreadable_search *search, const struct error *fail
     struct halving_part part = halving_list_part(&search->parts);
     bool read = search->sources[search->source].read;
     if (!failure) {
-        halving_list_passed(&search->parts);
-        search->passed[read] += part.count;
+        halving_list_succeeded(&search->parts);
+        search->readable[read] += part.count;
     } else if (halving_list_failed(&search->parts) && search->found_count < SEARCH_FOUND_MAX) {
         add_found(search, search->ids[part.at], read, failure);
     }

@@ -1,8 +1,8 @@
 /* relay/side/unreadable_search.h -- the search for rows that cannot be read: which rows are tried next.
  *
  * Where the failed claim has looked, a list of ids is tried at once; while that fails, its halves, down to single rows.
- * Nothing is blamed before the same has gone well for no row at all, else the statement is wrong; and for some other
- * row, else everything is.
+ * No row is blamed before the same statement has passed for no row at all, else the statement is wrong; and for some
+ * other row, else everything is.
  *
  *   unreadable_search_claim | _settlement | _again -> (unreadable_search_statement -> unreadable_search_take per
  *   result -> unreadable_search_ended)* until `over` -> unreadable_search_free */
@@ -52,7 +52,7 @@ struct unreadable_search {
     int64_t rows;  /* of the source, that could be read */
     int64_t key_limit;
     struct halving_list parts; /* of them, to be tried */
-    size_t passed[2];          /* by the condition alone; as a whole */
+    size_t readable[2];        /* rows, by the condition alone; by all columns */
     struct search_found found[SEARCH_FOUND_MAX];
     size_t found_count, source_found;
     bool found_read;

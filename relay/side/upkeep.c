@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that is gone is missed */
+#define LOOK_US (500 * MS_US) /* a pause is obeyed within a second, and a relay that has ended is noticed */
 #define LOOK_LEASES 2         /* what a look has found: see paused_look.sql */
 #define PURGE_MAX 1000        /* dead letters at a time */
 #define FAILED_US (60 * SECOND_US)
@@ -27,10 +27,11 @@ static const char serving_name[] = "serving";
 
 static void bind_serving(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
-    serving_statement(queue, db_is_shared(queue->side_shown.db), arena, ret);
+    serving_statement(queue, db_is_shared(queue->side_status.db), arena, ret);
 }
 
-/* Until it is shown again nothing is claimed; nobody looks for pauses meanwhile, so it stays like that. */
+/* Until the table is announced again nothing is claimed. No pause is looked for meanwhile, so the queue stays paused.
+ */
 static void stand_still(struct queue *queue)
 {
     queue->upkeep->refused = queue->pause.refused = queue->pause.on = true;
@@ -47,7 +48,7 @@ static void take_serving(struct queue *queue, const PGresult *res, instant_us no
         report_upkeep_failed(queue, serving_name, &other);
         return;
     }
-    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_shown.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
+    upkeep->due_at[UPKEEP_SERVING] = db_is_shared(queue->side_status.db) ? now + SERVING_AGAIN_US : INSTANT_NEVER;
     if (upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = now;
     upkeep->refused = false;
@@ -93,7 +94,7 @@ void upkeep_hear(struct queue *queue)
     if (queue->pause.found_at == upkeep->found_at)
         return;
     upkeep->found_at = queue->pause.found_at;
-    if (!upkeep->told_paused && !upkeep->refused)
+    if (!upkeep->logged_paused && !upkeep->refused)
         upkeep->due_at[UPKEEP_LOOK] = upkeep->found_at;
 }
 
@@ -114,16 +115,16 @@ static void take_paused(struct queue *queue, const PGresult *res, instant_us now
             continue;
         }
         paused = true;
-        if (!queue->upkeep->told_paused)
+        if (!queue->upkeep->logged_paused)
             report_paused(queue, result_span(res, row, 1), result_span(res, row, 2));
     }
     if (!paused && queue->upkeep->began_at <= queue->upkeep->found_at)
         return; /* it was sent before: the next one will know */
-    if (queue->upkeep->told_paused && !paused)
+    if (queue->upkeep->logged_paused && !paused)
         report_resumed(queue);
     if (queue->pause.on && !paused)
         pace_poll_at(&queue->pace, now);
-    queue->pause.on = queue->upkeep->told_paused = paused;
+    queue->pause.on = queue->upkeep->logged_paused = paused;
     queue->pause.refused = false;
     queue->pause.known = true;
 }
@@ -216,20 +217,20 @@ static void take_after(struct queue *queue, const PGresult *res, instant_us now)
         queue->upkeep->due_at[UPKEEP_AFTER] = now;
 }
 
-/* ---- leases whose relay is gone ---- */
+/* ---- leases whose relay has ended ---- */
 
 static void take_ownerless(struct queue *queue, const PGresult *res, instant_us now)
 {
-    int64_t gone = 0;
-    result_bigint(res, 0, 0, &gone);
+    int64_t ended = 0;
+    result_bigint(res, 0, 0, &ended);
     queue->upkeep->due_at[UPKEEP_LEASES] = INSTANT_NEVER;
-    if (gone == 0)
+    if (ended == 0)
         return;
-    report_ownerless(queue, (uint64_t)gone);
+    report_ownerless(queue, (uint64_t)ended);
     pace_poll_at(&queue->pace, now);
 }
 
-/* ---- what is kept only for a time ---- */
+/* ---- archive and dead letters, older than their retention ---- */
 
 static void bind_expire(const struct queue *queue, struct arena *arena, struct statement *ret)
 {
@@ -263,11 +264,11 @@ static void bind_purge(const struct queue *queue, struct arena *arena, struct st
 static void take_purged(struct queue *queue, const PGresult *res, instant_us now)
 {
     struct upkeep *upkeep = queue->upkeep;
-    int64_t gone = 0;
-    result_bigint(res, 0, 0, &gone);
-    queue->metrics.purged += (uint64_t)gone;
-    upkeep->purged += (uint64_t)gone;
-    if (gone == PURGE_MAX) {
+    int64_t purged = 0;
+    result_bigint(res, 0, 0, &purged);
+    queue->metrics.purged += (uint64_t)purged;
+    upkeep->purged += (uint64_t)purged;
+    if (purged == PURGE_MAX) {
         upkeep->due_at[UPKEEP_PURGE] = now + SECOND_US;
     } else if (upkeep->purged > 0) {
         report_purged(queue, upkeep->purged);

@@ -1,5 +1,5 @@
-/* relay/side/upkeep.h -- what a queue's side connection does now and then beside settling: it looks whether somebody
- * has paused the queue or a key, makes the archive's days, and removes what is older than it is to be kept.
+/* relay/side/upkeep.h -- the regular tasks of a queue's side connection: it looks whether the queue or a key is paused,
+ * makes the archive's days, and removes dead letters and days that are older than their retention.
  *
  *   upkeep_open -> (upkeep_next -> upkeep_begin -> send -> upkeep_take -> upkeep_end)*
  *   and for every turn: upkeep_hear before anything of that, and upkeep_hold
@@ -26,21 +26,21 @@ void upkeep_hear(struct queue *queue);
  */
 bool upkeep_next(struct queue *queue, bool before_all, instant_us now);
 
-/* The connection is new: what is served is shown in it, before anything else. */
+/* The connection is new: the served table is announced in it, before anything else. */
 void upkeep_connected(struct queue *queue, instant_us now);
 
-/* It looks at rows of the queue's table. */
+/* The chosen task looks at rows of the queue's table. */
 bool upkeep_reads_rows(const struct queue *queue);
 
-/* Its statement, with parameters in `arena`. */
+/* The chosen task's statement, with parameters in `arena`. */
 struct statement upkeep_begin(struct queue *queue, struct arena *arena, instant_us now);
 void upkeep_take(struct queue *queue, const PGresult *res, instant_us now);
 
-/* `failure` NULL: it went well. From now on it is not due for its interval, or for as long as it took. */
+/* `failure` NULL: the task has succeeded. It is due again after its interval, or after as long as it took. */
 void upkeep_end(struct queue *queue, const struct error *failure, instant_us now);
 
 instant_us upkeep_due_at(const struct queue *queue);
 
-/* While the queue is paused: gives back what is not on its way. Call it for every turn, as claims that were under way
- * may still arrive. */
+/* While the queue is paused: gives back events that are not under way. Call it for every turn, because claims that were
+ * under way may still arrive. */
 void upkeep_hold(struct queue *queue, instant_us now);

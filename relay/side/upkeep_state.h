@@ -24,10 +24,10 @@ struct upkeep {
     instant_us due_at[UPKEEP_TASKS];
     enum upkeep_task task; /* under way */
     instant_us began_at;   /* that one */
-    bool told_paused;      /* that it is, was reported */
+    bool logged_paused;    /* the log says that the queue is paused */
     bool refused;          /* another relay serves the table by other locks: no pause is looked for meanwhile */
-    instant_us found_at;   /* a claim has found it paused; -1: none has */
+    instant_us found_at;   /* a claim has found the queue paused; -1: none has */
     int64_t due_to;        /* what had become due until then was found, in microseconds since 1970; 0: nobody looked */
     int64_t asked_to;      /* of the events that others wait for, those up to this one were asked about */
-    uint64_t purged;       /* dead letters, and nothing said of them yet */
+    uint64_t purged;       /* dead letters that are not logged yet */
 };

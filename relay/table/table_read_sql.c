@@ -147,7 +147,7 @@ const char *table_event_columns(const struct table *table, const struct queue_co
     if (table_holds_delayed(table, queue))
         out = arena_printf(arena, "%s, %s as delay_us", out, readable(delay(table, arena), guarded, arena));
     if (table_passes_delayed(table, queue))
-        out = arena_printf(arena, "%s, case when e.%s is not null then 1::bigint end as passed", out,
+        out = arena_printf(arena, "%s, case when e.%s is not null then 1::bigint end as overtaken", out,
                            table->not_before_sql);
     if (table_comes_after(table))
         out = arena_printf(arena, "%s, %s as after_id", out,

@@ -71,13 +71,13 @@ static void key_range(const struct table *table, struct arena *arena, const char
     }
 }
 
-/* Without an index on the key all ids are gone through in any case, and the first that is one of its is found. */
-static void whole_key(const struct table *table, struct arena *arena, const char *key, const char *id,
-                      const char **ret_whole, const char **ret_order)
+/* Without an index on the key all ids are read in any case, and the first that is one of its is found. */
+static void all_of_key(const struct table *table, struct arena *arena, const char *key, const char *id,
+                       const char **ret_all, const char **ret_order)
 {
     const char *type = key_type_name(table->key_type);
-    *ret_whole = table->index_key_id ? walk_of_key(arena, key, id, type, "'-9223372036854775808'::bigint")
-                                     : arena_printf(arena, "%s = k.name::%s", key, type);
+    *ret_all = table->index_key_id ? walk_of_key(arena, key, id, type, "'-9223372036854775808'::bigint")
+                                   : arena_printf(arena, "%s = k.name::%s", key, type);
     *ret_order = table->index_key_id ? arena_printf(arena, "%s, %s", key, id)
                  : table->index_key  ? arena_printf(arena, "%s + 0", id)
                                      : id;
@@ -216,9 +216,9 @@ static const struct sql_variable *variables_of(const struct table *table, const 
 {
     const char *id = table_column(arena, table->id_sql, NULL);
     const char *key = table_column(arena, table->key_sql, "null::text");
-    const char *range = NULL, *order = NULL, *whole = NULL, *whole_order = NULL;
+    const char *range = NULL, *order = NULL, *all = NULL, *all_order = NULL;
     key_range(table, arena, key, id, &range, &order);
-    whole_key(table, arena, key, id, &whole, &whole_order);
+    all_of_key(table, arena, key, id, &all, &all_order);
     const char *state = queue->state ? queue->state : "outbox";
     const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
     const char *class = regclass(arena, table->name_sql),
@@ -257,8 +257,8 @@ static const struct sql_variable *variables_of(const struct table *table, const 
         {"text_once", table_text_once(table, queue, guarded, arena)},
         {"key_range", range},
         {"key_order", order},
-        {"key_whole", whole},
-        {"key_whole_order", whole_order},
+        {"key_all", all},
+        {"key_all_order", all_order},
         {"sequence", feeds},
         {"sequence_class", regclass(arena, feeds)},
         {"holders_of", regclass(arena, feeds)},

@@ -149,16 +149,16 @@ static size_t exec_submit(struct sink *sink, struct delivery *const ds[], size_t
 
 static void drop_cancelled(struct exec *exec)
 {
-    struct delivery_queue kept = {0};
+    struct delivery_queue waiting_again = {0};
     while (exec->any_cancelled && exec->waiting.first) {
         struct delivery *d = take_waiting(exec);
         if (mark_of(d) == MARK_CANCELLED)
             delivery_fail(d, VERDICT_RETRY, ERROR_LOST_CLAIM, "%s: not run, as the claim is lost", path_of(exec));
         else
-            delivery_queue_push(&kept, d);
+            delivery_queue_push(&waiting_again, d);
     }
     exec->any_cancelled = false;
-    wait_first(exec, &kept);
+    wait_first(exec, &waiting_again);
 }
 
 /* May the first that waits go with those that the job has? */

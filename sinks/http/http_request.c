@@ -123,7 +123,7 @@ static bool set_transport(CURL *easy, const struct http_settings *settings, cons
 {
     CURLcode bad = CURLE_OK;
     /* Nothing but what the configuration says: no other scheme, no redirect, no .netrc, no proxy of the environment. */
-    bad |= curl_easy_setopt(easy, CURLOPT_URL, url->whole);
+    bad |= curl_easy_setopt(easy, CURLOPT_URL, url->base_with_query);
     bad |= curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     bad |= curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, url->https ? "https" : "http");
     bad |= curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "https");
@@ -244,17 +244,17 @@ bool http_request_again(struct http_request *request)
     return again;
 }
 
-static void fail(struct http_request *request, struct http_outcome outcome, const char *shown, long status)
+static void fail(struct http_request *request, struct http_outcome outcome, const char *safe_url, long status)
 {
     struct delivery *d = request->d;
     struct span path = d->destination;
     const char *slash = path.size && path.data[0] != '/' ? "/" : "";
     int path_size = (int)utf8_fit(path, 120);
     if (!status)
-        delivery_fail(d, outcome.verdict, outcome.kind, "POST %s%s%.*s: %s (%s)", shown, slash, path_size,
+        delivery_fail(d, outcome.verdict, outcome.kind, "POST %s%s%.*s: %s (%s)", safe_url, slash, path_size,
                       path_size ? path.data : "", outcome.reason, request->why[0] ? request->why : "no details");
     else
-        delivery_fail(d, outcome.verdict, outcome.kind, "POST %s%s%.*s: HTTP %ld, %s%s%s", shown, slash, path_size,
+        delivery_fail(d, outcome.verdict, outcome.kind, "POST %s%s%.*s: HTTP %ld, %s%s%s", safe_url, slash, path_size,
                       path_size ? path.data : "", status, outcome.reason, request->excerpt[0] ? "; it says: " : "",
                       request->excerpt);
 }
@@ -265,10 +265,10 @@ void http_request_finish(struct http_request *request, CURLcode code, const stru
     long status = 0;
     curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &status);
     struct http_outcome outcome = http_verdict_status(status, d->routed_by_event);
-    bool whole = code == CURLE_OK || request->capped;
+    bool complete = code == CURLE_OK || request->capped;
     /* A refusal is believed as soon as its header is complete. An ack has to be whole: a receiver that dies while it
      * answers may have sent the header before it was done. */
-    if (!request->answered || (!whole && outcome.verdict == VERDICT_ACKED)) {
+    if (!request->answered || (!complete && outcome.verdict == VERDICT_ACKED)) {
         outcome = request->early ? http_verdict_early() : http_verdict_transfer(code, request->sent);
         status = 0;
     }

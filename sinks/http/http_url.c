@@ -21,9 +21,9 @@ static char *with_query(const char *base, const char *query)
     if (!query)
         return memory_text(base);
     size_t size = strlen(base) + strlen(query) + 2;
-    char *whole = memory_new(size);
-    snprintf(whole, size, "%s?%s", base, query);
-    return whole;
+    char *joined = memory_new(size);
+    snprintf(joined, size, "%s?%s", base, query);
+    return joined;
 }
 
 /* What was taken before a failure stays in *ret. */
@@ -42,7 +42,7 @@ static CURLUcode split(CURLU *parts, struct http_url *ret)
     if (code == CURLUE_OK && !ret->base)
         code = CURLUE_NO_HOST;
     if (code == CURLUE_OK)
-        ret->whole = with_query(ret->base, ret->query);
+        ret->base_with_query = with_query(ret->base, ret->query);
     /* What libcurl has decoded in a host may be a character that it takes in none: %7F. */
     if (code == CURLUE_OK)
         code = curl_url_set(parts, CURLUPART_URL, ret->base, CURLU_PATH_AS_IS);
@@ -96,7 +96,7 @@ void http_url_done(struct http_url *url)
 {
     free(url->base);
     memory_wipe(url->query);
-    memory_wipe(url->whole);
+    memory_wipe(url->base_with_query);
     memory_wipe(url->user);
     memory_wipe(url->password);
     *url = (struct http_url){0};
@@ -158,7 +158,7 @@ static bool check_path(struct span path, struct error *err)
 const char *http_url_join(const struct http_url *url, struct span destination, struct arena *arena, struct error *err)
 {
     if (destination.size == 0)
-        return url->whole;
+        return url->base_with_query;
     if (destination.data[0] == '/')
         destination = (struct span){destination.data + 1, destination.size - 1};
     if (!check_path(destination, err))
@@ -199,7 +199,7 @@ const char *http_url_join(const struct http_url *url, struct span destination, s
 
 void http_url_forget(const struct http_url *url, const char *joined)
 {
-    if (!joined || joined == url->whole || !url->query)
+    if (!joined || joined == url->base_with_query || !url->query)
         return;
     size_t size = strlen(url->query);
     explicit_bzero((char *)(uintptr_t)joined + strlen(joined) - size, size);

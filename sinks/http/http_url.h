@@ -13,7 +13,7 @@
 struct http_url {
     char *base;            /* scheme://host[:port]/path, without userinfo and query: fit to be shown */
     char *query;           /* without '?', or NULL; may be a secret */
-    char *whole;           /* base?query */
+    char *base_with_query; /* base?query */
     char *user, *password; /* decoded, or NULL */
     bool https;
 };
@@ -26,9 +26,9 @@ void http_url_done(struct http_url *url); /* wipes user, password and query */
  * libcurl finds none. */
 char *http_url_host(const char *text);
 
-/* base/destination?query, each segment of the destination percent-encoded; `whole` when the destination is empty. In
- * the arena. NULL and *err (ERROR_REFUSED) for `.` and `..` segments, control characters and more than HTTP_URL_MAX
- * bytes. */
+/* base/destination?query, each segment of the destination percent-encoded; `base_with_query` when the destination is
+ * empty. In the arena. NULL and *err (ERROR_REFUSED) for `.` and `..` segments, control characters and more than
+ * HTTP_URL_MAX bytes. */
 const char *http_url_join(const struct http_url *url, struct span destination, struct arena *arena,
                           struct error *err) MUST_CHECK;
 

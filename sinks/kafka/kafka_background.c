@@ -81,7 +81,7 @@ static void lists_free(rd_kafka_topic_partition_list_t *close, rd_kafka_topic_pa
         rd_kafka_topic_partition_list_destroy(open);
 }
 
-static void aside_release(struct kafka_background *background)
+static void background_release(struct kafka_background *background)
 {
     lists_free(background->close, background->open);
     free(background->topic);
@@ -108,7 +108,7 @@ static void *run(void *arg)
     work(background);
     int fd = background->wake_fd;
     if (atomic_exchange(&background->state, DONE) == LEFT_ALONE)
-        aside_release(background);
+        background_release(background);
     /* From here on the owner may be done with us: only `fd` is ours. */
     uint64_t one = 1;
     ssize_t ignored = write(fd, &one, sizeof one);
@@ -128,7 +128,7 @@ static bool start(struct kafka_background *background)
     return failed == 0;
 }
 
-static struct kafka_background *aside_new(rd_kafka_t *rk, const char *topic, size_t before_count, int wake_fd)
+static struct kafka_background *background_new(rd_kafka_t *rk, const char *topic, size_t before_count, int wake_fd)
 {
     struct kafka_background *background =
         memory_new(sizeof *background + before_count * sizeof(struct kafka_background *));
@@ -143,20 +143,20 @@ static struct kafka_background *start_or_free(struct kafka_background *backgroun
     if (background->wake_fd >= 0 && start(background))
         return background;
     close(background->wake_fd);
-    aside_release(background);
+    background_release(background);
     return NULL;
 }
 
 struct kafka_background *kafka_background_metadata(rd_kafka_t *rk, const char *topic, int wake_fd)
 {
-    struct kafka_background *background = aside_new(rk, topic, 0, wake_fd);
+    struct kafka_background *background = background_new(rk, topic, 0, wake_fd);
     return start_or_free(background);
 }
 
 struct kafka_background *kafka_background_gates(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *close,
                                                 rd_kafka_topic_partition_list_t *open, int wake_fd)
 {
-    struct kafka_background *background = aside_new(rk, NULL, 0, wake_fd);
+    struct kafka_background *background = background_new(rk, NULL, 0, wake_fd);
     background->close = close;
     background->open = open;
     return start_or_free(background);
@@ -165,14 +165,14 @@ struct kafka_background *kafka_background_gates(rd_kafka_t *rk, rd_kafka_topic_p
 struct kafka_background *kafka_background_destroy(rd_kafka_t *rk, struct kafka_background *const before[], size_t n,
                                                   int wake_fd)
 {
-    struct kafka_background *background = aside_new(rk, NULL, n, wake_fd);
+    struct kafka_background *background = background_new(rk, NULL, n, wake_fd);
     for (size_t i = 0; i < n; i++)
         background->before[background->before_count++] = before[i];
     if (start(background))
         return background;
     work(background);
     close(background->wake_fd);
-    aside_release(background);
+    background_release(background);
     return NULL;
 }
 
@@ -223,5 +223,5 @@ void kafka_background_free(struct kafka_background *background, instant_us deadl
     }
     if (!joined)
         pthread_join(thread, NULL); /* it came to its end just now */
-    aside_release(background);
+    background_release(background);
 }

@@ -63,7 +63,7 @@ static void make_busy(struct kafka_runs *runs, struct kafka_partition *partition
 
 static bool is_idle(const struct kafka_partition *partition)
 {
-    bool rests = partition->gate == KAFKA_GATE_CLOSED || (partition->gate == KAFKA_GATE_OPEN && partition->gone);
+    bool rests = partition->gate == KAFKA_GATE_CLOSED || (partition->gate == KAFKA_GATE_OPEN && partition->unknown);
     return partition->in_batch == 0 && !partition->waiting.first && rests;
 }
 
@@ -153,7 +153,7 @@ static void gate_moved(struct kafka_runs *runs, struct kafka_partition *partitio
     } else if (partition->gate == KAFKA_GATE_CLOSING) {
         bool closed = kafka_background_is_closed(runs->gates, topic->name, partition->number);
         partition->gate = closed ? KAFKA_GATE_CLOSED : KAFKA_GATE_OPEN;
-        partition->gone = !closed;
+        partition->unknown = !closed;
         if (!closed) {
             topic->count = 0; /* it is not the topic that it was: ask again */
             fail_waiting(partition, "its partition is not there any more");
@@ -175,7 +175,7 @@ static void take_gates(struct kafka_runs *runs)
 static bool should_close(const struct kafka_partition *partition)
 {
     return partition->gate == KAFKA_GATE_OPEN && partition->in_batch == 0 &&
-           (partition->waiting.first || !partition->gone);
+           (partition->waiting.first || !partition->unknown);
 }
 
 static bool should_open(const struct kafka_partition *partition)

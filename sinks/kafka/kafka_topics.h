@@ -19,8 +19,8 @@ struct kafka_partition {
     /* The batch: what librdkafka has of this partition. */
     const struct delivery *first;
     size_t in_batch, batch_bytes;
-    bool failed; /* some of it */
-    bool gone;   /* librdkafka did not know it */
+    bool failed;  /* some of it */
+    bool unknown; /* to librdkafka */
 
     instant_us since; /* the last time anything happened, while there is something to wait for */
     bool busy;        /* in the list of those */

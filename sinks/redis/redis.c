@@ -109,9 +109,9 @@ static void probe_answered(struct redis *redis, const redisReply *reply)
         probe_found(redis, REACH_YES, NULL);
         return;
     }
-    bool told = reply->type == REDIS_REPLY_ERROR;
-    error_set(&why, ERROR_UNREACHABLE, "%s: PING: %.*s", redis->address.text, told ? (int)reply->len : 0,
-              told ? reply->str : "");
+    bool is_error = reply->type == REDIS_REPLY_ERROR;
+    error_set(&why, ERROR_UNREACHABLE, "%s: PING: %.*s", redis->address.text, is_error ? (int)reply->len : 0,
+              is_error ? reply->str : "");
     probe_found(redis, REACH_NO, &why);
 }
 
@@ -124,8 +124,8 @@ static void lose(struct redis *redis, instant_us now, const struct error *cause)
     if (unsent.kind == ERROR_PROTOCOL)
         unsent.kind = ERROR_UNREACHABLE;
     while ((d = delivery_queue_pop(&redis->sent)) != NULL) {
-        bool whole = command_end(d) <= written;
-        delivery_resolve(d, whole ? VERDICT_UNKNOWN : VERDICT_RETRY, whole ? cause : &unsent);
+        bool all_sent = command_end(d) <= written;
+        delivery_resolve(d, all_sent ? VERDICT_UNKNOWN : VERDICT_RETRY, all_sent ? cause : &unsent);
     }
     while ((d = delivery_queue_pop(&redis->waiting)) != NULL)
         delivery_resolve(d, VERDICT_RETRY, &unsent);
@@ -221,13 +221,13 @@ static bool answer(struct redis *redis, const redisReply *reply, struct error *e
     struct delivery *d = redis->sent.first;
     if (!d)
         return error_set(err, ERROR_PROTOCOL, "%s: protocol error: a reply that nobody asked for", redis->address.text);
-    bool whole = command_end(d) <= redis_link_written(redis->link);
+    bool all_sent = command_end(d) <= redis_link_written(redis->link);
     size_t length = redis_run_length(d);
-    if ((!whole && reply->type != REDIS_REPLY_ERROR) ||
+    if ((!all_sent && reply->type != REDIS_REPLY_ERROR) ||
         !(length > 1 ? answer_run(redis, reply, length) : answer_single(redis, reply)))
         return error_set(err, ERROR_PROTOCOL, "%s: protocol error: not a reply to this command", redis->address.text);
     /* It refused the command before it had all of it; what follows would be read as something else. */
-    return whole ||
+    return all_sent ||
            error_set(err, ERROR_UNREACHABLE, "%s: connection given up after an early error", redis->address.text);
 }
 

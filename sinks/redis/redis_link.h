@@ -30,7 +30,7 @@ void redis_link_free(struct redis_link *link); /* NULL is a no-op */
 
 enum redis_link_state redis_link_state(const struct redis_link *link);
 
-/* Starts to connect. A host name is looked up aside. */
+/* Starts to connect. A thread looks its host name up. */
 bool redis_link_open(struct redis_link *link, instant_us now, struct error *err) MUST_CHECK;
 void redis_link_close(struct redis_link *link);
 

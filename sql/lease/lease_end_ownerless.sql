@@ -1,11 +1,11 @@
--- The terms of leases whose backend is gone end now: they are taken over as any that have run out. The owners are found by
+-- The terms of leases whose backend has ended end now: they are taken over as any that have run out. The owners are found by
 -- one look into the index for each. A backend whose start we may not see is taken to be there: then only the term counts. An
 -- entry that somebody has locked is looked at another time, so that nobody waits here for who does the same.
 --
 -- Relays run this, and so do workers: end_ownerless() of sql/schema/011_workers_take.sql.
 --
 -- $1 text   queue
--- gone bigint   leases whose term has ended
+-- ended bigint  leases whose term has ended
 with recursive owner as (
     (select p.backend_pid, p.backend_start from outbox.parked p
      where p.queue = $1::text and p.token is not null and p.backend_pid is not null
@@ -22,7 +22,7 @@ with recursive owner as (
     select o.* from owner o
     where not exists (select from pg_catalog.pg_stat_get_activity(o.backend_pid) a
                       where a.backend_start is null or a.backend_start = o.backend_start)
-), gone as (
+), ended as (
     update outbox.parked p
     set next_at = case when p.resume_at is null then least(p.next_at, pg_catalog.clock_timestamp()) else p.next_at end,
         resume_at = case when p.resume_at is not null then least(p.resume_at, pg_catalog.clock_timestamp()) end,
@@ -35,4 +35,4 @@ with recursive owner as (
     where p.ctid = l.place
     returning 1
 )
-select pg_catalog.count(*) as gone from gone
+select pg_catalog.count(*) as ended from ended

@@ -89,7 +89,7 @@ declare
     old     outbox.events;
     behind  bigint; -- the event that the new one waits for
     kept    boolean;
-    vain    int := 0; -- rounds that have neither put the event in nor found the one that waits
+    rounds  int := 0; -- that have neither put the event in nor found the one that waits
 begin
     if on_duplicate is distinct from 'ignore' then
         perform outbox.check_isolation(format('publish(…, on_duplicate => %L)', on_duplicate));
@@ -106,8 +106,8 @@ begin
         end if;
         select e.* into old from outbox.events e where e.dedupe_key = (publish_once.dedupe_key collate "C");
         if not found then
-            vain := vain + 1;
-            if vain = 100 then
+            rounds := rounds + 1;
+            if rounds = 100 then
                 raise exception 'publish: outbox.events does not take the event with the dedupe_key %: a trigger keeps it out, or changes its dedupe_key',
                                 quote_literal(publish_once.dedupe_key)
                     using errcode = 'object_not_in_prerequisite_state', hint = 'See the triggers of outbox.events.';

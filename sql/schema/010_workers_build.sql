@@ -152,7 +152,7 @@ declare
     filter     text := coalesce(q.condition, 'true');
     condition  text := filter;
     holds      boolean := q.not_before_column is not null and q.delayed = 'hold';
-    waits      boolean := holds or outbox.comes_after(q); -- there are heads that are put aside
+    waits      boolean := holds or outbox.comes_after(q); -- some heads may have to be skipped
     due_at     text := 'null::timestamptz';
     head_from  text := 'coalesce(p.event_id, -9223372036854775808)'; -- where the head of a key is looked for
     became_due text := '';
@@ -301,7 +301,7 @@ begin
             backend_pid = null, backend_start = null, after_id = null,
             first_failed_at = case when p.attempts = 0 and excluded.attempts > 0 then excluded.first_failed_at else p.first_failed_at end,
             updated_at = excluded.updated_at
-    ), %10$sgone as (
+    ), %10$sdeleted as (
         delete from outbox.parked p using head h where p.ctid = h.place and h.id is null
     )
     select h.token, h.id, h.key, h.type, h.payload, h.headers, h.traceparent, h.created_at, coalesce(h.failures, 0) + 1, h.expires_at
@@ -322,7 +322,7 @@ create function outbox.queue_%1$s_remove(tokens uuid[], ids bigint[], reason tex
 as $$
 #variable_conflict use_column
 declare
-    gone bigint;
+    deleted_count bigint;
     went bigint;
 begin
     with lease as materialized (
@@ -331,13 +331,13 @@ begin
     ), event as materialized (
         select h.place, h.part from unnest(ids) i (id)
         cross join lateral (select e.ctid as place, e.tableoid as part from %2$s e where e.%3$I between i.id and i.id order by e.%3$I offset 0) h
-    ), gone as (
+    ), deleted as (
         delete from %2$s e using event v where e.ctid = v.place and e.tableoid = v.part
         returning %4$s as id, %5$s as key, %6$s as type, %7$s as created_at, %10$s as original%13$s
     ), dead as (
         insert into outbox.dead (queue, event_id, key, type, reason, attempts, source_table, original, created_at)
         select %8$L, g.id, g.key, g.type, $3, l.attempts + 1, %9$L, g.original, g.created_at
-        from gone g join lease l on l.taken_id = g.id where $3 is not null
+        from deleted g join lease l on l.taken_id = g.id where $3 is not null
     ), %11$s, %14$s, next as materialized (
         select l.place, h.id from lease l left join lateral (%12$s) h on true
     ), moved as (
@@ -349,24 +349,24 @@ begin
     ), removed as (
         delete from outbox.parked p using next n where p.ctid = n.place and n.id is null and p.resume_at is null
     )
-    select (select count(*) from gone), (select count(*) from handed) into gone, went;
-    %15$sreturn gone;
+    select (select count(*) from deleted), (select count(*) from handed) into deleted_count, went;
+    %15$sreturn deleted_count;
 end
 $$$function$, q.number, q.tbl, q.id_column, id, key, type, created_at, q.name,
         (select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = q.tbl),
         'row_to_json(e.*)',
         case when q.after = 'archive' then
                  format('kept as (insert into outbox.archive (queue, event_id, key, created_at, original)'
-                        ' select %L, id, key, created_at, original from gone where $3 is null)', q.name)
+                        ' select %L, id, key, created_at, original from deleted where $3 is null)', q.name)
              else 'kept as (select)' end,
         outbox.head_sql(q, format('%s as id', id), 'l.key', 'l.event_id', format('e.%I <> l.taken_id', q.id_column)), part.taken,
         case when next.name is null then 'handed as (select)'
-             else format('handed as (insert into %s (%s) select %s from gone g%s where $3 is null order by g.id returning 1)', next.tbl, part.columns,
+             else format('handed as (insert into %s (%s) select %s from deleted g%s where $3 is null order by g.id returning 1)', next.tbl, part.columns,
                          part.given, case when q.then_payload = 'response' then
                              ' join lease l on l.taken_id = g.id join unnest(tokens, responses) r (token, response) on r.token = l.token'
                              else '' end) end,
-        case when next.name is not null then format($check$if $3 is null and went < gone then
-        raise exception '%% of %% rows did not go into %%: a trigger keeps them out', gone - went, gone, %L
+        case when next.name is not null then format($check$if $3 is null and went < deleted_count then
+        raise exception '%% of %% rows did not go into %%: a trigger keeps them out', deleted_count - went, deleted_count, %L
             using errcode = 'object_not_in_prerequisite_state', hint = 'Nothing was changed; have it return the row, and try once more.';
     end if;
     $check$, next.tbl) end);

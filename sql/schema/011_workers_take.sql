@@ -201,7 +201,7 @@ as $$
 declare
     began     timestamptz := clock_timestamp();
     q         outbox.queue;
-    waits     boolean; -- heads may be put aside
+    waits     boolean; -- heads may have to be skipped
     mark      record;
     took      interval;
     locked    record;
@@ -235,7 +235,7 @@ begin
     waits := outbox.comes_after(q) or q.not_before_column is not null and q.delayed = 'hold';
     mark := outbox.mark_begin(q);
     from_id := (mark.m).low;
-    -- What is not due, or comes after others, is put aside, and others are looked for: ever more at a time, so that many that
+    -- Heads that are not due, or come after others, are skipped, and others are looked for: ever more at a time, so that many that
     -- wait are soon behind us. What was found in excess is left, and nobody's when this commits.
     for look in 1 .. case when waits then 20 else 1 end loop
         locked := outbox.lock_keys(q, keys, from_id, walk, mark.moves and look = 1, mark.m);

@@ -8,24 +8,24 @@ create function outbox.remove_leased(q outbox.queue, tokens uuid[], reason text,
 as $$
 declare
     ids  bigint[] := (select array_agg(p.taken_id) from outbox.parked p where p.token = any (tokens));
-    gone bigint;
-    kept bigint;
+    removed bigint;
+    undeleted bigint;
 begin
     for try in 1..5 loop
         begin
-            execute format('select outbox.queue_%s_remove($1, $2, $3, $4)', q.number) using tokens, ids, reason, responses into gone;
-            exit when gone = cardinality(ids);
+            execute format('select outbox.queue_%s_remove($1, $2, $3, $4)', q.number) using tokens, ids, reason, responses into removed;
+            exit when removed = cardinality(ids);
             execute format('select e.%1$I from %2$s e where e.%1$I = any ($1) and (%3$s) limit 1', q.id_column, q.tbl,
-                           coalesce(q.condition, 'true')) using ids into kept;
-            exit when kept is null;
-            raise exception 'event % is still in % after DELETE: a trigger or policy keeps it, or it is updated all the time', kept, q.tbl
+                           coalesce(q.condition, 'true')) using ids into undeleted;
+            exit when undeleted is null;
+            raise exception 'event % is still in % after DELETE: a trigger or policy keeps it, or it is updated all the time', undeleted, q.tbl
                 using errcode = 'object_not_in_prerequisite_state', hint = 'Nothing was changed; mend what keeps it, and try once more.';
         exception
             when object_not_in_prerequisite_state then
-                if kept is null or try = 5 then
+                if undeleted is null or try = 5 then
                     raise;
                 end if;
-                kept := null;
+                undeleted := null;
         end;
     end loop;
 end
@@ -96,21 +96,21 @@ begin
         update outbox.parked p
            set next_at = case when p.resume_at is null then w.until else p.next_at end, -- a pause stays one
                resume_at = case when p.resume_at is not null then w.until end,
-               attempts = case when w.passed then 0 else p.attempts + (verdict = 'fail')::int end,
+               attempts = case when w.another_first then 0 else p.attempts + (verdict = 'fail')::int end,
                event_id = case when verdict = 'fail' and p.token = any (last) then p.taken_id else p.event_id end,
                first_failed_at = case when verdict = 'fail' and p.attempts = 0 then clock_timestamp() else p.first_failed_at end,
-               last_error = case when w.passed then '' when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,
+               last_error = case when w.another_first then '' when verdict = 'fail' then coalesce(error, 'failed') else p.last_error end,
                token = case when verdict = 'extend' then p.token end,
                lease = coalesce(term, p.lease),
                updated_at = clock_timestamp()
-          from (select t.token, t.passed,
+          from (select t.token, t.another_first,
                        case when verdict = 'extend' then clock_timestamp() + coalesce(term, t.lease)
-                                     when verdict = 'release' or t.passed then clock_timestamp()
+                                     when verdict = 'release' or t.another_first then clock_timestamp()
                                      when t.token = any (last) then 'infinity'
                                      else clock_timestamp() + interval '1 ms' + random() * greatest(interval '0',
                                          least(q.retry_base * power(2, least(t.attempts, 30)), q.retry_max) - interval '1 ms') end as until
                   from (select l.*, -- another was put back in front of it, or has become due: that is next, and has no failures
-                               l.event_id <> l.taken_id and verdict in ('fail', 'release') and (l.token = any (last)) is not true as passed
+                               l.event_id <> l.taken_id and verdict in ('fail', 'release') and (l.token = any (last)) is not true as another_first
                           from outbox.parked l where l.token = any (mine)) t) w
          where p.token = w.token;
     end loop;

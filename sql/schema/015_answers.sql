@@ -142,16 +142,16 @@ declare
         q.tbl, outbox.column_sql(q.key_column, 'text'), q.id_column, outbox.column_sql(q.created_at_column, 'timestamptz'),
         coalesce(q.condition, 'true'));
     live   bigint;
-    gone   bigint;
+    dead_rows bigint;
     goes   int; -- are there such?
 begin
-    select sum(pg_stat_get_live_tuples(t.oid)), sum(pg_stat_get_dead_tuples(t.oid)) into live, gone from outbox.parts_of(q.tbl) t (oid);
+    select sum(pg_stat_get_live_tuples(t.oid)), sum(pg_stat_get_dead_tuples(t.oid)) into live, dead_rows from outbox.parts_of(q.tbl) t (oid);
     if not outbox.is_ours(q.tbl, array[q.id_column, q.key_column, q.created_at_column]) then
         waiting := case when q.condition is null then live end;
         guessed := waiting is not null;
         return;
     end if;
-    if gone > 100000 or q.condition is not null and live > 100000 then
+    if dead_rows > 100000 or q.condition is not null and live > 100000 then
         guessed := true;
         waiting := case when q.condition is null then live else outbox.guess(events) end;
         return;

@@ -64,12 +64,12 @@ create function outbox.replay_delivered() returns trigger
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    with gone as (
+    with deleted as (
         delete from outbox.dead d using delivered e where d.dead_id = e.pgcourier_dead_id
         returning d.queue, d.event_id, d.key, d.created_at, d.original
     )
     insert into outbox.archive (queue, event_id, key, created_at, original)
-    select g.queue, g.event_id, g.key, g.created_at, g.original from gone g where tg_argv[0] = 'archive';
+    select d.queue, d.event_id, d.key, d.created_at, d.original from deleted d where tg_argv[0] = 'archive';
     return null;
 end
 $$;

@@ -1,4 +1,4 @@
--- Shows whoever looks into pg_locks that this session's relay serves a table, and by which class of locks: by a lock of one
+-- Announces in pg_locks that this session's relay serves a table, and by which class of locks: by a lock of one
 -- number, the table's oid and the class. Those of keys have two numbers. Then it looks for others that serve rows of that table
 -- by another class: a table has the rows of its partitions and of its children, too. If there is one, ours is let go.
 --
@@ -8,14 +8,14 @@
 -- $2 text    class of its locks
 -- One row: refusal text, null: there is none; tbl text, class text: what the other serves, and by what;
 -- said boolean: false; (a column without meaning)
-with recursive held (shown) as (
+with recursive held (is_announced) as (
     select pg_catalog.pg_advisory_lock_shared(($1::bigint << 32) | ($2::bigint & 4294967295))::text offset 0
 ), others as materialized (
     select l.pid, l.classid as tbl, l.objid::bigint - case when l.objid::bigint > 2147483647 then 4294967296 else 0 end as class
       from held h
      cross join lateral (
          select * from pg_catalog.pg_locks s
-          where h.shown is not null and s.locktype = 'advisory' and s.objsubid = 1 and s.mode = 'ShareLock' and s.granted
+          where h.is_announced is not null and s.locktype = 'advisory' and s.objsubid = 1 and s.mode = 'ShareLock' and s.granted
             and s.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
           offset 0) l
      where l.objid::bigint <> $2::bigint & 4294967295

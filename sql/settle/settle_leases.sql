@@ -7,7 +7,7 @@
 -- $1 text[]    tokens
 -- $2 integer   the first half of the advisory lock
 -- No rows.
-select pg_catalog.concat('the lease ', t.token, ' is over')::bigint as gone
+select pg_catalog.concat('the lease ', t.token, ' is over')::bigint as ended_lease
 from pg_catalog.unnest($1::text[]::uuid[]) as t (token)
 left join lateral (
     select true as ours

@@ -8,14 +8,14 @@
 -- :id of a key would be found by going through all ids in their order.
 --
 -- :table :where :state :id   as in per_key_lock.sql
--- :key_whole         the condition that picks the events of key k.name
--- :key_whole_order   the id order of those events, spelled so that an index on the key serves it if there is one
+-- :key_all           the condition that picks the events of key k.name
+-- :key_all_order     the id order of those events, spelled so that an index on the key serves it if there is one
 -- $1 text      queue
 -- $2 text[]    keys
 -- $3 bigint[]  heads of events without a key
 -- $4 text[]    tokens of our leases
 with next as materialized (
-    select k.name, (select :id from :table e where :key_whole and (:where) order by :key_whole_order limit 1) as id
+    select k.name, (select :id from :table e where :key_all and (:where) order by :key_all_order limit 1) as id
     from pg_catalog.unnest($2::text[]) as k (name)
 ), entry as materialized (
     select w.place, n.id

@@ -6,7 +6,7 @@
 -- $1 text    queue
 -- $2 bigint  microseconds that they are kept
 -- $3 bigint  how many at most
--- One row: gone bigint
+-- One row: purged bigint
 with turn as materialized (
     select pg_catalog.pg_try_advisory_xact_lock(1180025550, pg_catalog.hashtext($1::text)) as mine
 ), old as materialized (
@@ -15,7 +15,7 @@ with turn as materialized (
       and d.queue = $1::text and d.died_at < pg_catalog.statement_timestamp() - $2::bigint * interval '1 microsecond'
       and not (:needed)
     order by d.died_at limit $3::bigint
-), gone as (
+), purged as (
     delete from outbox.dead d using old o where d.dead_id = o.dead_id returning 1
 )
-select pg_catalog.count(*) as gone from gone;
+select pg_catalog.count(*) as purged from purged;

@@ -83,9 +83,9 @@ static void check_join(const struct http_url *url, struct span destination)
         fuzz_check_error(&err);
         FUZZ_CHECK(err.kind == ERROR_REFUSED, "%s", err.text);
     } else if (destination.size == 0) {
-        FUZZ_CHECK(strcmp(joined, url->whole) == 0, "%s", joined);
+        FUZZ_CHECK(strcmp(joined, url->base_with_query) == 0, "%s", joined);
     } else {
-        CURLU *to = parse(joined), *from = parse(url->whole);
+        CURLU *to = parse(joined), *from = parse(url->base_with_query);
         FUZZ_CHECK(strlen(joined) <= HTTP_URL_MAX, "%zu bytes", strlen(joined));
         check_same(from, to, CURLUPART_SCHEME, "scheme");
         check_same(from, to, CURLUPART_USER, "user");
@@ -108,7 +108,7 @@ static void check_http(const char *text, struct span destination)
     struct error err = {0};
     if (!http_url_init(&url, text, &err)) {
         fuzz_check_error(&err);
-        FUZZ_CHECK(err.kind == ERROR_CONFIG && !url.base && !url.whole && !url.user, "%s", err.text);
+        FUZZ_CHECK(err.kind == ERROR_CONFIG && !url.base && !url.base_with_query && !url.user, "%s", err.text);
         return;
     }
     CURLU *base = parse(url.base);

@@ -113,7 +113,7 @@ static enum query query_of(const char *sql)
                  {sql_settle_savepoint, QUERY_SAVEPOINT},  {sql_settle_undo, QUERY_UNDO},
                  {sql_settle_constraints, QUERY_NOTHING},  {sql_settle_release, QUERY_RELEASE},
                  {sql_paused_look, QUERY_PAUSED},          {sql_archive_expire, QUERY_UPKEEP},
-                 {sql_settle_patience, QUERY_NOTHING},     {sql_lease_end_ownerless, QUERY_OWNERLESS}};
+                 {sql_settle_timeouts, QUERY_NOTHING},     {sql_lease_end_ownerless, QUERY_OWNERLESS}};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (sql == plain[i].sql)
             return plain[i].query;

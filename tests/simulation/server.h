@@ -23,7 +23,7 @@ enum query {
     QUERY_RELEASE,
     QUERY_SYNC,    /* the end of a round */
     QUERY_EOF,     /* the client is gone */
-    QUERY_NOTHING, /* or settle_patience.sql: see query_run() */
+    QUERY_NOTHING, /* or settle_timeouts.sql: see query_run() */
     QUERY_SEARCH,  /* those of sql/unreadable/ */
     QUERY_LISTEN,
     QUERY_LOCK,

@@ -44,7 +44,7 @@ static void process_start(int index)
     if (!process->relay)
         judge_violation("start", NULL, "relay %d does not start: %s", index, err.text);
     process->signals = 0;
-    process->told = 0;
+    process->stop_signals = 0;
     process->life++;
 }
 
@@ -73,7 +73,7 @@ void process_stop(int process)
     if (!sim.processes[process].relay)
         return; /* a second signal, which means at once, is for the faults to send */
     sim.processes[process].signals++;
-    sim.processes[process].told++;
+    sim.processes[process].stop_signals++;
     sim_wake(process, sim.now);
 }
 
@@ -97,9 +97,9 @@ static void process_turn(int index)
     relay_turn(process->relay, sim.now);
     if (relay_has_ended(process->relay, sim.now, &end)) {
         TRACE("relay %d has ended %s", index, end == RELAY_DRAINED ? "drained" : "cut");
-        if (sim.ending && process->told == 1 && end != RELAY_DRAINED)
+        if (sim.ending && process->stop_signals == 1 && end != RELAY_DRAINED)
             judge_violation("stop", NULL, "relay %d was stopped at a quiet time and had not finished", index);
-        if (sim.plan.until_empty && process->told == 0)
+        if (sim.plan.until_empty && process->stop_signals == 0)
             judge_empty(index);
         if (end == RELAY_DRAINED)
             judge_at_rest(index);
@@ -204,7 +204,7 @@ static void stop_all(void)
     for (int i = 0; i < sim.plan.relays; i++) {
         if (!sim.processes[i].relay)
             sim.processes[i].wake_at = INSTANT_NEVER;
-        else if (sim.processes[i].told == 0)
+        else if (sim.processes[i].stop_signals == 0)
             process_stop(i);
     }
     instant_us until = sim.now + STOP_MAX_US;

@@ -20,7 +20,7 @@ struct process {
     instant_us wake_at;    /* of its next turn; of its start when it is not running */
     instant_us busy_until; /* not before */
     int signals;           /* sent and not taken */
-    int told;              /* to stop: so many times */
+    int stop_signals;      /* that it got */
     unsigned life;         /* how often it was started */
 };
 

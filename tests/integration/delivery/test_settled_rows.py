@@ -206,9 +206,9 @@ BLIND = ("create table events (id bigserial primary key, order_id bigint, status
 FEW = "{%s}" % ",".join(map(str, range(11001, 11101)))
 PLACES = "(select array_agg(ctid order by ctid) from events where id between 11001 and 11100)"  # before they moved
 WHYS = "{%s}" % ",".join(["refused"] * 100)
-BY_KEY_ID = {"key_whole": "(e.order_id, e.id) >= (k.name::bigint, '-9223372036854775808'::bigint)"
-                          " and (e.order_id, e.id) <= (k.name::bigint, 9223372036854775807)", "key_whole_order": "e.order_id, e.id"}
-BY_KEY = {"key_whole": "e.order_id = k.name::bigint", "key_whole_order": "e.id + 0"}
+BY_KEY_ID = {"key_all": "(e.order_id, e.id) >= (k.name::bigint, '-9223372036854775808'::bigint)"
+                          " and (e.order_id, e.id) <= (k.name::bigint, 9223372036854775807)", "key_all_order": "e.order_id, e.id"}
+BY_KEY = {"key_all": "e.order_id = k.name::bigint", "key_all_order": "e.id + 0"}
 
 
 @pytest.mark.parametrize("index", ["create index on events (order_id, id);", "create index on events (order_id);"])

@@ -45,7 +45,7 @@ def problems_with(line):
 
 
 @pytest.mark.parametrize("line", ["queue->pause.on = true;", "lane_queue(lane)->claiming.key_limit++;", "--queue->pace.idle_us;",
-                                  "queue->told.handed_on = queue->stopping = true;", "struct refusal *refusal = &queue->refusal;",
+                                  "queue->wakeups.next_queue = queue->stopping = true;", "struct refusal *refusal = &queue->refusal;",
                                   "instant_us *at = &claim->queue->pace.poll_at;", "change(now, &queue->pace.poll_at);",
                                   "static void take(struct leases *leases);", "queue->config = NULL;", "lane->hold = HOLD_LOST;",
                                   "batch->leased_at++;"])
@@ -55,7 +55,7 @@ def test_a_write_to_what_another_module_owns_is_found(line):
 
 
 @pytest.mark.parametrize("line", ["bool paused = queue->pause.on == true;", "const struct refusal *refusal = &queue->refusal;",
-                                  "look(&queue->pace);", "queue->metrics.settled++;", "queue->told.handed_on = true;",
+                                  "look(&queue->pace);", "queue->metrics.settled++;", "queue->wakeups.next_queue = true;",
                                   "static void look(const struct leases *leases);", "queue->arrived->chains[0] = lane;",
                                   "lane->settled_at = now;"])
 def test_a_read_and_a_write_of_the_own_are_no_problem(line):

@@ -20,7 +20,7 @@ FOR_NONE = f"{{{BELOW_ALL}}}"  # an event that waits for no other
 
 NAMES = {"state": "outbox", "table": "outbox.events", "id": "id", "key": "e.aggregateid", "key_type": "text", "where": "true",
          "behind_entry": "e.aggregateid = p.key and e.id >= p.event_id",
-         "key_whole": "e.aggregateid = k.name", "key_whole_order": "id",
+         "key_all": "e.aggregateid = k.name", "key_all_order": "id",
          "keyless": "false", "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text",
          "closed": "p.key = $2::text and not p.keyless", "key_is": "e.aggregateid = $2::text",
          "columns": "id, aggregateid, event_id, created_at", "fields": "r.id, r.aggregateid, gen_random_uuid(), now()",

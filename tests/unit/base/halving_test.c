@@ -1,11 +1,11 @@
-/* Halving finds the one thing that does not pass, in a list that stays as it is and in one that changes. */
+/* Halving finds the one row that does not pass, in a list that stays as it is and in one that changes. */
 #include "relay/base/halving.h"
 
 #include "tests/support/run_suite.h"
 
-static bool has(struct halving_part part, size_t thing)
+static bool has(struct halving_part part, size_t row)
 {
-    return thing >= part.at && thing < part.at + part.count;
+    return row >= part.at && row < part.at + part.count;
 }
 
 START_TEST(list_is_halved_down_to_the_things_that_do_not_pass)
@@ -16,7 +16,7 @@ START_TEST(list_is_halved_down_to_the_things_that_do_not_pass)
         struct halving_part part = halving_list_part(&list);
         if (!has(part, 3) && !has(part, 777)) {
             passed += part.count;
-            halving_list_passed(&list);
+            halving_list_succeeded(&list);
         } else if (halving_list_failed(&list)) {
             ck_assert_uint_lt(found_count, 2);
             found[found_count++] = part.at;
@@ -62,10 +62,10 @@ START_TEST(limit_falls_to_one_and_grows_again)
     ck_assert(halving_failed(&halving, 1, 2));
     ck_assert_uint_eq(halving_room(&halving, 100), 1);
     for (size_t most = 2; most <= 8; most *= 2) {
-        halving_passed(&halving, 10);
+        halving_succeeded(&halving, 10);
         ck_assert_uint_eq(halving_room(&halving, 100), most);
     }
-    halving_passed(&halving, 10);
+    halving_succeeded(&halving, 10);
     ck_assert_uint_eq(halving_room(&halving, 100), 10);
 }
 END_TEST

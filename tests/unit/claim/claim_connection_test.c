@@ -373,7 +373,7 @@ START_TEST(transaction_of_a_straggler_is_extended_only_while_there_is_room_for_i
 }
 END_TEST
 
-static void settle_aside(struct lane *lane)
+static void leave_to_side_connection(struct lane *lane)
 {
     lane->state = LANE_SETTLED;
     lane->batch->open--;
@@ -383,7 +383,7 @@ static void settle_aside(struct lane *lane)
 START_TEST(claim_whose_lanes_were_settled_aside_has_only_to_commit)
 {
     struct pollset *ps = pollset_new();
-    settle_aside(held_lane("a"));
+    leave_to_side_connection(held_lane("a"));
     claim->began_at = NOW;
     stage.queue.pace.poll_at = INSTANT_NEVER;
     pollset_clear(ps);

@@ -353,7 +353,7 @@ START_TEST(locks_that_the_session_did_not_take_are_lost)
     bring_round(0, 1, 1);
     ck_assert_ptr_null(claim->batches);
     ck_assert_ptr_eq(stage.queue.holds.orphans, batch);
-    ck_assert_ptr_nonnull(strstr(script.drop_reason, "has kept 1 of 2 locks"));
+    ck_assert_ptr_nonnull(strstr(script.drop_reason, "has taken 1 of 2 locks"));
 }
 END_TEST
 
@@ -420,7 +420,7 @@ START_TEST(what_was_settled_in_parts_is_kept_until_that_is_committed)
     settle_at(NOW);
     bring_round(0, 0, 0);
     ck_assert_int_eq(claim->state, CLAIM_IDLE);
-    ck_assert_int_eq(claim->settling, CLAIM_SETTLES_PARTS);
+    ck_assert_int_eq(claim->settling, CLAIM_SETTLES_HALVES);
     ck_assert_int_eq(done->state, LANE_SETTLED);
     ck_assert_uint_eq(kept.key_count, 0);
     batch->halving.most = 1;
@@ -433,7 +433,7 @@ END_TEST
 START_TEST(what_has_begun_to_be_settled_behind_a_pooler_is_settled_in_its_transaction)
 {
     script.shared = true;
-    claim->settling = CLAIM_SETTLES_PARTS;
+    claim->settling = CLAIM_SETTLES_HALVES;
     slow->state = LANE_BLOCKED;
     batch->open--;
     batch->blocked++;

@@ -59,7 +59,7 @@ static void keep_waiting(enum claim_reason reason)
         queue->window.closed = true;
         break;
     case CLAIM_WAITS_FOR_PROBE:
-        queue->asks.probed = false;
+        queue->side_requests.probe_answered = false;
         break;
     case CLAIM_WAITS_FOR_RETRY:
         claim->retry_at = LATER;
@@ -72,8 +72,8 @@ static void keep_waiting(enum claim_reason reason)
         break;
     case CLAIM_WAITS_FOR_SETTLEMENT:
         queue->holds.orphans = &finished;
-        queue->refusal.doubt_at = NOW;
-        queue->refusal.trial_at = LATER;
+        queue->refusal.all_refused_since = NOW;
+        queue->refusal.test_claim_at = LATER;
         break;
     case CLAIM_WAITS_FOR_SEARCH:
         queue->unreadable.search = &search;

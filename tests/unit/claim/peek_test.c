@@ -40,7 +40,7 @@ static void set_up(void)
     queue->pace.idle_us = POLL_US;
     queue->pace.poll_at = NOW;
     queue->pace.claim_by = NOW + 1;
-    queue->asks.up = true;
+    queue->side_status.connected = true;
     more = unswept = false;
 }
 
@@ -52,7 +52,7 @@ static void tear_down(void)
 START_TEST(idle_queue_asks_first_and_again_after_its_wait)
 {
     ck_assert(peek_first(queue, NOW));
-    ck_assert(queue->asks.peek);
+    ck_assert(queue->side_requests.peek);
     ck_assert_int_gt(queue->pace.poll_at, NOW + POLL_US / 2);
     ck_assert_int_le(queue->pace.poll_at, NOW + POLL_US);
     instant_us poll_at = queue->pace.poll_at;
@@ -108,7 +108,7 @@ static void give(enum reason reason)
         queue->pace.claim_by = NOW;
         break;
     case NOBODY_TO_ASK:
-        queue->asks.up = false;
+        queue->side_status.connected = false;
         break;
     case REASONS:
         break;
@@ -119,7 +119,7 @@ START_TEST(whoever_has_reason_claims_without_asking)
 {
     give((enum reason)_i);
     ck_assert(!peek_first(queue, NOW));
-    ck_assert(!queue->asks.peek);
+    ck_assert(!queue->side_requests.peek);
     ck_assert_int_eq(queue->pace.claim_by, NOW + SECOND_US); /* what a claim looks at besides has been looked at */
 }
 END_TEST

@@ -42,7 +42,7 @@ START_TEST(it_probes_when_the_wait_is_over_and_not_before)
     ck_assert_int_eq(circuit_turn(&circuit, NOW + SECOND_US - 1), CIRCUIT_OPEN);
     ck_assert_int_eq(circuit_turn(&circuit, NOW + SECOND_US), CIRCUIT_PROBING);
     circuit_probed(&circuit, true, NOW + SECOND_US, &rng);
-    ck_assert_int_eq(circuit_turn(&circuit, NOW + SECOND_US), CIRCUIT_TRIAL);
+    ck_assert_int_eq(circuit_turn(&circuit, NOW + SECOND_US), CIRCUIT_HALF_OPEN);
 }
 END_TEST
 
@@ -104,7 +104,7 @@ START_TEST(only_the_trial_that_fails_opens_it_again)
     reach_trial();
     circuit_begin_trial(&circuit, delivery);
     ck_assert(!circuit_fail(&circuit, other, 0, NOW + 2 * SECOND_US, &rng));
-    ck_assert_int_eq(circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(circuit.state, CIRCUIT_HALF_OPEN);
     ck_assert(!circuit_fail(&circuit, delivery, 0, NOW + 2 * SECOND_US, &rng));
     ck_assert_int_eq(circuit.state, CIRCUIT_OPEN);
 }

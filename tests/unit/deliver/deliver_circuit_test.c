@@ -48,7 +48,7 @@ START_TEST(open_circuit_probes_and_tries_one_event_before_all_others)
     ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 0);
     fake->reach = REACH_YES;
     turn();
-    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_HALF_OPEN);
     ck_assert_int_eq(outlet_keys_wanted(outlet, route_static(stage.queue.route), now), 1);
     struct batch *next = stage_batch(&stage);
     stage_event(next, 5, "b");
@@ -75,7 +75,7 @@ START_TEST(failed_probe_and_failed_trial_open_the_circuit_again)
     fake->reach = REACH_YES;
     now = outlet->circuit.retry_at;
     turn();
-    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_HALF_OPEN);
     struct batch *next = stage_batch(&stage);
     struct lane *trial = stage_event(next, 5, "b")->lane, *waiting = stage_event(next, 6, "c")->lane;
     turn();
@@ -206,7 +206,7 @@ START_TEST(trial_does_not_wait_for_what_was_sent_before)
     turn();
     ck_assert_int_eq(slow->outcome, LANE_RELEASED);
     ck_assert_int_gt(slow->release_us, 0);
-    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(outlet->circuit.state, CIRCUIT_HALF_OPEN);
     ck_assert(!in_flight(6));
     ack(5);
     turn();
@@ -337,7 +337,7 @@ START_TEST(troubled_route_is_tried_with_one_event_at_a_time)
     trouble_route_x();
     now = outlet->routes.first->circuit.retry_at;
     turn();
-    ck_assert_int_eq(outlet->routes.first->circuit.state, CIRCUIT_TRIAL);
+    ck_assert_int_eq(outlet->routes.first->circuit.state, CIRCUIT_HALF_OPEN);
     for (int64_t id = 5; id <= 9; id++)
         another_x(id);
     turn();

@@ -186,7 +186,7 @@ START_TEST(trial_goes_alone)
 {
     struct lane *lane = stage_event(batch, 1, "a")->lane;
     stage_many(2, 4, "a");
-    outlet->circuit.state = CIRCUIT_TRIAL;
+    outlet->circuit.state = CIRCUIT_HALF_OPEN;
     turn();
     assert_sent(1);
     ck_assert_int_eq(lane->state, LANE_OPEN);

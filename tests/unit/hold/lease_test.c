@@ -306,13 +306,13 @@ END_TEST
 START_TEST(nothing_is_settled_while_a_lease_is_in_doubt)
 {
     struct lane *lane = leased_lane();
-    lease_doubt(queue, NOW);
+    lease_maybe_lost(queue, NOW);
     ck_assert(lease_is_due(queue, NOW));
     lease_renewal(queue, lane->batch->arena, NOW);
     lease_renewed(queue, true, NOW);
-    ck_assert(queue->leases.doubted);
+    ck_assert(queue->leases.maybe_lost);
     lease_renewed(queue, false, NOW);
-    ck_assert(!queue->leases.doubted);
+    ck_assert(!queue->leases.maybe_lost);
 }
 END_TEST
 

@@ -44,9 +44,9 @@ static bool is_idle(void)
 START_TEST(queue_is_quiet_when_nothing_is_claimed_or_settled)
 {
     ck_assert(is_quiet());
-    queue->side_shown.busy = true;
+    queue->side_status.settling = true;
     ck_assert(!is_quiet());
-    queue->side_shown.busy = false;
+    queue->side_status.settling = false;
     claim->state = CLAIM_BUSY;
     ck_assert(!is_quiet());
     claim->state = CLAIM_ROLLBACK;
@@ -68,15 +68,15 @@ START_TEST(queue_is_idle_when_it_asks_for_events_in_vain)
     struct outlet outlet = {0};
     struct route_circuit route = {0};
     queue->outlet = &outlet;
-    queue->asks.up = true;
-    queue->asks.probed = queue->window.known = true;
+    queue->side_status.connected = true;
+    queue->side_requests.probe_answered = queue->window.known = true;
     ck_assert(is_idle());
-    queue->asks.up = false; /* it cannot ask */
+    queue->side_status.connected = false; /* it cannot ask */
     ck_assert(!is_idle());
-    queue->asks.up = true;
-    queue->asks.probed = false; /* it must not ask yet */
+    queue->side_status.connected = true;
+    queue->side_requests.probe_answered = false; /* it must not ask yet */
     ck_assert(!is_idle());
-    queue->asks.probed = true;
+    queue->side_requests.probe_answered = true;
     queue->window.known = false;
     ck_assert(!is_idle());
     queue->window.known = true;

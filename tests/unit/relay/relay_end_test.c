@@ -30,8 +30,8 @@ static void set_up(void)
         queues[i] = &stages[i].queue;
         queues[i]->outlet = &outlet;
         stages[i].noting.ordering.type = &looking;
-        queues[i]->asks.up = true;
-        queues[i]->asks.probed = queues[i]->window.known = true;
+        queues[i]->side_status.connected = true;
+        queues[i]->side_requests.probe_answered = queues[i]->window.known = true;
         queues[i]->claims[0].state = CLAIM_IDLE;
     }
     queue = queues[0];
@@ -49,9 +49,9 @@ static void tear_down(void)
 START_TEST(relay_that_is_to_stay_asks_nothing)
 {
     ending.until_empty = false;
-    queues[0]->asks.empty = queues[1]->asks.empty = true;
+    queues[0]->side_requests.found_empty = queues[1]->side_requests.found_empty = true;
     ck_assert(!relay_end_empty(&ending, NOW));
-    ck_assert(!queue->asks.check_empty);
+    ck_assert(!queue->side_requests.check_empty);
     ck_assert_int_eq(relay_end_check_at(&ending), INSTANT_NEVER);
 }
 END_TEST
@@ -59,18 +59,18 @@ END_TEST
 START_TEST(tables_are_asked_ever_later_until_all_are_empty)
 {
     for (int64_t wait_ms = 4, at = NOW; wait_ms <= 64; at += wait_ms * MS_US, wait_ms *= 2) {
-        queue->asks.check_empty = false;
+        queue->side_requests.check_empty = false;
         ck_assert_int_eq(relay_end_check_at(&ending), at);
         ck_assert(!relay_end_empty(&ending, at));
-        ck_assert(queue->asks.check_empty && queues[1]->asks.check_empty);
+        ck_assert(queue->side_requests.check_empty && queues[1]->side_requests.check_empty);
         ck_assert_int_eq(relay_end_check_at(&ending), at + wait_ms * MS_US);
-        queue->asks.check_empty = false;
+        queue->side_requests.check_empty = false;
         ck_assert(!relay_end_empty(&ending, at + wait_ms * MS_US - 1));
-        ck_assert(!queue->asks.check_empty);
+        ck_assert(!queue->side_requests.check_empty);
     }
-    queues[0]->asks.empty = true;
+    queues[0]->side_requests.found_empty = true;
     ck_assert(!relay_end_empty(&ending, NOW));
-    queues[1]->asks.empty = true;
+    queues[1]->side_requests.found_empty = true;
     ck_assert(relay_end_empty(&ending, NOW));
 }
 END_TEST
@@ -78,26 +78,26 @@ END_TEST
 START_TEST(table_is_not_asked_while_claims_look_on)
 {
     pending = true;
-    queues[0]->asks.probed_at = queues[1]->asks.probed_at = NOW;
+    queues[0]->side_requests.probe_answered_at = queues[1]->side_requests.probe_answered_at = NOW;
     ck_assert(!relay_end_empty(&ending, NOW)); /* they have not begun */
-    ck_assert(!queue->asks.check_empty);
+    ck_assert(!queue->side_requests.check_empty);
     ck_assert(!relay_end_empty(&ending, NOW + SECOND_US - 1));
-    ck_assert(!queue->asks.check_empty);
+    ck_assert(!queue->side_requests.check_empty);
     queue->claims[0].sent_at = NOW + SECOND_US / 2;
     ck_assert(!relay_end_empty(&ending, NOW + 5 * SECOND_US / 4));
-    ck_assert(!queue->asks.check_empty && queues[1]->asks.check_empty);
+    ck_assert(!queue->side_requests.check_empty && queues[1]->side_requests.check_empty);
     ck_assert(!relay_end_empty(&ending, NOW + 2 * SECOND_US)); /* they were stopped: it is asked all the same */
-    ck_assert(queue->asks.check_empty);
+    ck_assert(queue->side_requests.check_empty);
 }
 END_TEST
 
 START_TEST(answers_are_forgotten_when_something_is_claimed)
 {
     ck_assert(!relay_end_empty(&ending, NOW));
-    queues[0]->asks.empty = queues[1]->asks.empty = true;
+    queues[0]->side_requests.found_empty = queues[1]->side_requests.found_empty = true;
     queue->claims[0].state = CLAIM_BUSY;
     ck_assert(!relay_end_empty(&ending, NOW));
-    ck_assert(!queues[0]->asks.empty && queues[1]->asks.outdated);
+    ck_assert(!queues[0]->side_requests.found_empty && queues[1]->side_requests.answer_outdated);
     ck_assert_int_eq(relay_end_check_at(&ending), INSTANT_NEVER);
     queue->claims[0].state = CLAIM_IDLE;
     ck_assert(!relay_end_empty(&ending, NOW + SECOND_US));
@@ -116,7 +116,7 @@ END_TEST
 START_TEST(queue_that_another_relay_keeps_from_this_one_may_have_something)
 {
     queues[0]->pause.on = queues[0]->pause.refused = true;
-    queues[1]->asks.empty = true;
+    queues[1]->side_requests.found_empty = true;
     ck_assert(!relay_end_empty(&ending, NOW));
     queues[0]->pause.refused = false;
     ck_assert(relay_end_empty(&ending, NOW + SECOND_US));
@@ -127,7 +127,7 @@ START_TEST(window_that_nobody_has_looked_at_is_not_closed)
 {
     queue->window.closed = true;
     queue->window.known = false;
-    queues[1]->asks.empty = true;
+    queues[1]->side_requests.found_empty = true;
     ck_assert(!relay_end_empty(&ending, NOW));
     queue->window.known = true;
     ck_assert(relay_end_empty(&ending, NOW));

@@ -96,7 +96,7 @@ START_TEST(row_that_somebody_holds_is_set_aside_alone)
     ck_assert_int_eq(lane->first->event.id, 100);
     ck_assert_ptr_null(lane->refused);
     ck_assert_uint_eq(stage.queue.metrics.retried + stage.queue.metrics.parked, 0);
-    ck_assert_int_eq(stage.queue.refusal.doubt_at, 0); /* nothing is wrong with the table */
+    ck_assert_int_eq(stage.queue.refusal.all_refused_since, 0); /* nothing is wrong with the table */
 }
 END_TEST
 
@@ -141,15 +141,15 @@ END_TEST
 
 START_TEST(waits_for_locks_are_short_while_somebody_holds_one)
 {
-    ck_assert_ptr_null(blocked_patience(&stage.queue, NULL, stage_now));
-    stage.queue.side_shown.patience = "5000ms";
+    ck_assert_ptr_null(blocked_lock_timeout(&stage.queue, NULL, stage_now));
+    stage.queue.side_status.lock_timeout = "5000ms";
     script.shared = true; /* nobody has set it */
-    ck_assert_str_eq(blocked_patience(&stage.queue, NULL, stage_now), "5000ms");
+    ck_assert_str_eq(blocked_lock_timeout(&stage.queue, NULL, stage_now), "5000ms");
     script.shared = false;
     finish_lanes(1);
     settle_but(1, 1);
-    ck_assert_str_eq(blocked_patience(&stage.queue, NULL, stage_now), "20ms");
-    ck_assert_ptr_null(blocked_patience(&stage.queue, NULL, stage_now + 60 * SECOND_US));
+    ck_assert_str_eq(blocked_lock_timeout(&stage.queue, NULL, stage_now), "20ms");
+    ck_assert_ptr_null(blocked_lock_timeout(&stage.queue, NULL, stage_now + 60 * SECOND_US));
 }
 END_TEST
 
@@ -180,21 +180,21 @@ END_TEST
 
 /* ---- what takes too long ---- */
 
-/* Each thing takes so long. Returns for how long all of it was tried in vain. */
-static int64_t settle_slowly(int64_t thing_us)
+/* Each row takes so long. Returns how long the settlements took that did not pass. */
+static int64_t settle_slowly(int64_t row_us)
 {
-    int64_t in_vain_us = 0;
+    int64_t wasted_us = 0;
     for (struct settle_job *job; (job = collect());) {
-        int64_t took_us = (int64_t)job->things * thing_us;
+        int64_t took_us = (int64_t)job->row_count * row_us;
         if (took_us < process.statement_timeout_us) {
             stage_now += took_us;
             refusal_commit(&stage.queue, job, stage_now);
         } else {
             ck_assert(fails(job, "57014", process.statement_timeout_us));
-            in_vain_us += process.statement_timeout_us;
+            wasted_us += process.statement_timeout_us;
         }
     }
-    return in_vain_us;
+    return wasted_us;
 }
 
 START_TEST(what_takes_too_long_is_settled_in_parts)

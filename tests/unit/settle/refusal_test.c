@@ -93,7 +93,7 @@ START_TEST(last_attempt_closes_the_key_even_where_dead_letters_are_made)
 END_TEST
 
 /* Two keys of one claim, each with one event that is delivered and one that was given back. */
-static void two_in_doubt(void)
+static void two_refused(void)
 {
     stage_finish(stage_lane_of_three(batch, 1, "a"), 1, LANE_RELEASED);
     stage_finish(stage_lane_of_three(batch, 11, "b"), 1, LANE_RELEASED);
@@ -115,7 +115,7 @@ static int refuse_everything(struct batch *batches, instant_us until)
 
 START_TEST(table_that_lets_nothing_go_is_waited_for)
 {
-    two_in_doubt();
+    two_refused();
     ck_assert_int_gt(refuse_everything(batch, stage_now + 3600 * SECOND_US), 1000);
     ck_assert_ptr_null(batch->lanes->refused);
     ck_assert_ptr_null(batch->lanes_end->refused);
@@ -128,18 +128,18 @@ END_TEST
 
 START_TEST(one_key_at_a_time_finds_out_whether_the_table_lets_others_go)
 {
-    ck_assert_int_eq(blame_trial_at(&stage.queue), INSTANT_NEVER);
-    two_in_doubt();
+    ck_assert_int_eq(blame_test_claim_at(&stage.queue), INSTANT_NEVER);
+    two_refused();
     refuse_everything(batch, stage_now + 5 * SECOND_US);
-    ck_assert_int_le(blame_trial_at(&stage.queue), stage_now);
+    ck_assert_int_le(blame_test_claim_at(&stage.queue), stage_now);
     blame_note_claim(&stage.queue, stage_now);
-    ck_assert_int_eq(blame_trial_at(&stage.queue), stage_now + 30 * SECOND_US);
+    ck_assert_int_eq(blame_test_claim_at(&stage.queue), stage_now + 30 * SECOND_US);
 
     batch = stage_batch(&stage);
     struct batch *trial = batch;
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
     refusal_commit(&stage.queue, settle_collect(&stage.queue, trial, false), stage_now);
-    ck_assert_int_eq(blame_trial_at(&stage.queue), INSTANT_NEVER);
+    ck_assert_int_eq(blame_test_claim_at(&stage.queue), INSTANT_NEVER);
     bool waits;
     settle_all(11, &waits);
     ck_assert(!waits);
@@ -147,9 +147,9 @@ START_TEST(one_key_at_a_time_finds_out_whether_the_table_lets_others_go)
 }
 END_TEST
 
-START_TEST(what_was_sent_before_the_doubt_does_not_end_it)
+START_TEST(settlement_sent_before_the_refusal_does_not_prove_that_the_table_accepts_rows)
 {
-    two_in_doubt();
+    two_refused();
     struct batch *doubtful = batch;
     batch = stage_batch(&stage);
     stage_finish(stage_lane_of_three(batch, 21, "c"), 3, LANE_DELIVERED);
@@ -165,7 +165,7 @@ END_TEST
 
 START_TEST(rows_that_were_gone_say_nothing_about_others)
 {
-    two_in_doubt();
+    two_refused();
     struct batch *doubtful = batch;
     refuse_everything(doubtful, stage_now + 5 * SECOND_US);
     batch = stage_batch(&stage);
@@ -275,7 +275,7 @@ int main(void)
     tcase_add_test(tcase, last_attempt_closes_the_key_even_where_dead_letters_are_made);
     tcase_add_test(tcase, table_that_lets_nothing_go_is_waited_for);
     tcase_add_test(tcase, one_key_at_a_time_finds_out_whether_the_table_lets_others_go);
-    tcase_add_test(tcase, what_was_sent_before_the_doubt_does_not_end_it);
+    tcase_add_test(tcase, settlement_sent_before_the_refusal_does_not_prove_that_the_table_accepts_rows);
     tcase_add_test(tcase, rows_that_were_gone_say_nothing_about_others);
     tcase_add_test(tcase, only_key_of_a_claim_is_blamed_at_once_and_the_next_one_is_not);
     tcase_add_test(tcase, only_key_of_a_claim_is_not_blamed_for_an_error_of_the_server_before_others_have_passed);

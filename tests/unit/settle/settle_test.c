@@ -259,7 +259,7 @@ START_TEST(event_without_a_key_that_is_settled_in_parts_resumes_by_its_id)
 }
 END_TEST
 
-/* A row that has come to be at a place makes its settlement be refused: one thing alone would be blamed for that. */
+/* A row that has come to be at a place makes its settlement be refused: one row alone would be blamed for that. */
 START_TEST(places_are_named_where_a_part_can_go_without_them)
 {
     const size_t most[] = {0, 2, 0}, done[] = {3, 2, 1}; /* one is left in the end */

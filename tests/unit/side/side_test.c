@@ -161,7 +161,7 @@ static const struct {
 START_TEST(settlement_that_cannot_be_sent_drops_the_connection_and_is_made_again)
 {
     struct lane *lane = orphaned_ack();
-    script.shared = settlements[_i].shared; /* then its patience goes ahead */
+    script.shared = settlements[_i].shared; /* then its lock_timeout goes ahead */
     script.fails_at = settlements[_i].fails_at;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_SETTLING);
@@ -237,15 +237,15 @@ static void answer_probe(void)
 START_TEST(nothing_is_claimed_until_a_new_session_has_learned_the_ids_anew)
 {
     forgotten = 0;
-    stage.queue.asks.probed = true;
+    stage.queue.side_requests.probe_answered = true;
     script_brings(DB_UP);
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(forgotten, 1);
-    ck_assert(!stage.queue.asks.probed);
-    stage.queue.asks.check_empty = true; /* claims look first */
+    ck_assert(!stage.queue.side_requests.probe_answered);
+    stage.queue.side_requests.check_empty = true; /* claims look first */
     answer_probe();
-    ck_assert(stage.queue.asks.probed && !stage.queue.asks.check_empty);
-    ck_assert_int_eq(stage.queue.asks.probed_at, NOW);
+    ck_assert(stage.queue.side_requests.probe_answered && !stage.queue.side_requests.check_empty);
+    ck_assert_int_eq(stage.queue.side_requests.probe_answered_at, NOW);
     ck_assert_int_eq(side->state, SIDE_IDLE);
     ck_assert_int_eq(forgotten, 1);
 }
@@ -253,17 +253,17 @@ END_TEST
 
 START_TEST(probe_that_was_sent_before_a_connection_came_up_says_nothing_about_its_server)
 {
-    stage.queue.asks.probed = true;
+    stage.queue.side_requests.probe_answered = true;
     side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PROBING);
-    asks_confirm(&stage.queue.asks); /* by a claim's connection */
-    ck_assert(!stage.queue.asks.probed);
+    side_requests_probe(&stage.queue.side_requests); /* by a claim's connection */
+    ck_assert(!stage.queue.side_requests.probe_answered);
     answer_probe();
-    ck_assert(!stage.queue.asks.probed); /* and it is asked again at once */
+    ck_assert(!stage.queue.side_requests.probe_answered); /* and it is asked again at once */
     stage.queue.pace.poll_at = INSTANT_NEVER;
     answer_probe();
-    ck_assert(stage.queue.asks.probed);
+    ck_assert(stage.queue.side_requests.probe_answered);
     ck_assert_int_eq(stage.queue.pace.poll_at, NOW);
 }
 END_TEST
@@ -314,10 +314,10 @@ END_TEST
 
 START_TEST(idle_queue_is_told_whether_there_is_anything)
 {
-    stage.queue.asks.peek = true;
+    stage.queue.side_requests.peek = true;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PEEKING);
-    ck_assert(!stage.queue.asks.peek);
+    ck_assert(!stage.queue.side_requests.peek);
     stage.queue.pace.poll_at = INSTANT_NEVER;
     script_brings_result(0, PGRES_TUPLES_OK);
     script_brings(DB_ROUND_END);
@@ -330,7 +330,7 @@ END_TEST
 START_TEST(table_is_not_empty_when_something_came_since_it_was_asked)
 {
     for (int woken = 0; woken <= 1; woken++) {
-        stage.queue.asks.check_empty = true;
+        stage.queue.side_requests.check_empty = true;
         side_ready(&stage.queue, NULL, NOW);
         ck_assert_int_eq(side->state, SIDE_CHECKING);
         if (woken)
@@ -338,14 +338,14 @@ START_TEST(table_is_not_empty_when_something_came_since_it_was_asked)
         script_brings_result(0, PGRES_TUPLES_OK);
         script_brings(DB_ROUND_END);
         side_ready(&stage.queue, NULL, NOW);
-        ck_assert_int_eq(stage.queue.asks.empty, !woken);
+        ck_assert_int_eq(stage.queue.side_requests.found_empty, !woken);
     }
 }
 END_TEST
 
 START_TEST(peek_that_cannot_be_sent_drops_the_connection)
 {
-    stage.queue.asks.peek = true;
+    stage.queue.side_requests.peek = true;
     script.fails_at = (size_t)_i;
     side_ready(&stage.queue, NULL, NOW);
     ck_assert_int_eq(side->state, SIDE_PEEKING);
@@ -384,13 +384,13 @@ START_TEST(renewal_that_is_due_goes_before_all_else)
 END_TEST
 
 /* Behind a pooler; what a leased queue asks may be waited for by its renewals. */
-START_TEST(patience_goes_ahead_of_all_that_a_leased_queue_asks)
+START_TEST(lock_timeout_goes_ahead_of_all_that_a_leased_queue_asks)
 {
     script.shared = true;
     stage.queue.leases.used = _i;
     side->probe_at = NOW;
     side_ready(&stage.queue, NULL, NOW);
-    ck_assert_str_eq(script.sent[0], _i ? sql_settle_patience : "probe");
+    ck_assert_str_eq(script.sent[0], _i ? sql_settle_timeouts : "probe");
     script_brings_results();
     script_brings(DB_ROUND_END);
     probed_index = SIZE_MAX;
@@ -481,7 +481,7 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, peek_that_cannot_be_sent_drops_the_connection, 1, 3);
     tcase_add_test(tcase, renewal_that_fails_is_made_again_soon);
     tcase_add_test(tcase, renewal_that_is_due_goes_before_all_else);
-    tcase_add_loop_test(tcase, patience_goes_ahead_of_all_that_a_leased_queue_asks, 0, 2);
+    tcase_add_loop_test(tcase, lock_timeout_goes_ahead_of_all_that_a_leased_queue_asks, 0, 2);
     tcase_add_test(tcase, connection_that_is_given_up_is_sent_nothing);
     tcase_add_loop_test(tcase, relay_is_woken_for_what_comes_next, 0, (int)(sizeof wakes / sizeof wakes[0]));
 }

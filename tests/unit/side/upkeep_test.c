@@ -252,14 +252,14 @@ END_TEST
 START_TEST(relays_are_missed_when_a_look_has_found_what_one_has_leased)
 {
     ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LEASES], INSTANT_NEVER);
-    for (int64_t gone = 0; gone <= 1; gone++) {
+    for (int64_t ended = 0; ended <= 1; ended++) {
         look_finds(2);
         ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_SCHEDULE], INSTANT_NEVER);
         ck_assert(upkeep_next(queue, true, NOW));
         ck_assert_ptr_eq(upkeep_begin(queue, arena, NOW).sql, sql_lease_end_ownerless);
-        answer(gone, 0);
+        answer(ended, 0);
         ck_assert_int_eq(queue->upkeep->due_at[UPKEEP_LEASES], INSTANT_NEVER);
-        ck_assert_int_eq(queue->pace.poll_at, gone ? NOW : NOW + SECOND_US);
+        ck_assert_int_eq(queue->pace.poll_at, ended ? NOW : NOW + SECOND_US);
     }
 }
 END_TEST
@@ -292,12 +292,12 @@ START_TEST(queue_with_a_window_is_closed_until_it_is_known_to_be_open)
 }
 END_TEST
 
-static void purge(int64_t gone)
+static void purge(int64_t ended)
 {
     struct statement st = upkeep_begin(queue, arena, NOW);
     ck_assert_int_eq(strtoll(st.values[1], NULL, 10), 60 * SECOND_US);
     ck_assert_int_eq(strtoll(st.values[2], NULL, 10), 1000);
-    answer(gone, 0);
+    answer(ended, 0);
 }
 
 START_TEST(dead_letters_go_a_thousand_at_a_time)

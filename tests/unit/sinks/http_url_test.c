@@ -32,7 +32,7 @@ static const char *joined(struct span destination)
 START_TEST(credentials_and_query_are_kept_apart)
 {
     ck_assert_str_eq(url.base, "https://hooks.example:8443/in/");
-    ck_assert_str_eq(url.whole, "https://hooks.example:8443/in/?t=s3cret");
+    ck_assert_str_eq(url.base_with_query, "https://hooks.example:8443/in/?t=s3cret");
     ck_assert_str_eq(url.user, "me");
     ck_assert_str_eq(url.password, "p@ss");
     ck_assert(url.https);

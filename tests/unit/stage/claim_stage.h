@@ -137,7 +137,7 @@ static inline void set_up(void)
     stage.config.keys_per_claim = KEYS;
     stage.queue.claiming.key_limit = KEYS;
     stage.queue.outlet = &outlet;
-    stage.queue.asks.probed = true;
+    stage.queue.side_requests.probe_answered = true;
     stage.queue.pace.idle_us = MS_US;
     keyset_init(&claim->held, KEYS * (size_t)CLAIM_LOCKS_FACTOR);
     claim->state = CLAIM_IDLE;

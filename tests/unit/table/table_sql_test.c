@@ -90,8 +90,8 @@ START_TEST(range_of_a_key_is_one_walk_of_an_index_on_key_and_id)
 {
     assert_has(value("key_range"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
     assert_has(value("key_order"), "e.\"order_id\", e.\"id\"");
-    assert_has(value("key_whole"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
-    ck_assert_str_eq(value("key_whole_order"), "e.\"order_id\", e.\"id\"");
+    assert_has(value("key_all"), "(e.\"order_id\", e.\"id\") >= (k.name::bigint, ");
+    ck_assert_str_eq(value("key_all_order"), "e.\"order_id\", e.\"id\"");
 }
 END_TEST
 
@@ -101,15 +101,15 @@ START_TEST(range_of_a_key_without_that_index_cannot_be_served_by_the_primary_key
     assert_has(value("key_range"), "e.\"order_id\" = k.name::bigint");
     ck_assert_str_eq(value("key_order"), "e.\"id\" + 0");
     table.index_key = true;
-    ck_assert_str_eq(value("key_whole"), "e.\"order_id\" = k.name::bigint");
-    ck_assert_str_eq(value("key_whole_order"), "e.\"id\" + 0");
+    ck_assert_str_eq(value("key_all"), "e.\"order_id\" = k.name::bigint");
+    ck_assert_str_eq(value("key_all_order"), "e.\"id\" + 0");
 }
 END_TEST
 
 START_TEST(first_event_of_a_key_without_any_index_is_found_in_the_order_of_ids)
 {
     table.index_key_id = table.index_key = false;
-    ck_assert_str_eq(value("key_whole_order"), "e.\"id\"");
+    ck_assert_str_eq(value("key_all_order"), "e.\"id\"");
 }
 END_TEST
 
