@@ -92,7 +92,8 @@ static void link_queues(struct relay *relay)
             relay->queues[i]->next = relay->queues[config->queues[i].next - config->queues];
 }
 
-/* A role that may not do it serves the queue all the same, because nothing else needs it: table_check() has warned. */
+/* Writes the queue into the list of served queues. A role without the privilege serves the queue all the same, because
+ * only that list needs the entry: table_check() has warned. */
 static void note_queue(PGconn *conn, const struct queue *queue)
 {
     static const char *const types[] = {[KEY_NONE] = "none",

@@ -20,10 +20,10 @@ struct halving {
 /* How many of `count` rows are tried next. */
 size_t halving_room(const struct halving *halving, size_t count);
 
-/* So many rows did not pass together: next time `tried / divide_by` are tried. True: it was one row alone. */
+/* `tried` rows were refused together: next time `tried / divide_by` are tried. True: `tried` is 1. */
 bool halving_failed(struct halving *halving, size_t tried, size_t divide_by);
 
-/* Twice as many are tried next time, up to `limit`. */
+/* The rows went through: twice as many are tried next time, up to `limit`. */
 void halving_succeeded(struct halving *halving, size_t limit);
 
 #define HALVING_PARTS_MAX 32 /* of a list, which may have so many rows as fit into 31 bits */

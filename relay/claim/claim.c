@@ -107,7 +107,7 @@ static bool was_refused(const struct claim *claim)
     return false;
 }
 
-/* A settlement was not to be larger. */
+/* Finished lanes are left that the settlement had no room for. */
 static bool leaves_some(const struct claim *claim)
 {
     for (const struct batch *batch = claim->batches; batch; batch = batch->next)
@@ -225,8 +225,8 @@ void claim_finish(struct claim *claim, instant_us now)
         claim_send_round(claim, job, true, keys, now);
 }
 
-/* Waits that are over may take a claim a little beyond its limit: not without end. All that it holds may come to be in
- * claim->held, and so may the next keys. */
+/* Keys whose retry is due may exceed the limit a little. claim->held must have room for all locks that the claim holds
+ * and for those of one more claim. */
 static bool has_room(const struct claim *claim, size_t locks)
 {
     return locks + (size_t)claim->queue->config->keys_per_claim <= claim->held.max;

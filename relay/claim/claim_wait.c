@@ -116,7 +116,7 @@ static instant_us not_before(const struct claim *claim, enum claim_reason reason
     case CLAIM_WAITS_FOR_PACE:
         return queue->pace.earliest_at;
     case CLAIM_WAITS_FOR_DESTINATION:
-        /* A backlog for it is claimed and given back, over and over, for the sake of what may be behind it. */
+        /* Keys of a destination that is down are claimed and given back, to reach the keys behind them: at a rate. */
         return queue->wasted_until - WASTED_BURST_US;
     case CLAIM_WAITS_FOR_SETTLEMENT:
         return orphans_wait(queue) ? blame_test_claim_at(queue) : 0;

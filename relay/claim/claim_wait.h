@@ -1,7 +1,8 @@
 /* relay/claim/claim_wait.h -- what a claim waits for, until when, and how many keys it may ask for when it may go.
  *
- * One answer for all who ask: a claim is sent when `until` has passed, the loop sleeps no longer than until then, and
- * --log-level=debug shows the reason. */
+ * One answer for all who ask: no claim is sent before `until`, the loop sleeps no longer than until then, and
+ * --log-level=debug shows the reason. What the claim's own connection waits for is in claim.c: start_claim(),
+ * is_due(). */
 #pragma once
 
 #include "relay/base/clock.h"

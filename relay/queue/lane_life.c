@@ -57,7 +57,7 @@ static const struct hold_move {
     {HOLD_TRANSACTION, HOLD_SESSION, "batch", "hold/session_lock.c", "the session has the locks", "nothing"},
     {HOLD_SESSION, HOLD_FREED, "lane", "hold/session_lock.c", "the lane is settled",
      "the session's lock is freed, behind the COMMIT"},
-    {HOLD_TRANSACTION, HOLD_LEASE, "lane, batch", "hold/lease.c", "the claim's COMMIT was sent",
+    {HOLD_TRANSACTION, HOLD_LEASE, "lane, batch", "hold/lease.c", "the COMMIT that leases it may have been carried out",
      "an entry with the lane's token"},
     {HOLD_LEASE, HOLD_CALLED_BACK, "lane", "hold/lease.c", "no renewal would come before the term is over", "nothing"},
     {HOLD_CALLED_BACK, HOLD_LEASE, "lane", "hold/lease.c", "a renewal has begun a new term", "the entry's time"},

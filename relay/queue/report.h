@@ -1,4 +1,4 @@
-/* relay/queue/report.h -- every line the running relay logs, in one place. */
+/* relay/queue/report.h -- the lines that a queue at work logs. */
 #pragma once
 
 #include "relay/queue/queue.h"

@@ -12,7 +12,7 @@
 
 /* Sizes of the lists of one settlement. */
 struct tally {
-    size_t lanes, done, failures;
+    size_t lanes, done;
 };
 
 /* A lane takes part when it is finished, or when its acked events may be settled ahead of its end. */
@@ -32,7 +32,6 @@ static struct tally count(const struct batch *batches, bool prefixes)
             if (takes_part(lane, prefixes)) {
                 tally.lanes++;
                 tally.done += lane->acked;
-                tally.failures++;
             }
     return tally;
 }
@@ -213,11 +212,11 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     job->all_refused_since = queue->refusal.all_refused_since;
     job->lanes = arena_array(arena, tally.lanes, sizeof(struct lane *));
     struct lists lists = {
-        .done = arena_array(arena, tally.done + tally.failures, sizeof *lists.done),
+        .done = arena_array(arena, tally.done + tally.lanes, sizeof *lists.done),
         .tids = arena_array(arena, tally.done, sizeof *lists.tids),
         .keyless_ids = arena_array(arena, tally.lanes, sizeof *lists.keyless_ids),
-        .parked = arena_array(arena, tally.failures, sizeof *lists.parked),
-        .buried = arena_array(arena, tally.failures, sizeof *lists.buried),
+        .parked = arena_array(arena, tally.lanes, sizeof *lists.parked),
+        .buried = arena_array(arena, tally.lanes, sizeof *lists.buried),
         .keys = arena_array(arena, tally.lanes, sizeof *lists.keys),
     };
     if (queue->config->response_max > 0)

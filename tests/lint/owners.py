@@ -59,12 +59,19 @@ def is_writer(name, writers):
                for path in writers)
 
 
+def names_of(struct, variable, text):
+    """How this file writes its variables of that struct: as they are named everywhere, and as it declares them."""
+    declared = re.findall(rf"\bstruct {struct} \*(?:const )?(\w+)", text)
+    return f"(?:{'|'.join([variable, *sorted(set(declared))])})"
+
+
 def patterns_of(field, group, variable):
     place = rf"\b{variable}(?:->|\.){field}\b"
     inside = r"(?:\.\w+|\[\w+\])*" if group else ""  # what a pointer points to is not the field's
     yield place + inside + WRITES  # queue->pace.poll_at = ...
     yield r"(?:\+\+|--)(?:\w+->)*" + place + inside + r"(?!->)"  # ++queue->metrics.lost
     if group:
+        yield rf"\bmem(?:set|cpy|move)\(&(?:\w+->)*{place}\b"  # memset(&queue->pace, ...)
         yield rf"(?<!const )\bstruct {group} \*(?!\*)\w+(?=[,)]| = &)"  # f(struct pace *pace); struct pace *pace = &...
         yield rf"(?<!const )\b\w+ \*\w+ = &(?:\w+->)*{place}\.\w"  # instant_us *at = &queue->pace.poll_at
         yield rf"\b(?!(?:{'|'.join(READS)})\b)\w+\((?:[^()]*, )?&(?:\w+->)*{place}\.\w"  # f(&queue->pace.poll_at)
@@ -95,10 +102,10 @@ def problems_in(sources, writing=None):
             for path in writers:
                 if path != EVERYBODY and not any(name.startswith(path) for name in sources):
                     yield f"{header}: struct {struct}: {field} is written by {path}, which is not there"
-            patterns = [re.compile(pattern) for pattern in patterns_of(field, group if of_group else None, variable)]
             for name, text in sources.items() if writing is None else ((name, sources[name]) for name in writing):
                 if os.path.splitext(name)[0] in knowing and not is_writer(name, writers):
-                    yield from wrong_writes(name, text, field, patterns, writers)
+                    patterns = patterns_of(field, group if of_group else None, names_of(struct, variable, text))
+                    yield from wrong_writes(name, text, field, map(re.compile, patterns), writers)
 
 
 def relay_sources():

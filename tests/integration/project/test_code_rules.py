@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.lint.owners import problems_in, relay_sources
-from tests.lint.structure import banned_calls, include_loops, read, tracked
+from tests.lint.structure import banned_calls, include_loops, read, tracked, wrong_includes
 from tests.support.process import REPO
 from tests.support.relay import binary
 
@@ -34,6 +34,11 @@ def test_a_loop_of_includes_is_found():
     assert problem.startswith("relay/d: in no loop of includes any more")
 
 
+def test_an_include_that_names_no_folder_is_found():
+    (problem,) = wrong_includes("relay/settle/settle.c", '#include "refusal.h"\n#include "sql_text.h"\n#include "relay/settle/settle.h"\n')
+    assert problem.startswith("relay/settle/settle.c: includes refusal.h: ")
+
+
 SETTLE = "relay/settle/settle.c"
 
 
@@ -48,7 +53,8 @@ def problems_with(line):
                                   "queue->wakeups.next_queue = queue->stopping = true;", "struct refusal *refusal = &queue->refusal;",
                                   "instant_us *at = &claim->queue->pace.poll_at;", "change(now, &queue->pace.poll_at);",
                                   "static void take(struct leases *leases);", "queue->config = NULL;", "lane->hold = HOLD_LOST;",
-                                  "batch->leased_at++;"])
+                                  "batch->leased_at++;", "memset(&queue->pace, 0, sizeof queue->pace);",
+                                  "struct queue *q = lane_queue(lane); q->stopping = true;"])
 def test_a_write_to_what_another_module_owns_is_found(line):
     (problem,) = problems_with(line)
     assert problem.startswith(f"{SETTLE}:") and " is written by " in problem
