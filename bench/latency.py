@@ -9,16 +9,21 @@ RATE = 1000  # events/s
 LEAST_OF_RATE = 0.98  # with less, what is measured is the latency at another rate
 
 
-def insert_steadily(bench, seconds):
+def insert_steadily(bench, seconds, rate=RATE):
     """Inserts by PRODUCERS connections, evenly spaced, one event a transaction. Returns the events/s that were reached, when all are
     committed."""
-    reached, = run_floor("insert", bench.db.superuser_dsn, read_sql("floor_insert.sql"), PRODUCERS, RATE, RATE * seconds)
+    reached, = run_floor("insert", bench.db.superuser_dsn, read_sql("floor_insert.sql"), PRODUCERS, rate, rate * seconds)
     return reached
 
 
-def expect_rate(reached):
-    if reached < RATE * LEAST_OF_RATE:
-        raise BenchFailed(f"the producers fell behind: {reached:,.0f} of {RATE:,} events/s")
+def steady_count(seconds, rate):
+    """How many events insert_steadily() inserts: as many by each producer."""
+    return rate * seconds // PRODUCERS * PRODUCERS
+
+
+def expect_rate(reached, rate=RATE):
+    if reached < rate * LEAST_OF_RATE:
+        raise BenchFailed(f"the producers fell behind: {reached:,.0f} of {rate:,} events/s")
 
 
 def round_trip_ms(bench, count, redis):

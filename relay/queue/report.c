@@ -206,5 +206,6 @@ void report_stats(const struct queue *queue, double seconds)
         log_int("empty_claims", (int64_t)m->empty_claims),
         log_real("lag_p50_ms", (double)histogram_quantile(&m->lag_us, 0.5) / 1000),
         log_real("lag_p99_ms", (double)histogram_quantile(&m->lag_us, 0.99) / 1000),
+        log_real("lag_p999_ms", (double)histogram_quantile(&m->lag_us, 0.999) / 1000),
         log_real("lag_max_ms", (double)m->lag_us.max / 1000));
 }
