@@ -10,6 +10,7 @@
 #define FLOOR_ROWS_STEP 64
 #define BARE_MAX (ID_RANGES_MAX - 1)    /* so many that there is room for what is between them, */
 #define BARE_IDS 10000                  /* of so many ids: a probe walks over fewer sooner than it comes back */
+#define PROBE_IDS 500                   /* so many ids that claims walk again cost them less than a probe */
 #define STUCK_US (1 * SECOND_US)        /* so long the floor waits for an event */
 #define MOVERS_PAUSE_US (1 * SECOND_US) /* pg_locks takes 2 ms while a relay holds 2,000 keys */
 
@@ -25,6 +26,7 @@ bool horizon_init(struct horizon *horizon, const struct ordering_options *option
                                 .key_index = options->key_index,
                                 .queue = options->queue,
                                 .floor = SCAN_ID_MIN,
+                                .rising = true,
                                 .rows = 1,
                                 .stuck = SCAN_ID_MIN};
     return (horizon->drawn_sql = sql_render(options->sequence ? sql_horizon_drawn : sql_horizon_seen, v, err)) &&
@@ -55,6 +57,7 @@ void horizon_forget(struct horizon *horizon, struct scan *scan)
     horizon->bare.count = 0;
     left_behind_clear(&horizon->left);
     horizon->covered = false;
+    horizon->rising = true;
     horizon->rows = 1;
     forget_writers(horizon);
     horizon->epoch++;
@@ -200,6 +203,7 @@ static void read_floor(struct horizon *horizon, const PGresult *res)
     if (horizon->floor < horizon->floor_from || id < horizon->floor)
         return; /* a claim has found more out meanwhile */
     raise_floor(horizon, id);
+    horizon->rising = horizon->floor > horizon->floor_from;
     horizon->rows = passed ? more_rows(horizon->floor_rows) : 1;
     horizon->covered = covered != 0 || passed;
     if (found && is_stuck(horizon, id) && horizon->kind == FLOOR_KEYS && sees_keys(horizon))
@@ -279,5 +283,6 @@ void horizon_inhabited(const struct horizon *horizon, struct id_ranges *ret)
 
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan)
 {
-    return scan_unsettled(scan) || (horizon->kind != FLOOR_NONE && horizon->floor <= scan->settled);
+    return scan_unsettled_ids(scan) > PROBE_IDS ||
+           (horizon->kind != FLOOR_NONE && horizon->rising && id_add(horizon->floor, PROBE_IDS) <= scan->settled);
 }

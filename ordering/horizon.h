@@ -29,6 +29,7 @@ struct horizon {
     int64_t floor;
     struct id_ranges bare; /* above it, of settled ids, long stretches where claims have seen that nothing is */
     struct left_behind left;
+    bool rising;  /* the last probe has raised it, or none has looked */
     bool covered; /* its event is, or what lies there is passed: horizon_movers.sql is worth asking */
     int64_t rows; /* to look at next: many more while all that was looked at last was passed */
     /* The event that probes have found at the floor, again and again since then. */
@@ -72,6 +73,7 @@ void horizon_saw(struct horizon *horizon, int64_t id);
 void horizon_lower(struct horizon *horizon, int64_t id);
 /* As in struct ordering_type. */
 void horizon_inhabited(const struct horizon *horizon, struct id_ranges *ret);
+/* Another probe soon would spare claims more than it costs. */
 bool horizon_wants_probe(const struct horizon *horizon, const struct scan *scan);
 
 #endif

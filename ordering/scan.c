@@ -58,6 +58,17 @@ bool scan_unsettled(const struct scan *scan)
     return !scan->known || scan->top > scan->settled;
 }
 
+static int64_t ids_between(int64_t lo, int64_t hi)
+{
+    int64_t n;
+    return __builtin_sub_overflow(hi, lo, &n) ? SCAN_ID_MAX : n;
+}
+
+int64_t scan_unsettled_ids(const struct scan *scan)
+{
+    return scan->known ? ids_between(scan->settled, scan->top) : SCAN_ID_MAX;
+}
+
 /* The next bounded stretch of what is believed to be done. */
 static void plan_sweep(struct scan *scan, struct scan_plan *ret)
 {
@@ -149,12 +160,6 @@ static void bound_fresh(struct scan *scan, int64_t drawn)
         return;
     scan->passed = drawn - FRESH_MAX / 2;
     id_ranges_add(&scan->gaps, (struct id_range){id_add(fresh, 1), scan->passed});
-}
-
-static int64_t ids_between(int64_t lo, int64_t hi)
-{
-    int64_t n;
-    return __builtin_sub_overflow(hi, lo, &n) ? SCAN_ID_MAX : n;
 }
 
 /* How many ids a plan's longer stretch has; those below the first one are only numbers. */

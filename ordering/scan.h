@@ -114,4 +114,7 @@ bool scan_sweep_due(const struct scan *scan, instant_us now);
 /* Ids above `settled` exist, so another horizon would help. */
 bool scan_unsettled(const struct scan *scan);
 
+/* So many; while nothing is known, more than any number. */
+int64_t scan_unsettled_ids(const struct scan *scan);
+
 #endif

@@ -91,7 +91,7 @@ struct queue *queue_open(const struct queue_options *options, PGconn *conn, stru
     queue->outlet = options->outlet;
     queue->log = options->log;
     queue->rng.state = options->seed;
-    queue->pace.idle_us = config->poll_min_us;
+    queue->pace.idle_us = config->latency_us;
     queue->claiming.asking_since = INSTANT_NEVER;
     queue->claiming.key_limit = config->keys_per_claim;
     queue->watch = order_watch_new();

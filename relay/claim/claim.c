@@ -256,6 +256,12 @@ static instant_us silent_until(const struct claim *claim)
     return waits ? claim->sent_at + SILENT_MAX_US : INSTANT_NEVER;
 }
 
+/* It has nothing to wait for but a reason to claim. */
+static bool may_start(const struct claim *claim)
+{
+    return claim->state == CLAIM_IDLE && db_is_idle(claim->db) && !claim->batches;
+}
+
 static void start_claim(struct claim *claim, instant_us now)
 {
     if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
@@ -320,8 +326,8 @@ static void prepare_claim(struct claim *claim, struct pollset *ps, instant_us no
         return; /* its answer wakes the loop */
     struct claim_wait wait = claim_wait(claim, now);
     wake_at(ps, wait.until, now);
-    if (wait.keys > 0) /* since its step of this turn: it goes with the next look */
-        wake_at(ps, claim->queue->pace.poll_at, now);
+    if (wait.keys > 0) /* since its step of this turn, as a later step has found a reason */
+        wake_at(ps, may_start(claim) ? now + 1 : claim->queue->pace.poll_at, now);
     note_reason(claim, wait, now);
     wake_at(ps, silent_until(claim), now);
     if (batch_unsettled(claim->batches) > 0) {

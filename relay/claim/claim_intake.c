@@ -113,7 +113,6 @@ struct pace_claim claim_intake_pace(const struct claim *claim, const struct batc
 {
     return (struct pace_claim){.sent_at = claim->sent_at,
                                .events = (int64_t)batch->event_count,
-                               .most = claim_events_at_most(claim->queue),
                                .found = batch->lane_count > 0,
                                .took_all = took_all(claim, batch),
                                .full = claim->full};

@@ -33,14 +33,6 @@ int64_t claim_keys_at_most(const struct queue *queue)
                                             : queue->claiming.key_limit;
 }
 
-/* Where a claim takes no more than the sink has room for, that is the most. */
-int64_t claim_events_at_most(const struct queue *queue)
-{
-    int64_t keys = claim_keys_at_most(queue);
-    bool by_room = holding_of_queue(queue)->claims_by_room || queue->ordering->type->keyless;
-    return by_room ? lesser(keys, (int64_t)outlet_places(queue->outlet)) : keys;
-}
-
 /* Lanes in a state up to `last`. */
 static void add_busy_batches(struct request *request, const struct batch *batches, enum lane_state last)
 {

@@ -11,7 +11,6 @@
 int64_t claim_keys_at_most(const struct queue *queue);
 
 /* How many events the next claim may bring, as far as it is worth waiting for them. */
-int64_t claim_events_at_most(const struct queue *queue);
 
 /* With `holding`, the transaction goes on, and so do its locks; without it, keys that are settled in the same round are
  * free by then. With claim->full, only followed keys whose locks the claim holds are asked for: there must be some. In

@@ -121,7 +121,7 @@ void claim_send_round(struct claim *claim, struct settle_job *job, bool commit, 
         claim_begin_halving(claim);
     if (keys > 0) {
         claim->queue->metrics.claims++;
-        pace_sent(claim->queue, claim->full, claim_events_at_most(claim->queue), now);
+        pace_sent(claim->queue, claim->full, now);
     }
     ok = ok && db_end_round(claim->db, &err);
     claim->in_transaction = true;

@@ -197,11 +197,11 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
     if (yaml_find(map, "columns") && !yaml_find(map, "table") && !queue->preset)
         return config_error(&columns, err,
                             "columns belong to a table of yours; add \"table\", or leave both out for outbox.events");
-    struct config_place base = place_in(place, map, "retry", "base"), min = place_in(place, map, "poll", "min");
+    struct config_place base = place_in(place, map, "retry", "base"), latency = config_place_of(place, map, "latency");
     if (queue->retry_base_us > queue->retry_max_us)
         return config_error(&base, err, "longer than retry.max; make it the shorter one");
-    if (queue->poll_min_us > queue->poll_max_us)
-        return config_error(&min, err, "longer than poll.max; make it the shorter one");
+    if (queue->latency_us > queue->poll_max_us)
+        return config_error(&latency, err, "longer than poll.max; make it the shorter one");
     if (queue->archive_retention_us > 0 && queue->after != AFTER_ARCHIVE) {
         struct config_place at = config_place_of(place, map, "archive_retention");
         return config_error(&at, err, "this queue archives nothing; add after: archive, or leave it out");

@@ -92,6 +92,8 @@ const struct setting queue_settings[] = {
              "(default 10)"},
     {"lock_class", SETTING_COUNT, AT_QUEUE(lock_class), "0", .max = INT32_MAX,
      .help = "first number of the advisory locks; the same for all relays of a table; `0`: from its name"},
+    {"latency", SETTING_DURATION, AT_QUEUE(latency_us), "5ms", .min = 100, .max = 60 * SECOND_US,
+     .help = "time between claims while events come; longer costs the server less"},
     {"listen", SETTING_TEXT, AT_QUEUE(listen), .help = "NOTIFY channel that wakes the queue"},
     {.name = NULL},
 };
@@ -130,9 +132,8 @@ static const struct setting retry_settings[] = {
 };
 
 static const struct setting poll_settings[] = {
-    {"min", SETTING_DURATION, AT_QUEUE(poll_min_us), "2ms", .min = 100, .max = HOUR_US, .help = "while there is work"},
     {"max", SETTING_DURATION, AT_QUEUE(poll_max_us), "200ms", .min = MS_US, .max = HOUR_US,
-     .help = "while the table is empty"},
+     .help = "time between looks while the table is empty"},
     {.name = NULL},
 };
 

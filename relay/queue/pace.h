@@ -1,8 +1,9 @@
 /* relay/queue/pace.h -- when a queue is claimed from again.
  *
- * A queue is polled: soon after a claim that found something, ever later while there is nothing. Behind a claim that
- * took all that there was, none comes for any reason until there can be something worth its cost. With a rate, what a
- * claim brings has its time before the next one. */
+ * Most of what a claim costs the database does not depend on how many events it brings. So a claim that took all there
+ * was is followed by the next one after `latency`; one that left something, at once. While nothing comes, each look at
+ * the table is twice as late as the one before, up to `poll.max`. With a rate, what a claim brings has its time before
+ * the next one. */
 #pragma once
 
 #include "relay/base/clock.h"
@@ -28,17 +29,19 @@ static inline void pace_poll_by(struct pace *pace, instant_us at)
 struct pace_claim {
     instant_us sent_at;
     int64_t events;
-    int64_t most;  /* events that the next claim may bring */
     bool found;    /* it has locked keys of events */
     bool took_all; /* no event is known that it has left */
     bool full;     /* it has asked for keys by name alone */
 };
 
-/* A claim is on its way; the next one may bring `most` events. */
-void pace_sent(struct queue *queue, bool full, int64_t most, instant_us now);
+/* A claim is on its way. */
+void pace_sent(struct queue *queue, bool full, instant_us now);
 
 /* Sets poll_at and earliest_at. */
 void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now);
+
+/* A look has found nothing: the next one is twice as late. */
+void pace_rest(struct queue *queue, instant_us now);
 
 /* The answer of the side connection to who asks before it claims: see peek.h. */
 void pace_peeked(struct queue *queue, bool news, instant_us now);

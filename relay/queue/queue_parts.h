@@ -79,11 +79,9 @@ struct pace {
     instant_us poll_at;     /* the next look at the table */
     instant_us earliest_at; /* nothing is claimed before, so that claims are worth what they cost */
     instant_us claim_by;    /* and not only look whether there is something */
-    int64_t idle_us;
-    bool work_known;      /* the last claim found something */
-    bool took_all;        /* and left nothing, that is known */
-    int64_t coming_milli; /* thousandths of an event, by what claims have found; see pace.c */
-    instant_us coming_at;
+    int64_t idle_us;        /* between the last two looks */
+    bool work_known;        /* the last claim found something */
+    bool took_all;          /* no event is known that it has left */
 };
 
 /* Settlements that the database has refused. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
@@ -94,6 +92,7 @@ struct refusal {
     int64_t blamed_id;            /* the event whose row was blamed last, */
     bool blamed;                  /* if one was */
     struct halving in_time;       /* of all settlements, since one took too long */
+    bool moved; /* a row was not where it was read: until the next settlement has passed, rows go by ids */
 };
 
 /* Rows that another session holds. Written by relay/settle/blocked.c only. */

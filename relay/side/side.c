@@ -21,7 +21,6 @@
 #include <stdlib.h>
 
 #define PROBE_MIN_US (20 * MS_US)
-#define PROBE_PACED_US (100 * MS_US) /* however long the next claim waits */
 #define PROBE_MAX_US (1 * SECOND_US)
 
 /* Of a lease's term: a statement and a renewal that wait for locks, and a second try, are done before the term ends. */
@@ -237,12 +236,6 @@ static void round_failed(struct queue *queue, instant_us now)
     mend_connection(queue);
 }
 
-static int64_t probe_soon_us(const struct queue *queue, instant_us now)
-{
-    int64_t claim_us = queue->pace.earliest_at > now ? queue->pace.earliest_at - now : 0;
-    return claim_us < PROBE_MIN_US ? PROBE_MIN_US : claim_us < PROBE_PACED_US ? claim_us : PROBE_PACED_US;
-}
-
 static void round_succeeded(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
@@ -270,10 +263,8 @@ static void round_succeeded(struct queue *queue, instant_us now)
             queue->side_requests.check_empty = false; /* asked for before claims could look */
         }
         queue->side_requests.probe_answered = true;
-        /* While ids are being settled, ask often, though hardly more often than there are claims to use the answers;
-         * while nothing moves, seldom. */
-        bool moving = queue->ordering->type->wants_probe(queue->ordering) && queue->pace.work_known;
-        side->probe_interval_us = moving ? probe_soon_us(queue, now) : side->probe_interval_us * 2;
+        bool often = queue->ordering->type->wants_probe(queue->ordering) && queue->pace.work_known;
+        side->probe_interval_us = often ? PROBE_MIN_US : side->probe_interval_us * 2;
         if (side->probe_interval_us > PROBE_MAX_US)
             side->probe_interval_us = PROBE_MAX_US;
         side->probe_at = now + side->probe_interval_us;

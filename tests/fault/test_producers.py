@@ -40,7 +40,7 @@ def publish(db, journal):
 def test_what_many_publish_for_the_same_keys_is_delivered_in_the_order_of_its_ids(relay, db, tmp_path):
     target, journal = FileTarget(tmp_path / "events.jsonl", sync=False), []
     one = relay(f'database: "{db.dsn}"\nsinks: {{ out: {{ {target.sink()} }} }}\n'
-                "queues: { orders: { sink: out, destination: orders, poll: { min: 1ms, max: 5ms } } }\n")
+                "queues: { orders: { sink: out, destination: orders, latency: 1ms, poll: { max: 5ms } } }\n")
     producers = [threading.Thread(target=publish, args=(db, journal)) for _ in range(8)]
     for producer in producers:
         producer.start()

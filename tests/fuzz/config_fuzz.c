@@ -36,7 +36,7 @@ static void check_queue(const struct config *config, const struct queue_config *
     for (const struct config_group *group = queue_groups; group->name; group++)
         check_values(group->settings, queue);
     FUZZ_CHECK(queue->columns.id && queue->table && config_sink(config, queue->sink), "half a queue");
-    FUZZ_CHECK(queue->retry_base_us <= queue->retry_max_us && queue->poll_min_us <= queue->poll_max_us, "a range");
+    FUZZ_CHECK(queue->retry_base_us <= queue->retry_max_us && queue->latency_us <= queue->poll_max_us, "a range");
     for (const struct queue_config *other = config->queues; other < queue; other++)
         FUZZ_CHECK(strcmp(other->name, queue->name) != 0, "two queues called %s", queue->name);
 }

@@ -46,7 +46,7 @@ static void make_config(struct plan *plan, struct rng *rng)
         .max_events_per_key = chance(rng, 600) ? draw(rng, 1, 3) : 16,
         .max_batch_bytes = chance(rng, 200) ? 1500 : 1 << 20,
         .max_event_bytes = plan->large ? 1000 : 0,
-        .poll_min_us = draw(rng, 1, 20) * MS_US,
+        .latency_us = draw(rng, 1, 20) * MS_US,
         .poll_max_us = draw(rng, 50, 400) * MS_US,
         .oldest_share = shares[draw(rng, 0, 5)],
         .listen = chance(rng, 200) ? channel : NULL,

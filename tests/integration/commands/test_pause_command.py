@@ -130,7 +130,7 @@ def stands_still(db, one):
 
 def test_a_relay_that_stood_still_sends_nothing_after_a_drain(db, relay, http, shop):
     """It finds the pause in the snapshot that it reads its claims in, however late it looks for it otherwise."""
-    one = relay(shop.path.read_text().replace("sink: web }", "sink: web, poll: { min: 1ms, max: 2ms } }"))
+    one = relay(shop.path.read_text().replace("sink: web }", "sink: web, latency: 1ms, poll: { max: 2ms } }"))
     for turn in range(1, 11):
         wait_until(lambda: stands_still(db, one), what="it to stand still outside of a transaction")
         db.query("insert into public.events (order_id) select n from generate_series(1, 10) n")

@@ -57,7 +57,7 @@ def test_deliveries_hold_no_snapshot_and_no_transaction_id(relay, shop, http):
 def test_vacuum_removes_what_dies_during_a_delivery(relay, shop, http):
     shop.db.query("create table public.other as select n from generate_series(1, 1000) as n")
     shop.add(20, 20)
-    slow_relay(relay, shop, http, Reply(delay_s=4), poll="{ min: 1s, max: 1s }")
+    slow_relay(relay, shop, http, Reply(delay_s=4), latency="1s", poll="{ max: 1s }")
     wait_until(lambda: http.in_flight == 20)
     shop.db.query("delete from public.other")
     notices = shop.db.vacuum("public.other")
@@ -85,7 +85,7 @@ def set_plan(db, plan):
 
 def count_locks(relay, shop, http, keys, **queue):
     """With all deliveries in flight, one for each key, the locks held."""
-    slow_relay(relay, shop, http, NEVER, poll="{ min: 20ms, max: 20ms }", **queue)
+    slow_relay(relay, shop, http, NEVER, latency="20ms", poll="{ max: 20ms }", **queue)
     wait_until(lambda: http.in_flight == keys, 10, f"{keys} deliveries in flight")
     time.sleep(0.2)  # some more claims, which must not add any
     assert http.in_flight == keys
@@ -104,7 +104,7 @@ def test_a_claim_locks_what_it_returns_under_every_plan(relay, shop, http, plan)
 def test_a_claim_that_may_not_take_all_keys_locks_as_many_as_it_returns(relay, shop, http, plan):
     shop.add(2000, 500)
     set_plan(shop.db, plan)
-    slow_relay(relay, shop, http, NEVER, keys_per_claim=8, connections=1, poll="{ min: 1s, max: 1s }")
+    slow_relay(relay, shop, http, NEVER, keys_per_claim=8, connections=1, latency="1s", poll="{ max: 1s }")
     wait_until(lambda: http.in_flight >= 8)
     wait_until(lambda: shop.db.value(LOCKED) == http.in_flight)
 

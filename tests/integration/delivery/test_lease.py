@@ -291,7 +291,7 @@ def test_an_event_put_back_while_its_key_is_leased_does_not_wait_for_a_later_one
     config = f"""
 database: "{db.dsn}"
 sinks: {{ web: {{ type: http, url: "{http.url}", timeout: 60s }} }}
-queues: {{ tasks: {{ sink: web, ordering: lease, retry: {{ base: 24h, max: 24h }}, poll: {{ min: 1ms, max: 5ms }} }} }}
+queues: {{ tasks: {{ sink: web, ordering: lease, retry: {{ base: 24h, max: 24h }}, latency: 1ms, poll: {{ max: 5ms }} }} }}
 """
     path = tmp_path / "pgcourier.yaml"
     path.write_text(config.replace(db.dsn, db.operator_dsn))

@@ -13,7 +13,7 @@ RELAY = """
 database: "{dsn}"
 sinks: {{ out: {{ {sink} }} }}
 queues:
-  tasks: {{ sink: out, destination: d, retry: {{ base: {base}, max: 1h }}, poll: {{ min: 1ms, max: 5ms }} }}
+  tasks: {{ sink: out, destination: d, retry: {{ base: {base}, max: 1h }}, latency: 1ms, poll: {{ max: 5ms }} }}
 """
 
 

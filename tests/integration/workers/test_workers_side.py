@@ -14,7 +14,7 @@ CONFIG = """
 database: "{database}"
 sinks: {{ web: {{ type: http, url: "{url}", timeout: 300s }} }}
 queues:
-  tasks: {{ sink: web, connections: 1, retry: {{ base: 1h, max: 1h{retry} }}, poll: {{ min: 1ms, max: 5ms }}{more} }}
+  tasks: {{ sink: web, connections: 1, retry: {{ base: 1h, max: 1h{retry} }}, latency: 1ms, poll: {{ max: 5ms }}{more} }}
 """
 
 CLAIMS = f"select pg_terminate_backend(pid) from pg_stat_activity where usename = '{RELAY_ROLE}' and state = 'idle in transaction'"

@@ -29,12 +29,12 @@ static bool is_sweep_due(const struct ordering *o, instant_us now)
 static const struct ordering_type pending = {
     .pending = is_pending, .sweep_due = is_sweep_due, .released = note_released};
 
-/* The last claim was a moment ago, found nothing, and the wait is at its longest. */
+/* The last claim was a moment ago and found nothing. */
 static void set_up(void)
 {
     stage_init(&stage, "there");
     stage.noting.ordering.type = &pending;
-    stage.config.poll_min_us = 2 * MS_US;
+    stage.config.latency_us = 2 * MS_US;
     stage.config.poll_max_us = POLL_US;
     queue = &stage.queue;
     queue->pace.idle_us = POLL_US;
@@ -74,7 +74,6 @@ END_TEST
 enum reason {
     BEFORE_ITS_TIME,
     WORK_IS_KNOWN,
-    WAIT_STILL_SHORT,
     MORE_TO_LOOK_AT,
     KEYS_TO_FOLLOW,
     NOT_YET_EVERYWHERE,
@@ -91,9 +90,6 @@ static void give(enum reason reason)
         break;
     case WORK_IS_KNOWN:
         queue->pace.work_known = true;
-        break;
-    case WAIT_STILL_SHORT:
-        queue->pace.idle_us = POLL_US - 1;
         break;
     case MORE_TO_LOOK_AT:
         more = true;

@@ -132,7 +132,7 @@ START_TEST(what_is_left_out_has_its_default)
     ck_assert_int_eq(queue->max_events_per_key, 1024);
     ck_assert_int_eq(queue->max_batch_bytes, 4 << 20);
     ck_assert_int_eq(queue->max_event_bytes, 0);
-    ck_assert_int_eq(queue->poll_min_us, 2 * MS_US);
+    ck_assert_int_eq(queue->latency_us, 5 * MS_US);
     ck_assert_int_eq(queue->poll_max_us, 200 * MS_US);
     ck_assert_int_eq(queue->oldest_share, 55);
     ck_assert_int_eq(queue->lock_class, 0);

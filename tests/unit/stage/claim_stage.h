@@ -133,7 +133,7 @@ static inline void set_up(void)
     stage.queue.table = &table;
     stage.queue.process = &process;
     stage.config.max_batch_bytes = 1 << 20;
-    stage.config.poll_min_us = MS_US;
+    stage.config.latency_us = MS_US;
     stage.config.keys_per_claim = KEYS;
     stage.queue.claiming.key_limit = KEYS;
     stage.queue.outlet = &outlet;
