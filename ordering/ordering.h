@@ -34,6 +34,7 @@ struct ordering_options {
     bool archive;     /* delivered events go to the archive */
     bool hand_on;     /* and into the next queue's table: then `variables` names that, too */
     bool sequence;    /* a readable sequence feeds the ids, one at a time */
+    bool places;      /* a row is found where it was read, unless somebody updates it */
     bool filter;      /* not all rows of the table are this queue's */
     bool key_index;   /* there is an index on the key and the id */
     bool delays;      /* :columns end with how long the event is not due */
@@ -142,7 +143,8 @@ struct settle_failure {
 /* Everything that is settled together: one transaction, all or nothing. */
 struct settlement {
     const int64_t *done;  /* acked; behind them come the ids of `buried` */
-    const uint64_t *tids; /* of each that is acked, where its row was when it was read; NULL: it is found by its id */
+    const uint64_t *tids; /* of each that is acked, where its row was when it was read: all are there, or nothing is
+                           * done; NULL: they are found by their ids */
     size_t done_count;
     const struct span *responses; /* to each of them, where those go on; else NULL */
     const struct settle_failure *parked;
@@ -229,6 +231,7 @@ struct ordering_type {
 struct ordering {
     const struct ordering_type *type;
     bool locks_rows; /* what is claimed only its transaction can settle, and hold() is of no use */
+    bool places;     /* settlements may name where rows were read */
 };
 
 extern const struct ordering_type ordering_per_key, ordering_unordered;

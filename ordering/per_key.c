@@ -75,7 +75,7 @@ static void per_key_close(struct ordering *o)
 static struct ordering *per_key_open(const struct ordering_options *options, struct error *err)
 {
     struct per_key *pk = memory_new(sizeof *pk);
-    pk->ordering.type = &ordering_per_key;
+    pk->ordering = (struct ordering){.type = &ordering_per_key, .places = options->places};
     pk->options = *options;
     const struct sql_variable *v = options->variables, *guarded = options->guarded;
     bool ok = event_row_check(options, err) && guarded_text_init(&pk->lock, sql_per_key_lock, v, guarded, err) &&

@@ -14,7 +14,8 @@
 enum settle_kind {
     SETTLE_LEASES,
     SETTLE_GUARD,
-    SETTLE_DONE,
+    SETTLE_PLACED, /* what was delivered, by its places; or */
+    SETTLE_DONE,   /* by its ids */
     SETTLE_BURY,
     SETTLE_UNDELETED,
     SETTLE_PARK,

@@ -72,7 +72,8 @@ static void unordered_close(struct ordering *o)
 static struct ordering *unordered_open(const struct ordering_options *options, struct error *err)
 {
     struct unordered *un = memory_new(sizeof *un);
-    un->ordering = (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows};
+    un->ordering =
+        (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows, .places = options->places};
     un->options = *options;
     const struct sql_variable *v = options->variables, *guarded = options->guarded;
     bool ok = event_row_check(options, err) && guarded_text_init(&un->lock, sql_unordered_lock, v, guarded, err) &&

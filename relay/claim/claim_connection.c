@@ -103,12 +103,13 @@ static bool settle_by_halves(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
-    bool first = claim->settling != CLAIM_SETTLES_HALVES;
+    bool first = claim->settling != CLAIM_SETTLES_HALVES || queue->refusal.moved;
+    bool moved = round_may_have_moved_rows(round);
     if (leave_to_side_connection(claim, now))
         return true;
     claim_begin_halving(claim);
     bool again = refusal_answer(queue, round, now);
-    if (first || !again)
+    if (!moved && (first || !again))
         report_settle_failed(queue, &round->error);
     if (!again)
         return false;

@@ -54,10 +54,8 @@ void pace_rest(struct queue *queue, instant_us now)
 
 void pace_peeked(struct queue *queue, bool news, instant_us now)
 {
-    if (!news)
-        return;
-    queue->pace.idle_us = queue->config->latency_us;
-    queue->pace.poll_at = queue->pace.claim_by = now;
+    if (news) /* which a claim may not get: the wait is shorter only when it has found something */
+        queue->pace.poll_at = queue->pace.claim_by = now;
 }
 
 void pace_wake(struct queue *queue, instant_us now)

@@ -76,7 +76,13 @@ bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
 {
     struct settle_job *job = round->job;
     struct refusal_way way = refusal_blames;
+    bool moved = round_may_have_moved_rows(round);
     round->job = NULL;
+    if (moved) {
+        queue->refusal.moved = true;
+        settle_abort(job);
+        return true;
+    }
     if (round->rule->refusal == REFUSAL_BY_LOCK)
         way = refusal_waits;
     else if (round->rule->refusal == REFUSAL_BY_TIME)
@@ -102,6 +108,7 @@ static void note_success(struct queue *queue, const struct settle_job *job, inst
     struct batch *batch = job->lanes[0]->batch;
     halving_succeeded(&batch->halving, SIZE_MAX);
     batch->refusals = 0;
+    queue->refusal.moved = false;
     allow_more(queue, job, now);
     blame_note_success(queue, job, now);
 }

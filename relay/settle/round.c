@@ -65,6 +65,11 @@ bool round_was_refused(const struct round *round)
            round->failed_at >= round->settle_at && round->failed_at < round->settle_end;
 }
 
+bool round_may_have_moved_rows(const struct round *round)
+{
+    return round_was_refused(round) && round->job->settlement.tids && round->rule->refusal == REFUSAL_OF_ROW;
+}
+
 /* The settlement's first statement says so, by a text that is no number: see settle_leases.sql. */
 bool round_met_lost_lease(const struct round *round)
 {

@@ -46,6 +46,9 @@ bool round_take(struct round *round, size_t index, const PGresult *res);
 /* The first failure was in the settlement, and a row may be its cause. */
 bool round_was_refused(const struct round *round);
 
+/* The settlement named where rows were read, and that may be why it was refused: a row is not there any more. */
+bool round_may_have_moved_rows(const struct round *round);
+
 /* The round's settlement has failed because a lease of it is not ours any more. */
 bool round_met_lost_lease(const struct round *round);
 

@@ -200,6 +200,13 @@ static void add_lease_lists(struct lists *lists, size_t lanes, struct arena *are
     lists->released = arena_array(arena, lanes, sizeof *lists->released);
 }
 
+/* Rows of a lost claim may have been settled by others, and a halved settlement is to find the row that is refused for
+ * itself. */
+static bool go_by_place(const struct queue *queue, const struct batch *batch)
+{
+    return queue->ordering->places && !queue->refusal.moved && batch->hold != HOLD_LOST && batch->halving.most == 0;
+}
+
 struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes)
 {
     struct tally tally = count(batches, prefixes);
@@ -239,9 +246,7 @@ struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bo
     for (size_t i = 0; i < s->buried_count; i++)
         lists.done[s->done_count + i] = lists.buried[i].id;
     s->done = lists.done;
-    /* If another row is at one of the places by now, the settlement is refused as a whole. So a halved settlement names
-     * its rows by id, and so does one row alone, which would be blamed for it. */
-    s->tids = job->row_count > 1 && job->lanes[0]->batch->halving.most == 0 ? lists.tids : NULL;
+    s->tids = s->done_count > 0 && go_by_place(queue, job->lanes[0]->batch) ? lists.tids : NULL;
     s->responses = lists.responses;
     s->parked = lists.parked;
     s->buried = lists.buried;

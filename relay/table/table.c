@@ -301,6 +301,7 @@ static bool find_table(struct inspection *in, struct error *err)
         in->table->oid = (unsigned)query_int(found, 0, 0);
         in->table->name_sql = memory_text(query_text(found, 0, 1));
         in->table->plain_name = memory_text(query_text(found, 0, 2));
+        in->table->places = query_bool(found, 0, 4);
     }
     PQclear(found);
     return ok;

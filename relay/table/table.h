@@ -37,6 +37,7 @@ struct table {
     bool index_key;                 /* one that starts with key */
     bool index_priority;            /* one that starts (priority desc, id) */
     bool index_id;                  /* a valid unique btree index on exactly (id) */
+    bool places;                    /* no partitions, children or triggers that could keep a row from being deleted */
     char *sequence_sql;             /* quoted name of the sequence that feeds id, or NULL; readable by us */
     /* The extra columns that the destination template names, in order of first use: quoted, and as the template has
      * them. */

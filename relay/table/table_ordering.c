@@ -15,6 +15,7 @@ struct ordering_options table_ordering_options(const struct table *table, const 
         .archive = queue->after == AFTER_ARCHIVE,
         .hand_on = table->next != NULL,
         .sequence = table->sequence_sql != NULL,
+        .places = table->places,
         .key_index = table->index_key_id,
         .delays = table_holds_delayed(table, queue),
         .passes = table_passes_delayed(table, queue),

@@ -204,11 +204,11 @@ static const char *taken(const struct queue_config *queue, const char *key, cons
 }
 
 /* How delivered rows leave the table, and what is taken of them. */
-static const char *deleted(const char *name, const char *class, const char *id, const char *wanted, struct arena *arena)
+static const char *deleted(const char *template, const struct sql_variable *names, const char *wanted,
+                           struct arena *arena)
 {
-    const struct sql_variable variables[] = {
-        {"table", name}, {"table_class", class}, {"id", id}, {"taken", wanted}, {NULL, NULL}};
-    return rendered(arena, sql_settle_deleted, variables);
+    const struct sql_variable variables[] = {names[0], names[1], names[2], {"taken", wanted}, {NULL, NULL}};
+    return rendered(arena, template, variables);
 }
 
 static const struct sql_variable *variables_of(const struct table *table, const struct queue_config *queue,
@@ -225,11 +225,14 @@ static const struct sql_variable *variables_of(const struct table *table, const 
                *created_at = table_column(arena, table->created_at_sql, "null");
     const struct sql_variable *next = next_variables(table, queue, arena);
     const char *handed = table->next ? next->text : ""; /* the first of them */
+    const char *wanted = taken(queue, key, created_at, handed, arena);
+    const struct sql_variable names[] = {{"table", table->name_sql}, {"table_class", class}, {"id", id}};
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
         {"table_name", table_literal(arena, table->plain_name)},
         {"table_class", class},
-        {"deleted", deleted(table->name_sql, class, id, taken(queue, key, created_at, handed, arena), arena)},
+        {"deleted", deleted(sql_deleted_by_id, names, wanted, arena)},
+        {"placed", deleted(sql_deleted_by_place, names, wanted, arena)},
         {"where", condition(table, queue, guarded, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},

@@ -27,7 +27,7 @@
 -- key, type text
 -- payload           text or bytea
 -- headers, event_id, traceparent text
--- tid               where the row is: settle_deleted.sql finds it there
+-- tid               where the row is: deleted_by_place.sql finds it there
 -- ...               one text for each extra column
 select -1 as attempts, null::bigint as head, null::text as gone, e.*
 from (select) as one

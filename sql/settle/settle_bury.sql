@@ -1,6 +1,6 @@
 -- Takes events out of the table as dead letters.
 --
--- They are looked for by their ids. Of a table that the planner is blind to (see settle_deleted.sql) each time all of it would be
+-- They are looked for by their ids. Of a table that the planner is blind to (see deleted_by_id.sql) each time all of it would be
 -- read for that: then their places are found first, in the order of :id, and nothing else is tried. What somebody updates at
 -- the same moment may stay then, and settle_undeleted.sql finds it.
 --

@@ -5,13 +5,13 @@
 -- Fails when a row is not put in, as when a trigger there returns NULL: the event would be lost. SQL has no RAISE; a text
 -- that is no number says it as well.
 --
--- :deleted                         the rows, with what goes on: settle_deleted.sql
+-- :deleted                         the rows, with what goes on: deleted_by_place.sql or deleted_by_id.sql
 -- :next_table :next_columns     the next queue's table, and its columns for that
 -- :next_table_name              its name as a literal, to be read
 -- :next_values                  the same names, as columns of g, or the answer r.response
 -- :responses                    a join of g with the answers r; empty when those do not go on
 -- $1 bigint[]   ids
--- $2 tid[]      places
+-- $2 tid[]      their places, or none
 -- $3 bytea[]    with :responses: what was answered to each
 -- One row, as in settle_delete.sql.
 :deleted, handed_on as (

@@ -5,7 +5,7 @@
 -- :next_table :next_table_name :next_columns :next_values :responses    as in settle_next.sql
 -- :queue_name  the queue's name as a literal
 -- $1 bigint[]  ids
--- $2 tid[]     places
+-- $2 tid[]     their places, or none
 -- $3 bytea[]   with :responses: what was answered to each
 -- One row, as in settle_delete.sql.
 :deleted, handed_on as (

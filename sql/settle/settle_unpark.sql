@@ -4,7 +4,7 @@
 -- whoever pauses or resumes the key. A paused key keeps its entry: to drop it would be to resume it. What somebody else has
 -- leased is left alone as in settle_park.sql.
 --
--- The next event is looked for as in per_key_read.sql: of a table that the planner is blind to (see settle_deleted.sql) the least
+-- The next event is looked for as in per_key_read.sql: of a table that the planner is blind to (see deleted_by_id.sql) the least
 -- :id of a key would be found by going through all ids in their order.
 --
 -- :table :where :state :id   as in per_key_lock.sql

@@ -155,7 +155,11 @@ MUTANTS = [
     Mutant("claims_into_a_transaction_that_is_settled_by_halves", ["G3"], "relay/claim/claim.c",
            "->extends_open_transaction || claim->settling == CLAIM_SETTLES_HALVES ||", "->extends_open_transaction ||"),
     Mutant("takes_rows_that_stay_for_gone", ["G3"], "ordering/settler.c",
-           "[SETTLE_UNDELETED] = s->done_count + s->buried_count > 0", "[SETTLE_UNDELETED] = false"),
+           "[SETTLE_UNDELETED] = (placed ? 0 : s->done_count) + s->buried_count > 0", "[SETTLE_UNDELETED] = false"),
+    Mutant("blames_a_row_that_was_updated", ["attempts"], "relay/settle/refusal.c",
+           "if (moved)", "if (false)", soon=True),
+    Mutant("goes_by_place_again_and_again", ["spin"], "relay/settle/refusal.c",
+           "queue->refusal.moved = true;", "", soon=True),
 ]
 
 

@@ -96,6 +96,8 @@ static void make_faults(struct plan *plan, struct rng *rng)
     plan->stuck = rate(rng, 150 * heat / 2, 300);
     plan->stays = rate(rng, 100 * heat / 2, 300);
     plan->counts.pauses = rate(rng, 200 * heat / 2, 3);
+    plan->places = chance(rng, 700);
+    plan->moves = rate(rng, 200 * heat / 2, 100);
 }
 
 /* The others have to get past it, so it must not take all the room that there is. */
@@ -210,12 +212,13 @@ void plan_print(const struct plan *plan)
            plan->backlog, plan->until_empty, plan->faultless, plan->slow_key,
            (int)((plan->calm_at - PLAN_START) / MS_US));
     printf(
-        "of 1000: keyless=%u large=%u poison=%u stuck=%u stays=%u aborts=%u long_txn=%u sql_error=%u backend_killed=%u "
+        "of 1000: keyless=%u large=%u poison=%u stuck=%u stays=%u places=%d moves=%u aborts=%u long_txn=%u "
+        "sql_error=%u backend_killed=%u "
         "connection_cut=%u connect_fails=%u statement_slow=%u refused=%u rejected=%u unknown=%u late=%u overloaded=%u "
         "unreachable=%u no_route=%u full=%u; kills=%u freezes=%u stops=%u restarts=%u outages=%u put_backs=%u "
         "pauses=%u\n",
-        plan->keyless, plan->large, plan->poison, plan->stuck, plan->stays, plan->aborts, plan->long_txn, r->sql_error,
-        r->backend_killed, r->connection_cut, r->connect_fails, r->statement_slow, r->refused, r->rejected, r->unknown,
-        r->late, r->overloaded, r->unreachable, r->no_route, r->full, c->kills, c->freezes, c->stops, c->restarts,
-        c->outages, c->put_backs, c->pauses);
+        plan->keyless, plan->large, plan->poison, plan->stuck, plan->stays, plan->places, plan->moves, plan->aborts,
+        plan->long_txn, r->sql_error, r->backend_killed, r->connection_cut, r->connect_fails, r->statement_slow,
+        r->refused, r->rejected, r->unknown, r->late, r->overloaded, r->unreachable, r->no_route, r->full, c->kills,
+        c->freezes, c->stops, c->restarts, c->outages, c->put_backs, c->pauses);
 }

@@ -35,6 +35,8 @@ struct plan {
     int64_t id_step_max;                               /* ids leap by up to this */
     unsigned keyless, large, poison, aborts, long_txn; /* per mille */
     unsigned stuck, stays;                             /* rows that cannot be deleted, or that a trigger keeps */
+    unsigned moves;                                    /* rows that are updated between read and settlement */
+    bool places;                                       /* settlements may name where rows were read */
     bool until_empty;                                  /* relays end when nothing is left, and are started again */
     bool backlog;                                      /* events are there before the relays */
     instant_us produce_until, calm_at;                 /* from calm_at on nothing fails any more */

@@ -75,7 +75,10 @@ static void insert(struct producer *producer)
     sim.store.txns[producer->txn].draws = true;
     struct row *row = store_add_row(&sim.store, draw_id(), key, producer->txn);
     row->bytes = sim_chance(sim.plan.large) ? 1500 : (int)sim_draw(1, 400);
-    row->whim = sim_chance(sim.plan.stuck) ? WHIM_REFUSES : sim_chance(sim.plan.stays) ? WHIM_STAYS : WHIM_NONE;
+    row->whim = sim_chance(sim.plan.stuck)   ? WHIM_REFUSES
+                : sim_chance(sim.plan.stays) ? WHIM_STAYS
+                : sim_chance(sim.plan.moves) ? WHIM_MOVES
+                                             : WHIM_NONE;
     if (sim.plan.unordered)
         row->key = KEY_NONE_SIM;
     if (sim.plan.priority && !sim_chance(200))

@@ -173,12 +173,28 @@ static bool run_unpark(struct backend *backend, const struct call *call)
     return true;
 }
 
+/* See deleted_by_place.sql. */
+static bool are_where_they_were(const struct list *ids)
+{
+    for (size_t i = 0; i < ids->count; i++) {
+        const struct row *row = store_find_row(&sim.store, ids->values[i]);
+        if (row && row->whim == WHIM_MOVES)
+            return false;
+    }
+    return true;
+}
+
 static bool run_delete(struct backend *backend, const struct call *call, const struct list *ids)
 {
     size_t gone;
     backend->alone = ids->count == 1 ? ids->values[0] : QUERY_NO_ID;
+    bool by_place = call->query == QUERY_DONE && call->lists[1].count > 0;
     if (!delete_rows(backend, ids, call->query == QUERY_BURY, &gone))
         return false;
+    if (by_place && (gone < ids->count || !are_where_they_were(ids))) {
+        backend->refusal = "22P02";
+        return false;
+    }
     backend->misses = backend->misses || gone < ids->count;
     PGresult *res = result_new(PGRES_TUPLES_OK, 1, 2);
     result_bigint(res, 0, 0, (int64_t)gone);

@@ -127,6 +127,7 @@ struct table *table_inspect(PGconn *conn, const struct queue_config *queue, stru
     table->key_type = KEY_TEXT;
     table->lock_class = 7;
     table->index_key_id = true;
+    table->places = sim.plan.places;
     table->sequence_sql = sim.plan.sequence ? sequence : NULL;
     table->not_before_sql = sim.plan.holds || sim.plan.passes ? not_before : NULL;
     table->priority_sql = sim.plan.priority ? priority : NULL;

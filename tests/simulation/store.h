@@ -39,7 +39,7 @@ static inline struct version version_of(int txn)
 }
 
 /* What the table does when a row is to be deleted. */
-enum whim { WHIM_NONE, WHIM_REFUSES, WHIM_STAYS };
+enum whim { WHIM_NONE, WHIM_REFUSES, WHIM_STAYS, WHIM_MOVES };
 
 struct row {
     struct version version;

@@ -133,7 +133,7 @@ static bool applies(const struct work *work, const char *path)
         return work->table->sequence_sql != NULL;
     if (strstr(path, "_next"))
         return work->table->next != NULL;
-    if (strstr(path, "/settle_deleted.sql"))
+    if (strstr(path, "/deleted_by_"))
         return false; /* it is in others, as :deleted */
     return !strstr(path, "/table_filter.sql") || work->queue->where;
 }

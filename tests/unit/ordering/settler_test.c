@@ -17,6 +17,7 @@ static const struct sql_variable variables[] = {
     {"key_type", "bigint"},
     {"state", "outbox"},
     {"deleted", "with deleted as (delete from t e returning e.id as id)"},
+    {"placed", "with deleted as (delete from only t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"key_all", "true"},
     {"key_all_order", "e.id"},
@@ -56,14 +57,18 @@ START_TEST(what_was_delivered_goes_where_it_is_wanted)
 }
 END_TEST
 
-static void settle(const struct settlement *s, struct arena *arena, struct statement *ret)
+static size_t settle(const struct settlement *s, struct arena *arena, struct statement *ret)
 {
     struct error err;
     struct settler settler;
-    struct ordering_options options = {.queue = "orders", .variables = variables, .hand_on = s->responses != NULL};
+    struct ordering_options options = {
+        .queue = "orders", .variables = variables, .hand_on = s->responses != NULL, .places = true};
     ck_assert_msg(settler_init(&settler, &options, &err), "%s", err.text);
-    settler_settle(&settler, s, arena, ret);
+    size_t count = settler_settle(&settler, s, arena, ret);
+    for (size_t i = 0; i < count; i++)
+        ret[i].sql = arena_printf(arena, "%s", ret[i].sql);
     settler_done(&settler);
+    return count;
 }
 
 static bool has_values_of(const struct statement *st, const struct statement *due)
@@ -74,23 +79,27 @@ static bool has_values_of(const struct statement *st, const struct statement *du
     return true;
 }
 
-START_TEST(rows_are_named_in_the_order_of_their_places)
+START_TEST(rows_with_a_place_go_by_it_and_need_no_look_at_what_has_stayed)
 {
     struct arena *arena = arena_new();
     struct statement statements[ORDERING_STATEMENTS_MAX];
     const int64_t done[] = {1, 2, 3};
     const uint64_t tids[] = {0x20001, 0x10002, 0x10001};
     struct settlement s = {.done = done, .tids = tids, .done_count = 3};
-    settle(&s, arena, statements);
+    ck_assert_uint_eq(settle(&s, arena, statements), 1);
+    ck_assert_ptr_nonnull(strstr(statements[0].sql, "from only t"));
     struct statement due = statement_of("");
     statement_add_ids(&due, arena, (const int64_t[]){3, 2, 1}, 3);
     statement_add_tids(&due, arena, (const uint64_t[]){0x10001, 0x10002, 0x20001}, 3);
     ck_assert(has_values_of(&statements[0], &due));
+    s.tids = NULL;
+    ck_assert_uint_eq(settle(&s, arena, statements), 2);
+    ck_assert_ptr_null(strstr(statements[0].sql, "from only t"));
     arena_free(arena);
 }
 END_TEST
 
-START_TEST(rows_with_an_answer_are_named_in_the_order_of_the_answers)
+START_TEST(answers_go_along_with_their_rows)
 {
     struct arena *arena = arena_new();
     struct statement statements[ORDERING_STATEMENTS_MAX];
@@ -100,9 +109,9 @@ START_TEST(rows_with_an_answer_are_named_in_the_order_of_the_answers)
     struct settlement s = {.done = done, .tids = tids, .done_count = 2, .responses = responses};
     settle(&s, arena, statements);
     struct statement due = statement_of("");
-    statement_add_ids(&due, arena, done, 2);
-    statement_add_tids(&due, arena, tids, 2);
-    statement_add_bytes(&due, arena, responses, 2);
+    statement_add_ids(&due, arena, (const int64_t[]){2, 1}, 2);
+    statement_add_tids(&due, arena, (const uint64_t[]){0x10001, 0x10002}, 2);
+    statement_add_bytes(&due, arena, (const struct span[]){responses[1], responses[0]}, 2);
     ck_assert(has_values_of(&statements[0], &due));
     arena_free(arena);
 }
@@ -114,7 +123,7 @@ int main(void)
     TCase *tcase = tcase_create("settler");
     suite_add_tcase(suite, tcase);
     tcase_add_loop_test(tcase, what_was_delivered_goes_where_it_is_wanted, 0, sizeof ways / sizeof ways[0]);
-    tcase_add_test(tcase, rows_are_named_in_the_order_of_their_places);
-    tcase_add_test(tcase, rows_with_an_answer_are_named_in_the_order_of_the_answers);
+    tcase_add_test(tcase, rows_with_a_place_go_by_it_and_need_no_look_at_what_has_stayed);
+    tcase_add_test(tcase, answers_go_along_with_their_rows);
     return run_suite(suite);
 }

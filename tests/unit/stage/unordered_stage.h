@@ -33,6 +33,7 @@ static const struct sql_variable variables[] = {
     {"state", "outbox"},
     {"parked_class", "'outbox.parked'::regclass"},
     {"deleted", "with deleted as (delete from t e returning e.id as id)"},
+    {"placed", "with deleted as (delete from only t e returning e.id as id)"},
     {"behind_entry", "true"},
     {"parked_key", "p.key"},
     {"priority", "e.p"},
