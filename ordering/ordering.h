@@ -102,6 +102,7 @@ struct claim_plan {
     int64_t top_priority, top_id;         /* where to go on from there */
     bool behind;                          /* the request's word */
     bool few;                             /* asked for without that limit: the keys are believed to have few */
+    bool fresh;                           /* it looks at the newest ids alone */
     bool all;                             /* whatever is found is locked, and the keys come in no order */
     const struct missed_key *missed_keys; /* in the intake's arena */
     size_t missed_key_count;

@@ -45,16 +45,31 @@ enum lock_column {
     LOCK_COLUMNS
 };
 
+/* Those of sql/claim/fresh_lock.sql. */
+enum fresh_column {
+    FRESH_SEEN_MIN,
+    FRESH_SEEN_MAX,
+    FRESH_MISSED_MIN,
+    FRESH_MISSED_MAX,
+    FRESH_LOCKED,
+    FRESH_CLAIM,
+    FRESH_KEYLESS,
+    FRESH_MORE,
+    FRESH_DUE,
+    FRESH_COLUMNS
+};
+
 struct per_key {
     struct ordering ordering;
     struct ordering_options options;
-    struct guarded_text lock, lock_all, read, read_few, peek;
+    struct guarded_text lock, lock_all, read, read_few, fresh_lock, fresh_read, peek;
     struct held_locks held;
     struct settler settler;
     struct lease_sql lease;
     struct horizon horizon;
     struct scan scan;
     struct claim_rows rows;
+    bool due;     /* a key waits no longer: the next claim looks for it */
     bool few;     /* the keys that were locked last had few events each, and all of them were returned */
     int64_t wary; /* claims to go before few are expected again, or keys in no order */
 };
@@ -62,7 +77,8 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    struct guarded_text *texts[] = {&pk->lock, &pk->lock_all, &pk->read, &pk->read_few, &pk->peek};
+    struct guarded_text *texts[] = {&pk->lock,       &pk->lock_all,   &pk->read, &pk->read_few,
+                                    &pk->fresh_lock, &pk->fresh_read, &pk->peek};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         guarded_text_done(texts[i]);
     held_locks_done(&pk->held);
@@ -82,6 +98,8 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
               guarded_text_init(&pk->lock_all, sql_per_key_lock_all, v, guarded, err) &&
               guarded_text_init(&pk->read, sql_per_key_read, v, guarded, err) &&
               guarded_text_init(&pk->read_few, sql_per_key_read_few, v, guarded, err) &&
+              guarded_text_init(&pk->fresh_lock, sql_fresh_lock, v, guarded, err) &&
+              guarded_text_init(&pk->fresh_read, sql_fresh_read, v, guarded, err) &&
               guarded_text_init(&pk->peek, sql_claim_peek, v, guarded, err) &&
               held_locks_init(&pk->held, options, err) && settler_init(&pk->settler, options, err) &&
               lease_sql_init(&pk->lease, options, err) && horizon_init(&pk->horizon, options, FLOOR_KEYS, err);
@@ -192,6 +210,33 @@ static bool has_to_choose(const struct per_key *pk, const struct claim_request *
            pk->wary > 0 || !claim_rows_suffice(&pk->rows);
 }
 
+/* On an ordinary day there is nothing to look at but the newest ids, from a known one on. */
+static bool is_fresh_enough(const struct per_key *pk, const struct claim_request *request,
+                            const struct claim_plan *plan)
+{
+    return plan->all && pk->scan.known && !pk->due && request->follow_key_count == 0 && !request->followed_only &&
+           id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) && pk->horizon.left.count == 0;
+}
+
+static void claim_fresh(const struct per_key *pk, const struct claim_request *request, struct arena *arena,
+                        struct statement *ret, const struct claim_plan *plan)
+{
+    struct statement *lock = &ret[CLAIM_LOCK], *read = &ret[CLAIM_READ];
+    *lock = statement_of(guarded_text_of(&pk->fresh_lock, plan->guarded));
+    statement_add_int(lock, arena, plan->scan.fresh_above);
+    statement_add_int(lock, arena, request->max_keys);
+    statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
+    statement_add_ids(lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
+    statement_add_text(lock, pk->options.queue);
+    statement_add_int(lock, arena, pk->options.lock_class);
+    *read = statement_of(guarded_text_of(&pk->fresh_read, plan->guarded));
+    read->by_row = true;
+    statement_add_text(read, pk->options.queue);
+    statement_add_int(read, arena, pk->horizon.floor);
+    statement_add_int(read, arena, plan->key_limit);
+    statement_add_int(read, arena, plan->rows_limit);
+}
+
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
                             struct arena *arena, struct statement *ret, struct claim_plan *ret_plan)
 {
@@ -210,8 +255,14 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     ret_plan->all = !has_to_choose(pk, request);
     if (ret_plan->guarded)
         *ret++ = ordering_guard(request->unreadable, request->unreadable_count, arena);
-    ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
-    ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
+    ret_plan->fresh = is_fresh_enough(pk, request, ret_plan);
+    if (ret_plan->fresh) {
+        claim_fresh(pk, request, arena, ret, ret_plan);
+    } else {
+        ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
+        ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
+        pk->due = false;
+    }
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
     return CLAIM_STATEMENTS + ret_plan->guarded;
 }
@@ -282,6 +333,29 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
     return true;
 }
 
+static bool read_fresh_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res, struct arena *arena,
+                             struct error *err)
+{
+    if (PQnfields(res) != FRESH_COLUMNS || PQntuples(res) != 1)
+        return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
+                         PQntuples(res), PQnfields(res));
+    struct scan_report *report = &plan->report;
+    int64_t id;
+    if (result_bigint(res, 0, FRESH_SEEN_MIN, &report->seen_min) &&
+        result_bigint(res, 0, FRESH_SEEN_MAX, &report->seen_max)) {
+        horizon_saw(&pk->horizon, report->seen_min);
+        horizon_saw(&pk->horizon, report->seen_max);
+    }
+    if (result_bigint(res, 0, FRESH_MISSED_MIN, &id) && result_bigint(res, 0, FRESH_MISSED_MAX, &report->missed.hi))
+        report->missed.lo = id;
+    result_bigint(res, 0, FRESH_LOCKED, &plan->locked);
+    plan->locked_keys = arena_copy(arena, result_span(res, 0, FRESH_CLAIM));
+    plan->locked_keyless_ids = arena_copy(arena, result_span(res, 0, FRESH_KEYLESS));
+    plan->thin = result_bigint(res, 0, FRESH_MORE, &id) && id;
+    pk->due = result_bigint(res, 0, FRESH_DUE, &id) && id;
+    return true;
+}
+
 static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t index, const PGresult *res,
                             const struct claim_intake *intake, struct error *err)
 {
@@ -289,7 +363,8 @@ static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t 
     if (index < plan->guarded)
         return true;
     if (index == CLAIM_LOCK + (size_t)plan->guarded)
-        return read_locks(pk, plan, res, intake, err);
+        return plan->fresh ? read_fresh_locks(pk, plan, res, intake->arena, err)
+                           : read_locks(pk, plan, res, intake, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
         if (!event_row_read(&pk->options, res, row, intake, err))

@@ -51,7 +51,8 @@ static const char *const templates[] = {
     sql_settle_undeleted, sql_settle_next,           sql_settle_next_archive,
     sql_table_next_fits,  sql_table_next_wants,      sql_status_waiting,
     sql_unreadable_ids,   sql_unreadable_ids_of_key, sql_unreadable_where,
-    sql_unreadable_read,  sql_unreadable_known,
+    sql_unreadable_read,  sql_unreadable_known,      sql_fresh_lock,
+    sql_fresh_read,
 };
 
 static char *quoted(struct arena *arena, const char *name)

@@ -143,6 +143,22 @@ static void run_read(struct backend *backend, const struct call *call)
     read_keyless_ids(backend, &left);
 }
 
+/* fresh_read.sql: what waits by now is left to others, and so is all while the queue is paused. */
+static void run_read_fresh(struct backend *backend, const struct call *call)
+{
+    int64_t left = call->n[3];
+    bool paused = sim.now < sim.paused_until;
+    struct call same = *call;
+    same.lists[4] = same.lists[5] = (struct list){0};
+    for (size_t i = 0; i < backend->claim_keys.count && !paused; i++)
+        if (!query_find_wait(backend, backend->claim_keys.values[i], QUERY_NO_ID))
+            read_key(backend, &same, backend->claim_keys.values[i], call->n[2], &left);
+    for (size_t i = 0; i < backend->claim_keyless_ids.count && !paused; i++)
+        if (!query_find_wait(backend, QUERY_NO_ID, backend->claim_keyless_ids.values[i]))
+            read_keyless(backend, backend->claim_keyless_ids.values[i], &left);
+    server_reply(backend, result_new(PGRES_TUPLES_OK, 0, 12));
+}
+
 /* unordered_read.sql */
 static void run_read_events(struct backend *backend, const struct call *call)
 {
@@ -409,11 +425,17 @@ bool query_run(struct backend *backend, const struct call *call)
     case QUERY_LOCK_ALL:
         query_lock_all(backend, call);
         return true;
+    case QUERY_LOCK_FRESH:
+        query_lock_fresh(backend, call);
+        return true;
     case QUERY_LOCK_EVENTS:
         query_lock_events(backend, call);
         return true;
     case QUERY_READ:
         run_read(backend, call);
+        return true;
+    case QUERY_READ_FRESH:
+        run_read_fresh(backend, call);
         return true;
     case QUERY_READ_EVENTS:
         run_read_events(backend, call);

@@ -1,4 +1,5 @@
-/* What per_key_lock.sql does, choose keys and lock them, and per_key_lock_all.sql, lock whatever is found. */
+/* What per_key_lock.sql does, choose keys and lock them, and per_key_lock_all.sql and fresh_lock.sql, lock whatever is
+ * found. */
 #include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
@@ -425,4 +426,52 @@ void query_lock_all(struct backend *backend, const struct call *call)
     for (size_t i = 0; i < choice.found_count; i++)
         choice.found[i].place = 0; /* in no order */
     end_choice(backend);
+}
+
+static bool a_wait_is_over(const struct backend *backend)
+{
+    for (size_t i = 0; i < sim.store.wait_count; i++)
+        if (sim.store.waits[i].next_at <= backend->started_at && query_sees(backend, &sim.store.waits[i].version))
+            return true;
+    return false;
+}
+
+/* fresh_lock.sql */
+static PGresult *summarise_fresh(const struct backend *backend)
+{
+    int64_t missed_min = QUERY_NO_ID, missed_max = QUERY_NO_ID, seen_min = QUERY_NO_ID, seen_max = QUERY_NO_ID,
+            locked = 0;
+    for (size_t i = 0; i < choice.found_count; i++)
+        widen(&seen_min, &seen_max, &choice.found[i]);
+    for (size_t i = 0; i < choice.ordered_count; i++) {
+        locked += choice.ordered[i].locked;
+        if (!choice.ordered[i].locked)
+            widen(&missed_min, &missed_max, &choice.ordered[i]);
+    }
+    const char *claimed = claim_text(backend);
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 9);
+    put_id(res, 0, 0, seen_min);
+    put_id(res, 0, 1, seen_max);
+    put_id(res, 0, 2, missed_min);
+    put_id(res, 0, 3, missed_max);
+    result_bigint(res, 0, 4, locked);
+    result_text(res, 0, 5, claimed, strlen(claimed));
+    result_bigint(res, 0, 7, (int64_t)choice.fresh_count >= choice.call->n[5]);
+    result_bigint(res, 0, 8, a_wait_is_over(backend));
+    return res;
+}
+
+void query_lock_fresh(struct backend *backend, const struct call *call)
+{
+    struct call same = {.n = {[0] = call->n[0], [1] = 1, [3] = 1, [5] = call->n[1], [6] = call->n[1]}};
+    same.lists[8] = call->lists[2];
+    same.lists[9] = call->lists[3];
+    begin_choice(backend, &same);
+    look_at_the_newest();
+    add_ready();
+    for (size_t i = 0; i < choice.ordered_count; i++)
+        choice.ordered[i].place = 0; /* in no order */
+    qsort(choice.ordered, choice.ordered_count, sizeof choice.ordered[0], compare_places);
+    lock_chosen(backend);
+    server_reply(backend, summarise_fresh(backend));
 }

@@ -28,9 +28,11 @@ enum query {
     QUERY_LISTEN,
     QUERY_LOCK,
     QUERY_LOCK_ALL,
+    QUERY_LOCK_FRESH,
     QUERY_LOCK_EVENTS,
     QUERY_READ,
     QUERY_READ_FEW,
+    QUERY_READ_FRESH,
     QUERY_READ_EVENTS,
     QUERY_KEEP, /* locks for the session */
     QUERY_FREE,
@@ -137,6 +139,7 @@ bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
 void query_lock(struct backend *backend, const struct call *call);
 void query_lock_all(struct backend *backend, const struct call *call);
+void query_lock_fresh(struct backend *backend, const struct call *call);
 void query_lock_events(struct backend *backend, const struct call *call);
 
 bool query_grant(struct backend *backend, const struct call *call);

@@ -221,10 +221,12 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
     } known[] = {
         {sql_per_key_lock, QUERY_LOCK},
         {sql_per_key_lock_all, QUERY_LOCK_ALL},
+        {sql_fresh_lock, QUERY_LOCK_FRESH},
         {sql_unordered_lock, QUERY_LOCK_EVENTS},
         {sql_unordered_read, QUERY_READ_EVENTS},
         {sql_per_key_read, QUERY_READ},
         {sql_per_key_read_few, QUERY_READ_FEW},
+        {sql_fresh_read, QUERY_READ_FRESH},
         {sql_settle_delete, QUERY_DONE},
         {sql_settle_archive, QUERY_DONE},
         {sql_settle_bury, QUERY_BURY},

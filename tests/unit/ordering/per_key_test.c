@@ -81,11 +81,12 @@ START_TEST(rows_are_looked_at_as_keys_repeat)
     int64_t most = parameter(0, 6);
     ck_assert_int_gt(most, more);
     ck_assert_int_le(most, 50);
-    for (int i = 0; i < 40; i++) {
+    int64_t rows = most;
+    for (int i = 0; i < 40 && !plan.fresh; i++, rows = parameter(0, 6)) {
         claim_is_done(false);
         claim();
     }
-    ck_assert_int_le(parameter(0, 6), 20);
+    ck_assert_int_le(plan.fresh ? parameter(0, 2) : rows, 20);
 }
 END_TEST
 
