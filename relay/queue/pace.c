@@ -7,7 +7,8 @@ static void plan_poll(struct queue *queue, struct pace_claim claim, instant_us n
 {
     const struct queue_config *config = queue->config;
     struct pace *pace = &queue->pace;
-    pace->work_known = claim.found;
+    pace->work_known = claim.found && pace->found; /* one by itself is no reason to expect another */
+    pace->found = claim.found;
     if (claim.found) {
         pace->idle_us = config->latency_us;
         pace_poll_by(pace, claim.sent_at + config->latency_us);

@@ -153,7 +153,7 @@ def test_both_ends_ask_whether_the_other_is_there(relay, db, http, proxy):
     run = FaultRun(relay, Shop(db), HttpTarget(http))
     http.respond = lambda request: Reply(200, delay_s=3600)
     run.add(20, keys=20)
-    one = start(run, proxy, poll="{ min: 1s, max: 1s }")
+    one = start(run, proxy, latency="1s", poll="{ max: 1s }")
     wait_until(lambda: http.in_flight == 20, 60, "the deliveries to be under way")
 
     def all_ask():

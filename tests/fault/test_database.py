@@ -235,7 +235,7 @@ def test_an_idle_timeout_of_the_role_does_not_end_slow_deliveries(relay, db, htt
     http.respond = lambda request: Reply(200, delay_s=0.8)
     for top in ("", "prepared: off"):
         shop.add(40, 20)
-        one = relay(shop.config(target.sink(), top=top, poll="{ min: 1s, max: 1s }"), until_empty=True)
+        one = relay(shop.config(target.sink(), top=top, latency="1s", poll="{ max: 1s }"), until_empty=True)
         assert one.wait() == 0
         assert not one.logged("claim.lost")
     shop.check(target.receipts())

@@ -52,7 +52,7 @@ QUEUES = {"per_key": {}, "unordered": {"ordering": "unordered", "locks": "adviso
 def test_sessions_and_transactions_last_as_long_as_deliveries(shop, relay, http, queue):
     http.respond = lambda request: Reply(action=HANG)
     target = HttpTarget(http)
-    one = relay(shop.config(target.sink(timeout="300s"), connections=1, poll="{ min: 60s, max: 60s }", listen="wake", **QUEUES[queue]))
+    one = relay(shop.config(target.sink(timeout="300s"), connections=1, latency="60s", poll="{ max: 60s }", listen="wake", **QUEUES[queue]))
     # One that claims, or has claimed, and one that listens.
     deliver_slowly(shop, http, LASTING, 2)
     assert one.stop() == 0

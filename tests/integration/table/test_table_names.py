@@ -200,7 +200,7 @@ def test_its_quoted_name_is_read_as_itself(any_tables):
     """What relay/table/table_sql.c makes regclasses of is what table_find.sql answers."""
     db = any_tables.db
     with open(os.path.join(REPO, "sql", "table", "table_find.sql")) as file:
-        db.query("create function public.found(text, text) returns table (oid oid, name_sql text, plain_name text, kind text)"
+        db.query("create function public.found(text, text) returns table (oid oid, name_sql text, plain_name text, kind text, places boolean)"
                  f" language sql as $find$ {file.read()} $find$")
     ((oid, name_sql, plain_name),) = db.query("select oid, name_sql, plain_name from public.found(%s, %s)", any_tables.parts)
     assert plain_name == any_tables.plain
