@@ -6,14 +6,11 @@
  * The horizon's floor keeps the reads off dead index entries at the front of a key's range. It is not a hint: an event
  * below it would be passed over and break the order of its key. A key that waits is read from its own head on, wherever
  * that is, and so is one that was left behind: they hold no floor down. */
-#include "ordering/claim_rows.h"
+#include "ordering/claim_fresh.h"
 #include "ordering/event_row.h"
-#include "ordering/guarded_text.h"
-#include "ordering/held_locks.h"
-#include "ordering/horizon.h"
 #include "ordering/lease_sql.h"
 #include "ordering/result.h"
-#include "ordering/settler.h"
+#include "ordering/strategy.h"
 #include "sql_text.h"
 
 #include <stdlib.h>
@@ -45,31 +42,11 @@ enum lock_column {
     LOCK_COLUMNS
 };
 
-/* Those of sql/claim/fresh_lock.sql. */
-enum fresh_column {
-    FRESH_SEEN_MIN,
-    FRESH_SEEN_MAX,
-    FRESH_MISSED_MIN,
-    FRESH_MISSED_MAX,
-    FRESH_LOCKED,
-    FRESH_CLAIM,
-    FRESH_KEYLESS,
-    FRESH_MORE,
-    FRESH_DUE,
-    FRESH_COLUMNS
-};
-
 struct per_key {
-    struct ordering ordering;
-    struct ordering_options options;
-    struct guarded_text lock, lock_all, read, read_few, fresh_lock, fresh_read, peek;
-    struct held_locks held;
-    struct settler settler;
+    struct strategy base;
+    struct guarded_text lock, lock_all, read, read_few;
+    struct claim_fresh fresh;
     struct lease_sql lease;
-    struct horizon horizon;
-    struct scan scan;
-    struct claim_rows rows;
-    bool due;     /* a key waits no longer: the next claim looks for it */
     bool few;     /* the keys that were locked last had few events each, and all of them were returned */
     int64_t wary; /* claims to go before few are expected again, or keys in no order */
 };
@@ -77,47 +54,37 @@ struct per_key {
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    struct guarded_text *texts[] = {&pk->lock,       &pk->lock_all,   &pk->read, &pk->read_few,
-                                    &pk->fresh_lock, &pk->fresh_read, &pk->peek};
+    struct guarded_text *texts[] = {&pk->lock, &pk->lock_all, &pk->read, &pk->read_few};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         guarded_text_done(texts[i]);
-    held_locks_done(&pk->held);
-    settler_done(&pk->settler);
+    claim_fresh_done(&pk->fresh);
     lease_sql_done(&pk->lease);
-    horizon_done(&pk->horizon);
+    strategy_done(&pk->base);
     free(pk);
 }
 
 static struct ordering *per_key_open(const struct ordering_options *options, struct error *err)
 {
     struct per_key *pk = memory_new(sizeof *pk);
-    pk->ordering = (struct ordering){.type = &ordering_per_key, .places = options->places};
-    pk->options = *options;
     const struct sql_variable *v = options->variables, *guarded = options->guarded;
-    bool ok = event_row_check(options, err) && guarded_text_init(&pk->lock, sql_per_key_lock, v, guarded, err) &&
+    bool ok = strategy_init(&pk->base, &ordering_per_key, options, FLOOR_KEYS, err) &&
+              guarded_text_init(&pk->lock, sql_per_key_lock, v, guarded, err) &&
               guarded_text_init(&pk->lock_all, sql_per_key_lock_all, v, guarded, err) &&
               guarded_text_init(&pk->read, sql_per_key_read, v, guarded, err) &&
               guarded_text_init(&pk->read_few, sql_per_key_read_few, v, guarded, err) &&
-              guarded_text_init(&pk->fresh_lock, sql_fresh_lock, v, guarded, err) &&
-              guarded_text_init(&pk->fresh_read, sql_fresh_read, v, guarded, err) &&
-              guarded_text_init(&pk->peek, sql_claim_peek, v, guarded, err) &&
-              held_locks_init(&pk->held, options, err) && settler_init(&pk->settler, options, err) &&
-              lease_sql_init(&pk->lease, options, err) && horizon_init(&pk->horizon, options, FLOOR_KEYS, err);
-    if (!ok) {
-        per_key_close(&pk->ordering);
-        return NULL;
-    }
-    scan_init(&pk->scan);
-    claim_rows_init(&pk->rows);
-    return &pk->ordering;
+              claim_fresh_init(&pk->fresh, &pk->base.options, err) && lease_sql_init(&pk->lease, options, err);
+    if (ok)
+        return &pk->base.ordering;
+    per_key_close(&pk->base.ordering);
+    return NULL;
 }
 
 /* Rows to look at. Where both ends have something to look at, each has to yield its share of the keys. */
 static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
                             int64_t *ret_newest, int64_t *ret_oldest)
 {
-    int64_t rows = claim_rows_look(&pk->rows, request->max_keys, request->behind);
-    if (claim_rows_split(scan, rows, pk->options.oldest_share, ret_newest, ret_oldest)) {
+    int64_t rows = claim_rows_look(&pk->base.rows, request->max_keys, request->behind);
+    if (claim_rows_split(scan, rows, pk->base.options.oldest_share, ret_newest, ret_oldest)) {
         ++*ret_newest;
         ++*ret_oldest;
     }
@@ -132,11 +99,11 @@ static struct statement read_statement(struct per_key *pk, const struct claim_re
         plan->rows_limit = (request->max_keys + 1) * FEW_ROWS;
     struct statement read = statement_of(guarded_text_of(plan->few ? &pk->read_few : &pk->read, plan->guarded));
     read.by_row = true;
-    statement_add_text(&read, pk->options.queue);
-    statement_add_int(&read, arena, pk->horizon.floor);
+    statement_add_text(&read, pk->base.options.queue);
+    statement_add_int(&read, arena, pk->base.horizon.floor);
     statement_add_int(&read, arena, plan->key_limit);
     statement_add_int(&read, arena, plan->rows_limit);
-    left_behind_add_to(&pk->horizon.left, arena, &read);
+    left_behind_add_to(&pk->base.horizon.left, arena, &read);
     return read;
 }
 
@@ -159,21 +126,21 @@ static struct statement lock_some(const struct per_key *pk, const struct claim_r
     add_ranges(&lock, scan, arena);
     statement_add_int(&lock, arena, newest_rows);
     statement_add_int(&lock, arena, request->max_keys);
-    statement_add_int(&lock, arena, claim_rows_share(request, pk->options.oldest_share));
+    statement_add_int(&lock, arena, claim_rows_share(request, pk->base.options.oldest_share));
     statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
     statement_add_ids(&lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
     statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
-    statement_add_text(&lock, pk->options.queue);
-    statement_add_int(&lock, arena, pk->options.lock_class);
+    statement_add_text(&lock, pk->base.options.queue);
+    statement_add_int(&lock, arena, pk->base.options.lock_class);
     statement_add_int(&lock, arena, claim_rows_waits_last(request));
     statement_add_int(&lock, arena, oldest_rows);
     /* Without an index on the key, asking for each key would read the table each time. */
-    if (request->behind && pk->options.key_index)
-        statement_add_int(&lock, arena, pk->horizon.floor);
+    if (request->behind && pk->base.options.key_index)
+        statement_add_int(&lock, arena, pk->base.horizon.floor);
     else
         statement_add_text(&lock, NULL);
-    statement_add_int(&lock, arena, pk->horizon.floor);
-    left_behind_add_to(&pk->horizon.left, arena, &lock);
+    statement_add_int(&lock, arena, pk->base.horizon.floor);
+    left_behind_add_to(&pk->base.horizon.left, arena, &lock);
     return lock;
 }
 
@@ -182,7 +149,7 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
                                  const struct scan_plan *scan, struct arena *arena)
 {
     int64_t keys = request->max_keys, newest_rows, oldest_rows;
-    if (claim_rows_split(scan, keys, pk->options.oldest_share, &newest_rows, &oldest_rows)) {
+    if (claim_rows_split(scan, keys, pk->base.options.oldest_share, &newest_rows, &oldest_rows)) {
         oldest_rows = oldest_rows < 1 ? 1 : oldest_rows < keys ? oldest_rows : keys - 1;
         newest_rows = keys - oldest_rows;
     }
@@ -192,10 +159,10 @@ static struct statement lock_all(const struct per_key *pk, const struct claim_re
     statement_add_int(&lock, arena, keys);
     statement_add_int(&lock, arena, oldest_rows);
     statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
-    statement_add_text(&lock, pk->options.queue);
-    statement_add_int(&lock, arena, pk->options.lock_class);
-    statement_add_int(&lock, arena, pk->horizon.floor);
-    left_behind_add_to(&pk->horizon.left, arena, &lock);
+    statement_add_text(&lock, pk->base.options.queue);
+    statement_add_int(&lock, arena, pk->base.options.lock_class);
+    statement_add_int(&lock, arena, pk->base.horizon.floor);
+    left_behind_add_to(&pk->base.horizon.left, arena, &lock);
     statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
     statement_add_ids(&lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
     return lock;
@@ -207,34 +174,16 @@ static bool has_to_choose(const struct per_key *pk, const struct claim_request *
 {
     size_t busy = request->busy_key_count + request->busy_keyless_count;
     return request->behind || request->max_keys == 1 || (int64_t)busy * BUSY_SHARE > request->max_keys ||
-           pk->wary > 0 || !claim_rows_suffice(&pk->rows);
+           pk->wary > 0 || !claim_rows_suffice(&pk->base.rows);
 }
 
 /* On an ordinary day there is nothing to look at but the newest ids, from a known one on. */
 static bool is_fresh_enough(const struct per_key *pk, const struct claim_request *request,
                             const struct claim_plan *plan)
 {
-    return plan->all && pk->scan.known && !pk->due && request->follow_key_count == 0 && !request->followed_only &&
-           id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) && pk->horizon.left.count == 0;
-}
-
-static void claim_fresh(const struct per_key *pk, const struct claim_request *request, struct arena *arena,
-                        struct statement *ret, const struct claim_plan *plan)
-{
-    struct statement *lock = &ret[CLAIM_LOCK], *read = &ret[CLAIM_READ];
-    *lock = statement_of(guarded_text_of(&pk->fresh_lock, plan->guarded));
-    statement_add_int(lock, arena, plan->scan.fresh_above);
-    statement_add_int(lock, arena, request->max_keys);
-    statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
-    statement_add_text(lock, pk->options.queue);
-    statement_add_int(lock, arena, pk->options.lock_class);
-    *read = statement_of(guarded_text_of(&pk->fresh_read, plan->guarded));
-    read->by_row = true;
-    statement_add_text(read, pk->options.queue);
-    statement_add_int(read, arena, pk->horizon.floor);
-    statement_add_int(read, arena, plan->key_limit);
-    statement_add_int(read, arena, plan->rows_limit);
+    return plan->all && pk->base.scan.known && !pk->fresh.due && request->follow_key_count == 0 &&
+           !request->followed_only && id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) &&
+           pk->base.horizon.left.count == 0;
 }
 
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
@@ -242,26 +191,26 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
 {
     struct per_key *pk = (struct per_key *)o;
     *ret_plan = (struct claim_plan){
-        .rows_limit = pk->rows.limit, .key_limit = request->events_per_key, .behind = request->behind};
+        .rows_limit = pk->base.rows.limit, .key_limit = request->events_per_key, .behind = request->behind};
     ret_plan->guarded = request->unreadable_count > 0;
     ret_plan->report = scan_saw_nothing;
-    ret_plan->epoch = pk->horizon.epoch;
+    ret_plan->epoch = pk->base.horizon.epoch;
     struct scan_plan *scan = &ret_plan->scan;
     if (request->followed_only)
         *scan = (struct scan_plan){.fresh_above = SCAN_ID_MAX, .newest = {1, 0}, .oldest = {1, 0}};
     else
-        scan_next(&pk->scan, now, scan);
+        scan_next(&pk->base.scan, now, scan);
 
     ret_plan->all = !has_to_choose(pk, request);
     if (ret_plan->guarded)
         *ret++ = ordering_guard(request->unreadable, request->unreadable_count, arena);
     ret_plan->fresh = is_fresh_enough(pk, request, ret_plan);
     if (ret_plan->fresh) {
-        claim_fresh(pk, request, arena, ret, ret_plan);
+        claim_fresh_ask(&pk->fresh, request, ret_plan, pk->base.horizon.floor, arena, &ret[CLAIM_LOCK]);
     } else {
         ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
         ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
-        pk->due = false;
+        pk->fresh.due = false;
     }
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
     return CLAIM_STATEMENTS + ret_plan->guarded;
@@ -295,11 +244,11 @@ static void note_bare(struct per_key *pk, const struct claim_plan *plan, bool se
     if (seen) {
         low = id_range_below(low, report->seen_min);
         high = id_range_above(high, report->seen_max);
-        horizon_saw(&pk->horizon, report->seen_min);
-        horizon_saw(&pk->horizon, report->seen_max);
+        horizon_saw(&pk->base.horizon, report->seen_min);
+        horizon_saw(&pk->base.horizon, report->seen_max);
     }
-    horizon_looked(&pk->horizon, plan, low);
-    horizon_looked(&pk->horizon, plan, high);
+    horizon_looked(&pk->base.horizon, plan, low);
+    horizon_looked(&pk->base.horizon, plan, high);
 }
 
 static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
@@ -323,9 +272,9 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
     plan->locked_keyless_ids = arena_copy(intake->arena, result_span(res, 0, LOCK_KEYLESS));
     bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min);
     note_bare(pk, plan, seen);
-    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->horizon.floor) {
+    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->base.horizon.floor) {
         /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
-        horizon_lower(&pk->horizon, id);
+        horizon_lower(&pk->base.horizon, id);
         plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
     }
     plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
@@ -336,23 +285,13 @@ static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresu
 static bool read_fresh_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res, struct arena *arena,
                              struct error *err)
 {
-    if (PQnfields(res) != FRESH_COLUMNS || PQntuples(res) != 1)
-        return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
-                         PQntuples(res), PQnfields(res));
-    struct scan_report *report = &plan->report;
-    int64_t id;
-    if (result_bigint(res, 0, FRESH_SEEN_MIN, &report->seen_min) &&
-        result_bigint(res, 0, FRESH_SEEN_MAX, &report->seen_max)) {
-        horizon_saw(&pk->horizon, report->seen_min);
-        horizon_saw(&pk->horizon, report->seen_max);
+    bool seen;
+    if (!claim_fresh_locked(&pk->fresh, plan, res, arena, &seen, err))
+        return false;
+    if (seen) {
+        horizon_saw(&pk->base.horizon, plan->report.seen_min);
+        horizon_saw(&pk->base.horizon, plan->report.seen_max);
     }
-    if (result_bigint(res, 0, FRESH_MISSED_MIN, &id) && result_bigint(res, 0, FRESH_MISSED_MAX, &report->missed.hi))
-        report->missed.lo = id;
-    result_bigint(res, 0, FRESH_LOCKED, &plan->locked);
-    plan->locked_keys = arena_copy(arena, result_span(res, 0, FRESH_CLAIM));
-    plan->locked_keyless_ids = arena_copy(arena, result_span(res, 0, FRESH_KEYLESS));
-    plan->thin = result_bigint(res, 0, FRESH_MORE, &id) && id;
-    pk->due = result_bigint(res, 0, FRESH_DUE, &id) && id;
     return true;
 }
 
@@ -367,7 +306,7 @@ static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t 
                            : read_locks(pk, plan, res, intake, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
-        if (!event_row_read(&pk->options, res, row, intake, err))
+        if (!event_row_read(&pk->base.options, res, row, intake, err))
             return false;
     }
     return true;
@@ -378,30 +317,25 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
     struct per_key *pk = (struct per_key *)o;
     struct scan_report report = plan->report;
     report.found = plan->events > 0;
-    scan_seen(&pk->scan, &plan->scan, &report, took_us, now);
+    scan_seen(&pk->base.scan, &plan->scan, &report, took_us, now);
     bool full = plan->rows >= plan->rows_limit;
     plan->truncated = full || plan->spilled;
     if (plan->truncated)
-        scan_truncated(&pk->scan, &plan->scan, &report, now);
+        scan_truncated(&pk->base.scan, &plan->scan, &report, now);
     if (plan->truncated && (plan->few || plan->all))
         pk->wary = plan->few ? WARY_CLAIMS : FAIR_CLAIMS;
     else if (pk->wary > 0)
         pk->wary--;
     if (plan->locked > 0) /* else it says nothing of keys */
-        pk->few = pk->options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;
-    claim_rows_done(&pk->rows, plan);
-}
-
-static struct statement per_key_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)
-{
-    return held_locks_hold(&((const struct per_key *)o)->held, list, keep, arena);
+        pk->few = pk->base.options.key_index && !plan->truncated && !plan->behind && plan->rows <= plan->locked * FEW;
+    claim_rows_done(&pk->base.rows, plan);
 }
 
 static void per_key_claim_failed(struct ordering *o, const struct claim_plan *plan)
 {
     struct per_key *pk = (struct per_key *)o;
-    scan_failed(&pk->scan, &plan->scan);
-    claim_rows_failed(&pk->rows, plan);
+    scan_failed(&pk->base.scan, &plan->scan);
+    claim_rows_failed(&pk->base.rows, plan);
 }
 
 static struct statement per_key_grant(struct ordering *o, const struct lease_list *list, int backend_pid,
@@ -416,77 +350,6 @@ static struct statement per_key_renew(struct ordering *o, const struct span *tok
     return lease_sql_renew(&((const struct per_key *)o)->lease, tokens, count, backend_pid, arena);
 }
 
-static size_t per_key_settle(struct ordering *o, const struct settlement *s, struct arena *arena, struct statement *ret)
-{
-    return settler_settle(&((struct per_key *)o)->settler, s, arena, ret);
-}
-
-static void per_key_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
-                            size_t *ret_missing)
-{
-    (void)o;
-    settler_settled(s, index, res, ret_missing);
-}
-
-static void per_key_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)
-{
-    struct scan *scan = &((struct per_key *)o)->scan;
-    scan_again(scan, (struct id_range){lo, hi < scan->top ? hi : scan->top}, at);
-}
-
-static size_t per_key_probe(struct ordering *o, instant_us now, struct arena *arena, struct statement *ret)
-{
-    struct per_key *pk = (struct per_key *)o;
-    return horizon_probe(&pk->horizon, &pk->scan, now, arena, ret);
-}
-
-static void per_key_probed(struct ordering *o, size_t index, const PGresult *res)
-{
-    struct per_key *pk = (struct per_key *)o;
-    horizon_probed(&pk->horizon, &pk->scan, index, res);
-}
-
-static void per_key_forget(struct ordering *o)
-{
-    struct per_key *pk = (struct per_key *)o;
-    horizon_forget(&pk->horizon, &pk->scan);
-}
-
-static bool per_key_wants_probe(const struct ordering *o)
-{
-    const struct per_key *pk = (const struct per_key *)o;
-    return horizon_wants_probe(&pk->horizon, &pk->scan);
-}
-
-static void per_key_peek(const struct ordering *o, bool guarded, struct arena *arena, struct statement *ret)
-{
-    const struct per_key *pk = (const struct per_key *)o;
-    *ret = statement_of(guarded_text_of(&pk->peek, guarded));
-    statement_add_int(ret, arena, scan_fresh_above(&pk->scan));
-    statement_add_text(ret, pk->options.queue);
-    statement_add_int(ret, arena, 1);
-}
-
-static void per_key_inhabited(const struct ordering *o, struct id_ranges *ret)
-{
-    horizon_inhabited(&((const struct per_key *)o)->horizon, ret);
-}
-
-static bool per_key_pending(const struct ordering *o, instant_us now)
-{
-    return scan_pending(&((const struct per_key *)o)->scan, now);
-}
-
-static instant_us per_key_pending_at(const struct ordering *o)
-{
-    return scan_pending_at(&((const struct per_key *)o)->scan);
-}
-
-static bool per_key_sweep_due(const struct ordering *o, instant_us now)
-{
-    return scan_sweep_due(&((const struct per_key *)o)->scan, now);
-}
-
 const struct ordering_type ordering_per_key = {
     .open = per_key_open,
     .close = per_key_close,
@@ -494,19 +357,19 @@ const struct ordering_type ordering_per_key = {
     .claimed = per_key_claimed,
     .claim_done = per_key_claim_done,
     .claim_failed = per_key_claim_failed,
-    .hold = per_key_hold,
+    .hold = strategy_hold,
     .grant = per_key_grant,
     .renew = per_key_renew,
-    .settle = per_key_settle,
-    .settled = per_key_settled,
-    .released = per_key_released,
-    .probe = per_key_probe,
-    .probed = per_key_probed,
-    .wants_probe = per_key_wants_probe,
-    .forget = per_key_forget,
-    .peek = per_key_peek,
-    .inhabited = per_key_inhabited,
-    .pending = per_key_pending,
-    .pending_at = per_key_pending_at,
-    .sweep_due = per_key_sweep_due,
+    .settle = strategy_settle,
+    .settled = strategy_settled,
+    .released = strategy_released,
+    .probe = strategy_probe,
+    .probed = strategy_probed,
+    .wants_probe = strategy_wants_probe,
+    .forget = strategy_forget,
+    .peek = strategy_peek,
+    .inhabited = strategy_inhabited,
+    .pending = strategy_pending,
+    .pending_at = strategy_pending_at,
+    .sweep_due = strategy_sweep_due,
 };

@@ -9,13 +9,9 @@
  * most urgent, and what is delayed. From time to time, at a bounded part of all time, one looks from the very top:
  * whose priority was raised is found then. All this is only about who comes first: an event that `top` passes over is
  * found by its id. */
-#include "ordering/claim_rows.h"
 #include "ordering/event_row.h"
-#include "ordering/guarded_text.h"
-#include "ordering/held_locks.h"
-#include "ordering/horizon.h"
 #include "ordering/result.h"
-#include "ordering/settler.h"
+#include "ordering/strategy.h"
 #include "sql_text.h"
 
 #include <stdlib.h>
@@ -44,14 +40,8 @@ enum lock_column {
 };
 
 struct unordered {
-    struct ordering ordering;
-    struct ordering_options options;
-    struct guarded_text lock, read, peek;
-    struct held_locks held;
-    struct settler settler;
-    struct horizon horizon;
-    struct scan scan;
-    struct claim_rows rows;
+    struct strategy base;
+    struct guarded_text lock, read;
     int64_t top_priority, top_id; /* where the next claim goes on, */
     instant_us top_at;            /* until one looks from the very top */
     bool backlog;                 /* the last claim has not come to the end of what there is */
@@ -62,32 +52,21 @@ static void unordered_close(struct ordering *o)
     struct unordered *un = (struct unordered *)o;
     guarded_text_done(&un->lock);
     guarded_text_done(&un->read);
-    guarded_text_done(&un->peek);
-    held_locks_done(&un->held);
-    settler_done(&un->settler);
-    horizon_done(&un->horizon);
+    strategy_done(&un->base);
     free(un);
 }
 
 static struct ordering *unordered_open(const struct ordering_options *options, struct error *err)
 {
     struct unordered *un = memory_new(sizeof *un);
-    un->ordering =
-        (struct ordering){.type = &ordering_unordered, .locks_rows = options->lock_rows, .places = options->places};
-    un->options = *options;
     const struct sql_variable *v = options->variables, *guarded = options->guarded;
-    bool ok = event_row_check(options, err) && guarded_text_init(&un->lock, sql_unordered_lock, v, guarded, err) &&
-              guarded_text_init(&un->read, sql_unordered_read, v, guarded, err) &&
-              guarded_text_init(&un->peek, sql_claim_peek, v, guarded, err) &&
-              held_locks_init(&un->held, options, err) && settler_init(&un->settler, options, err) &&
-              horizon_init(&un->horizon, options, options->priority ? FLOOR_EVENTS : FLOOR_NONE, err);
-    if (!ok) {
-        unordered_close(&un->ordering);
-        return NULL;
-    }
-    scan_init(&un->scan);
-    claim_rows_init(&un->rows);
-    return &un->ordering;
+    enum horizon_floor floor = options->priority ? FLOOR_EVENTS : FLOOR_NONE;
+    if (strategy_init(&un->base, &ordering_unordered, options, floor, err) &&
+        guarded_text_init(&un->lock, sql_unordered_lock, v, guarded, err) &&
+        guarded_text_init(&un->read, sql_unordered_read, v, guarded, err))
+        return &un->base.ordering;
+    unordered_close(&un->base.ordering);
+    return NULL;
 }
 
 /* The oldest come first: where the two stretches are one it is looked at as such, and else the newer one stays. */
@@ -106,13 +85,14 @@ static void look_at_the_oldest(struct scan_plan *scan, struct scan_report *repor
 static void add_top(const struct unordered *un, struct claim_plan *plan, instant_us now, struct arena *arena,
                     struct statement *lock)
 {
-    bool backlog = un->options.priority && un->backlog && !id_range_is_empty(plan->scan.oldest) && !plan->scan.sweeping;
+    bool backlog =
+        un->base.options.priority && un->backlog && !id_range_is_empty(plan->scan.oldest) && !plan->scan.sweeping;
     plan->from_top = backlog && now >= un->top_at;
     plan->top_priority = plan->from_top ? TOP_FIRST : backlog ? un->top_priority : TOP_LAST;
     plan->top_id = plan->from_top ? SCAN_ID_MIN : backlog ? un->top_id : SCAN_ID_MAX;
     statement_add_int(lock, arena, plan->top_priority);
     statement_add_int(lock, arena, plan->top_id);
-    statement_add_int(lock, arena, un->horizon.floor);
+    statement_add_int(lock, arena, un->base.horizon.floor);
 }
 
 static size_t unordered_claim(struct ordering *o, const struct claim_request *request, instant_us now,
@@ -120,10 +100,10 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
 {
     struct unordered *un = (struct unordered *)o;
     bool guarded = request->unreadable_count > 0;
-    *ret_plan = (struct claim_plan){.rows_limit = un->rows.limit, .key_limit = 1, .guarded = guarded};
+    *ret_plan = (struct claim_plan){.rows_limit = un->base.rows.limit, .key_limit = 1, .guarded = guarded};
     ret_plan->report = scan_saw_nothing;
     struct scan_plan *scan = &ret_plan->scan;
-    scan_next(&un->scan, now, scan);
+    scan_next(&un->base.scan, now, scan);
     look_at_the_oldest(scan, &ret_plan->report);
 
     if (guarded)
@@ -133,18 +113,19 @@ static size_t unordered_claim(struct ordering *o, const struct claim_request *re
     statement_add_int(lock, arena, scan->fresh_above);
     statement_add_int(lock, arena, scan->oldest.lo);
     statement_add_int(lock, arena, scan->oldest.hi);
-    statement_add_int(lock, arena, claim_rows_look(&un->rows, request->max_keys, false));
+    statement_add_int(lock, arena, claim_rows_look(&un->base.rows, request->max_keys, false));
     statement_add_int(lock, arena, request->max_keys);
-    statement_add_int(lock, arena, claim_rows_share(request, un->options.priority ? un->options.oldest_share : 100));
+    statement_add_int(lock, arena,
+                      claim_rows_share(request, un->base.options.priority ? un->base.options.oldest_share : 100));
     statement_add_ids(lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
-    statement_add_text(lock, un->options.queue);
+    statement_add_text(lock, un->base.options.queue);
     statement_add_int(lock, arena, claim_rows_waits_last(request));
     add_top(un, ret_plan, now, arena, lock);
 
     struct statement *read = &ret[CLAIM_READ];
     *read = statement_of(guarded_text_of(&un->read, guarded));
     read->by_row = true;
-    statement_add_text(read, un->options.queue);
+    statement_add_text(read, un->base.options.queue);
     statement_add_int(read, arena, ret_plan->rows_limit);
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
     return CLAIM_STATEMENTS + guarded;
@@ -162,8 +143,8 @@ static bool read_locks(struct unordered *un, struct claim_plan *plan, const PGre
         report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
     if (result_bigint(res, 0, LOCK_SEEN_MAX, &id))
         report->seen_max = id;
-    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < un->horizon.floor)
-        horizon_lower(&un->horizon, id); /* somebody inserted an id that was long settled */
+    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < un->base.horizon.floor)
+        horizon_lower(&un->base.horizon, id); /* somebody inserted an id that was long settled */
     if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
         report->missed.lo = id;
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
@@ -187,7 +168,7 @@ static bool unordered_claimed(struct ordering *o, struct claim_plan *plan, size_
         return read_locks(un, plan, res, intake->arena, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
-        if (!event_row_read(&un->options, res, row, intake, err))
+        if (!event_row_read(&un->base.options, res, row, intake, err))
             return false;
     }
     return true;
@@ -208,20 +189,15 @@ static void unordered_claim_done(struct ordering *o, struct claim_plan *plan, in
     struct unordered *un = (struct unordered *)o;
     struct scan_report report = plan->report;
     report.found = plan->events > 0;
-    scan_seen(&un->scan, &plan->scan, &report, took_us, now);
+    scan_seen(&un->base.scan, &plan->scan, &report, took_us, now);
     bool full = plan->rows >= plan->rows_limit;
     plan->truncated = full || plan->spilled;
     if (plan->truncated)
-        scan_truncated(&un->scan, &plan->scan, &report, now);
+        scan_truncated(&un->base.scan, &plan->scan, &report, now);
     bool left = !id_range_is_empty(report.oldest_left) || !id_range_is_empty(report.newest_left);
     un->backlog = plan->truncated || (left && !plan->scan.sweeping);
     go_on_from_the_top(un, plan, took_us, now);
-    claim_rows_done(&un->rows, plan);
-}
-
-static struct statement unordered_hold(struct ordering *o, const struct key_list *list, bool keep, struct arena *arena)
-{
-    return held_locks_hold(&((const struct unordered *)o)->held, list, keep, arena);
+    claim_rows_done(&un->base.rows, plan);
 }
 
 static void unordered_claim_failed(struct ordering *o, const struct claim_plan *plan)
@@ -229,82 +205,16 @@ static void unordered_claim_failed(struct ordering *o, const struct claim_plan *
     struct unordered *un = (struct unordered *)o;
     struct scan_plan all = plan->scan;
     all.newest = plan->report.newest_left;
-    scan_failed(&un->scan, &all);
-    claim_rows_failed(&un->rows, plan);
+    scan_failed(&un->base.scan, &all);
+    claim_rows_failed(&un->base.rows, plan);
     un->top_at = 0;
-}
-
-static size_t unordered_settle(struct ordering *o, const struct settlement *s, struct arena *arena,
-                               struct statement *ret)
-{
-    return settler_settle(&((struct unordered *)o)->settler, s, arena, ret);
-}
-
-static void unordered_settled(struct ordering *o, const struct settlement *s, size_t index, const PGresult *res,
-                              size_t *ret_missing)
-{
-    (void)o;
-    settler_settled(s, index, res, ret_missing);
 }
 
 static void unordered_released(struct ordering *o, int64_t lo, int64_t hi, instant_us at)
 {
     struct unordered *un = (struct unordered *)o;
-    scan_again(&un->scan, (struct id_range){lo, hi < un->scan.top ? hi : un->scan.top}, at);
+    strategy_released(o, lo, hi, at);
     un->top_at = instant_min(un->top_at, at);
-}
-
-static size_t unordered_probe(struct ordering *o, instant_us now, struct arena *arena, struct statement *ret)
-{
-    struct unordered *un = (struct unordered *)o;
-    return horizon_probe(&un->horizon, &un->scan, now, arena, ret);
-}
-
-static void unordered_probed(struct ordering *o, size_t index, const PGresult *res)
-{
-    struct unordered *un = (struct unordered *)o;
-    horizon_probed(&un->horizon, &un->scan, index, res);
-}
-
-static void unordered_forget(struct ordering *o)
-{
-    struct unordered *un = (struct unordered *)o;
-    horizon_forget(&un->horizon, &un->scan);
-}
-
-static bool unordered_wants_probe(const struct ordering *o)
-{
-    const struct unordered *un = (const struct unordered *)o;
-    return horizon_wants_probe(&un->horizon, &un->scan);
-}
-
-static void unordered_peek(const struct ordering *o, bool guarded, struct arena *arena, struct statement *ret)
-{
-    const struct unordered *un = (const struct unordered *)o;
-    *ret = statement_of(guarded_text_of(&un->peek, guarded));
-    statement_add_int(ret, arena, scan_fresh_above(&un->scan));
-    statement_add_text(ret, un->options.queue);
-    statement_add_int(ret, arena, 0);
-}
-
-static void unordered_inhabited(const struct ordering *o, struct id_ranges *ret)
-{
-    horizon_inhabited(&((const struct unordered *)o)->horizon, ret);
-}
-
-static bool unordered_pending(const struct ordering *o, instant_us now)
-{
-    return scan_pending(&((const struct unordered *)o)->scan, now);
-}
-
-static instant_us unordered_pending_at(const struct ordering *o)
-{
-    return scan_pending_at(&((const struct unordered *)o)->scan);
-}
-
-static bool unordered_sweep_due(const struct ordering *o, instant_us now)
-{
-    return scan_sweep_due(&((const struct unordered *)o)->scan, now);
 }
 
 const struct ordering_type ordering_unordered = {
@@ -315,17 +225,17 @@ const struct ordering_type ordering_unordered = {
     .claimed = unordered_claimed,
     .claim_done = unordered_claim_done,
     .claim_failed = unordered_claim_failed,
-    .hold = unordered_hold,
-    .settle = unordered_settle,
-    .settled = unordered_settled,
+    .hold = strategy_hold,
+    .settle = strategy_settle,
+    .settled = strategy_settled,
     .released = unordered_released,
-    .probe = unordered_probe,
-    .probed = unordered_probed,
-    .wants_probe = unordered_wants_probe,
-    .forget = unordered_forget,
-    .peek = unordered_peek,
-    .inhabited = unordered_inhabited,
-    .pending = unordered_pending,
-    .pending_at = unordered_pending_at,
-    .sweep_due = unordered_sweep_due,
+    .probe = strategy_probe,
+    .probed = strategy_probed,
+    .wants_probe = strategy_wants_probe,
+    .forget = strategy_forget,
+    .peek = strategy_peek,
+    .inhabited = strategy_inhabited,
+    .pending = strategy_pending,
+    .pending_at = strategy_pending_at,
+    .sweep_due = strategy_sweep_due,
 };

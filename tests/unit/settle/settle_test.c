@@ -267,8 +267,7 @@ START_TEST(places_are_named_where_rows_have_them_and_nothing_is_refused)
     stage.queue.ordering->places = _i != HAVE_NONE;
     batch->halving.most = _i == HALVED ? 2 : 0;
     stage.queue.refusal.moved = _i == MOVED;
-    if (_i == LOST)
-        batch_hold(batch, HOLD_LOST);
+    batch->hold = _i == LOST ? HOLD_LOST : batch->hold;
     struct settle_job *job = collect(false);
     ck_assert_int_eq(job->settlement.tids != NULL, _i == HAVE_PLACES);
     commit(job);
