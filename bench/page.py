@@ -45,7 +45,12 @@ def table(entries, columns=COLUMNS):
 
 
 def numbers_of(entries):
-    return ", ".join(str(each) for each in sorted({entry["number"] for entry in entries}))
+    """question 18; questions 1-4, 6, 7"""
+    numbers = sorted({entry["number"] for entry in entries})
+    begins = [each for each in numbers if each - 1 not in numbers]
+    ends = [each for each in numbers if each + 1 not in numbers]
+    said = [str(lo) if lo == hi else f"{lo}, {hi}" if hi == lo + 1 else f"{lo}-{hi}" for lo, hi in zip(begins, ends)]
+    return f"question{'s' if len(numbers) > 1 else ''} {', '.join(said)}"
 
 
 def runs_said(entries):
@@ -75,7 +80,7 @@ def origin(entries):
         how = ", ".join(filter(None, [f"commit {one['commit']}" if one["commit"] else "", runs_said(some), "`--quick`" if one["quick"] else "",
                                       f"{one['cpus']} CPUs ({one['cpu']})", f"PostgreSQL {one['postgres']}"]))
         load = sorted({entry["load_before"] for entry in some})
-        which = f" (questions {numbers_of(some)})" if len(runs) > 1 else ""
+        which = f" ({numbers_of(some)})" if len(runs) > 1 else ""
         lines.append(f"Measured {day}{which}: {how}; load of the machine before each question {spread(load) or load[0]}.\n")
     return "\n".join(lines)
 

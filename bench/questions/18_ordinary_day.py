@@ -77,9 +77,9 @@ def ask(bench):
         costs = [day.server - inserts for inserts, day in zip(alone, days)]
         (cost_must, cost_aim), (p50_must, p50_aim), (p99_must, p99_aim) = limits
         answers += [
-            Answer(f"{rate:,} events/s: server beyond the inserts", "% of a core", costs, must=cost_must, aim=cost_aim, more=False,
+            Answer(f"cost at {rate:,}/s", "% of a core", costs, must=cost_must, aim=cost_aim, more=False,
                    note=f"inserts alone {spread(alone)} %; the relay itself {spread([day.relay for day in days])} %"),
-            Answer(f"{rate:,} events/s: p50", "ms", [day.p50 for day in days], must=p50_must, aim=p50_aim, more=False,
+            Answer(f"p50 at {rate:,}/s", "ms", [day.p50 for day in days], must=p50_must, aim=p50_aim, more=False,
                    note=f"from {REST_S} s without events on; p99.9 {spread([day.p999 for day in days])} ms"),
-            Answer(f"{rate:,} events/s: p99", "ms", [day.p99 for day in days], must=p99_must, aim=p99_aim, more=False)]
+            Answer(f"p99 at {rate:,}/s", "ms", [day.p99 for day in days], must=p99_must, aim=p99_aim, more=False)]
     return answers

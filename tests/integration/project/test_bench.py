@@ -279,7 +279,7 @@ def test_page_tells_entries_of_different_runs_apart():
     other = results.merge(some_entries(), [answer([1], number=7, must=1)], {**FACTS, "commit": "def5678", "quick": True})
     text = page.fill(PAGE, other)
     assert "(questions 1, 5, 9): commit abc1234, runs (question 1: 2; 5: 3; 9: 1), 2 CPUs" in text
-    assert "(questions 7): commit def5678, runs (question 7: 1), `--quick`" in text
+    assert "(question 7): commit def5678, runs (question 7: 1), `--quick`" in text
 
 
 def test_page_says_how_many_runs_a_number_is_of():
