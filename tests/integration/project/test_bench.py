@@ -328,5 +328,5 @@ def test_plots_agree_with_the_results():
 
 def test_every_question_has_its_place_on_the_page():
     named = page.blocks(read(page.PAGE))
-    assert [name for name in named if name.isdigit()] == [str(number) for number in range(1, 18)]
+    assert [name for name in named if name.isdigit()] == [str(number) for number in range(1, 19)]
     assert {str(number) for number in run.questions()} <= set(named)
