@@ -63,20 +63,20 @@ struct queue_config {
     int64_t lease_us; /* with `ordering: lease`: how long a key is ours without being renewed */
     int lease_owner;  /* enum lease_owner: what the leases end with, besides */
 
-    int64_t connections;              /* claims open at once */
-    int64_t keys_per_claim;           /* advisory locks a claim takes at a time */
-    int64_t max_events_per_key;       /* of one key in one claim */
-    int64_t max_batch_bytes;          /* of payload and headers held for one claim; one larger row goes alone */
-    int64_t max_event_bytes;          /* larger events become dead letters; 0 = no limit */
-    int64_t latency_us;               /* between claims while events come */
-    int64_t poll_max_us;              /* between looks at the table while it is empty */
-    int64_t oldest_share;             /* percent of the places in a claim that go to the oldest end */
-    int64_t lock_class;               /* first half of the advisory lock; 0 = from the table's name */
-    char *listen;                     /* NOTIFY channel to listen on, or NULL */
-    int64_t rate;                     /* events a second, at most; 0 = no limit. Not a setting: see replay.h */
-    unsigned keys_oid;                /* a replay: the table whose keys it has, else 0. Not a setting */
-    bool unnoted;                     /* a replay: nobody notes its name for SQL, nor needs a right to. Not a setting */
-    const char *state;                /* schema of the tables parked and dead, as SQL; NULL = outbox. Not a setting */
+    int64_t connections;        /* claims open at once */
+    int64_t keys_per_claim;     /* advisory locks a claim takes at a time */
+    int64_t max_events_per_key; /* of one key in one claim */
+    int64_t max_batch_bytes;    /* of payload and headers held for one claim; one larger row goes alone */
+    int64_t max_event_bytes;    /* larger events become dead letters; 0 = no limit */
+    int64_t latency_us;         /* between claims while events come */
+    int64_t poll_max_us;        /* between looks at the table while it is empty */
+    int64_t oldest_share;       /* percent of the places in a claim that go to the oldest end */
+    int64_t lock_class;         /* first half of the advisory lock; 0 = from the table's name */
+    char *listen;               /* NOTIFY channel to listen on, or NULL */
+    int64_t rate;               /* events a second, at most; 0 = no limit. Not a setting: see replay.h */
+    unsigned keys_oid;          /* a replay: the table whose keys it has, else 0. Not a setting */
+    bool unnoted;               /* a replay: nobody notes its name for SQL, nor needs a right to. Not a setting */
+    const char *state;          /* schema of the tables parked and dead, as SQL; NULL = outbox. Not a setting */
 
     char *place; /* FILE:LINE:COLUMN of the queue, for messages */
 };

@@ -204,10 +204,16 @@ static const char *taken(const struct queue_config *queue, const char *key, cons
 }
 
 /* How delivered rows leave the table, and what is taken of them. */
-static const char *deleted(const char *template, const struct sql_variable *names, const char *wanted,
-                           struct arena *arena)
+static const char *deleted(const char *template, const struct table *table, const struct queue_config *queue,
+                           const char *handed, struct arena *arena)
 {
-    const struct sql_variable variables[] = {names[0], names[1], names[2], {"taken", wanted}, {NULL, NULL}};
+    const char *key = table_column(arena, table->key_sql, "null::text"),
+               *created_at = table_column(arena, table->created_at_sql, "null");
+    const struct sql_variable variables[] = {{"table", table->name_sql},
+                                             {"table_class", regclass(arena, table->name_sql)},
+                                             {"id", table_column(arena, table->id_sql, NULL)},
+                                             {"taken", taken(queue, key, created_at, handed, arena)},
+                                             {NULL, NULL}};
     return rendered(arena, template, variables);
 }
 
@@ -219,20 +225,18 @@ static const struct sql_variable *variables_of(const struct table *table, const 
     const char *range = NULL, *order = NULL, *all = NULL, *all_order = NULL;
     key_range(table, arena, key, id, &range, &order);
     all_of_key(table, arena, key, id, &all, &all_order);
-    const char *state = queue->state ? queue->state : "outbox";
-    const char *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
-    const char *class = regclass(arena, table->name_sql),
-               *created_at = table_column(arena, table->created_at_sql, "null");
+    const char *state = queue->state ? queue->state : "outbox",
+               *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
+    const char *class = regclass(arena, table->name_sql);
+    const char *created_at = table_column(arena, table->created_at_sql, "null");
     const struct sql_variable *next = next_variables(table, queue, arena);
     const char *handed = table->next ? next->text : ""; /* the first of them */
-    const char *wanted = taken(queue, key, created_at, handed, arena);
-    const struct sql_variable names[] = {{"table", table->name_sql}, {"table_class", class}, {"id", id}};
     const struct sql_variable variables[] = {
         {"table", table->name_sql},
         {"table_name", table_literal(arena, table->plain_name)},
         {"table_class", class},
-        {"deleted", deleted(sql_deleted_by_id, names, wanted, arena)},
-        {"placed", deleted(sql_deleted_by_place, names, wanted, arena)},
+        {"deleted", deleted(sql_deleted_by_id, table, queue, handed, arena)},
+        {"placed", deleted(sql_deleted_by_place, table, queue, handed, arena)},
         {"where", condition(table, queue, guarded, arena)},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},

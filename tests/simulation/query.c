@@ -416,7 +416,8 @@ static void run_keep(struct backend *backend, const struct call *call)
     server_reply(backend, res);
 }
 
-bool query_run(struct backend *backend, const struct call *call)
+/* The statements of a claim; false: it is none of them. */
+static bool run_claim(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
     case QUERY_LOCK:
@@ -443,6 +444,16 @@ bool query_run(struct backend *backend, const struct call *call)
     case QUERY_READ_FEW:
         run_read_few(backend, call);
         return true;
+    default:
+        return false;
+    }
+}
+
+bool query_run(struct backend *backend, const struct call *call)
+{
+    if (run_claim(backend, call))
+        return true;
+    switch (call->query) {
     case QUERY_KEEP:
     case QUERY_FREE:
         run_keep(backend, call);
