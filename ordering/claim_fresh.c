@@ -38,8 +38,6 @@ void claim_fresh_ask(const struct claim_fresh *fresh, const struct claim_request
     *lock = statement_of(guarded_text_of(&fresh->lock, plan->guarded));
     statement_add_int(lock, arena, plan->scan.fresh_above);
     statement_add_int(lock, arena, request->max_keys);
-    statement_add_texts(lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
     statement_add_text(lock, fresh->options->queue);
     statement_add_int(lock, arena, fresh->options->lock_class);
     *read = statement_of(guarded_text_of(&fresh->read, plan->guarded));

@@ -12,7 +12,8 @@
 struct claim_fresh {
     const struct ordering_options *options; /* borrowed */
     struct guarded_text lock, read;
-    bool due; /* the wait of a key is over: another kind of claim has to look for it */
+    bool looked; /* a claim of another kind has looked for waits since the start */
+    bool due;    /* the wait of a key is over: one has to look for it */
 };
 
 /* After a failure, too, it is ready for claim_fresh_done(). */

@@ -181,8 +181,9 @@ static bool has_to_choose(const struct per_key *pk, const struct claim_request *
 static bool is_fresh_enough(const struct per_key *pk, const struct claim_request *request,
                             const struct claim_plan *plan)
 {
-    return plan->all && pk->base.scan.known && !pk->fresh.due && request->follow_key_count == 0 &&
-           !request->followed_only && id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) &&
+    return plan->all && pk->base.scan.known && pk->fresh.looked && !pk->fresh.due && request->follow_key_count == 0 &&
+           request->busy_key_count + request->busy_keyless_count == 0 && !request->followed_only &&
+           id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) &&
            pk->base.horizon.left.count == 0;
 }
 
@@ -210,6 +211,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     } else {
         ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
         ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
+        pk->fresh.looked = true;
         pk->fresh.due = false;
     }
     ret[CLAIM_REST] = statement_of(sql_claim_rest);
@@ -350,6 +352,17 @@ static struct statement per_key_renew(struct ordering *o, const struct span *tok
     return lease_sql_renew(&((const struct per_key *)o)->lease, tokens, count, backend_pid, arena);
 }
 
+/* A wait that is over as well: the claim that saw it has left it to the next one. */
+static bool per_key_pending(const struct ordering *o, instant_us now)
+{
+    return ((const struct per_key *)o)->fresh.due || strategy_pending(o, now);
+}
+
+static instant_us per_key_pending_at(const struct ordering *o)
+{
+    return ((const struct per_key *)o)->fresh.due ? 0 : strategy_pending_at(o);
+}
+
 const struct ordering_type ordering_per_key = {
     .open = per_key_open,
     .close = per_key_close,
@@ -369,7 +382,7 @@ const struct ordering_type ordering_per_key = {
     .forget = strategy_forget,
     .peek = strategy_peek,
     .inhabited = strategy_inhabited,
-    .pending = strategy_pending,
-    .pending_at = strategy_pending_at,
+    .pending = per_key_pending,
+    .pending_at = per_key_pending_at,
     .sweep_due = strategy_sweep_due,
 };

@@ -97,13 +97,22 @@ static bool leave_to_side_connection(struct claim *claim, instant_us now)
     return true;
 }
 
+/* A row of it has been refused for itself, or may have been. */
+static bool is_halving(const struct claim *claim)
+{
+    bool refused = false;
+    for (const struct batch *batch = claim->batches; batch; batch = batch->next)
+        refused = refused || batch->refused_at > 0;
+    return claim->settling == CLAIM_SETTLES_HALVES && refused;
+}
+
 /* The locks stay, and rows that pass are settled in this transaction. False: none passes. Then the transaction ends,
  * because whoever mends the table may need the table's lock. */
 static bool settle_by_halves(struct claim *claim, instant_us now)
 {
     struct queue *queue = claim->queue;
     struct round *round = &claim->round;
-    bool first = claim->settling != CLAIM_SETTLES_HALVES || queue->refusal.moved;
+    bool first = !is_halving(claim);
     bool moved = round_may_have_moved_rows(round);
     if (leave_to_side_connection(claim, now))
         return true;

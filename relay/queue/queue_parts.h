@@ -82,7 +82,7 @@ struct pace {
     int64_t idle_us;        /* between the last two looks */
     bool found;             /* the last claim found something, */
     bool work_known;        /* and the one before as well */
-    bool took_all;          /* no event is known that it has left */
+    bool took_all;          /* and left none that is known */
 };
 
 /* Settlements that the database has refused. Written by relay/settle/refusal.c, relay/settle/blame.c only. */
@@ -93,7 +93,7 @@ struct refusal {
     int64_t blamed_id;            /* the event whose row was blamed last, */
     bool blamed;                  /* if one was */
     struct halving in_time;       /* of all settlements, since one took too long */
-    bool moved; /* a row was not where it was read: until the next settlement has passed, rows go by ids */
+    size_t go_by_id; /* so many settlements to come name no places, because a row was updated since it was read */
 };
 
 /* Rows that another session holds. Written by relay/settle/blocked.c only. */

@@ -9,6 +9,10 @@
 /* A settlement that took too long is divided by so many: each further try may cost a whole statement_timeout. */
 #define TIMEOUT_DIVIDE_BY 8
 
+/* Each settlement that is refused for a row that has moved is an error in the server's log, and who updates rows under
+ * way does it again and again. */
+#define GO_BY_ID 1000
+
 #define ROWS_MAX 65536 /* more rows than any settlement has */
 
 const struct refusal_way refusal_blames = {.divide_by = 2}, refusal_waits = {.divide_by = 2, .waits = true};
@@ -79,7 +83,7 @@ bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
     bool moved = round_may_have_moved_rows(round);
     round->job = NULL;
     if (moved) {
-        queue->refusal.moved = true;
+        queue->refusal.go_by_id = GO_BY_ID;
         settle_abort(job);
         return true;
     }
@@ -108,7 +112,7 @@ static void note_success(struct queue *queue, const struct settle_job *job, inst
     struct batch *batch = job->lanes[0]->batch;
     halving_succeeded(&batch->halving, SIZE_MAX);
     batch->refusals = 0;
-    queue->refusal.moved = false;
+    queue->refusal.go_by_id -= queue->refusal.go_by_id > 0;
     allow_more(queue, job, now);
     blame_note_success(queue, job, now);
 }

@@ -5,14 +5,12 @@
 --
 -- Keys that wait are left to the other statement: `due` says that a wait is over.
 --
--- :table :where :state :id :key :lock_hash   as in per_key_lock.sql, and parked is asked as there
+-- :table :where :state :id :key :parked_key :lock_hash   as in per_key_lock.sql, and parked is asked as there
 --
 -- $1 bigint    ids greater than this, newest first
 -- $2 bigint    rows to look at, which is how many keys may be locked
--- $3 text[]    keys this relay is busy with or must not touch: left out
--- $4 bigint[]  the same for events without a key
--- $5 text      queue
--- $6 integer   the first half of the advisory lock
+-- $3 text      queue
+-- $4 integer   the first half of the advisory lock
 --
 -- One row:
 -- seen_min, seen_max bigint       smallest and greatest id seen; null: none
@@ -30,20 +28,22 @@ select pg_catalog.min(l.low) as seen_min, pg_catalog.max(l.high) as seen_max,
            coalesce(pg_catalog.array_agg(l.keyless) filter (where l.ok and l.keyless is not null)::text, '{}'), true) as keyless,
        (pg_catalog.sum(l.n) >= $2::bigint)::integer::bigint as more,
        (exists (select from :state.parked p
-                where p.queue = $5::text and p.next_at <= pg_catalog.statement_timestamp() order by p.next_at offset 0))::integer::bigint as due
+                where p.queue = $3::text and p.next_at <= pg_catalog.statement_timestamp()
+                  and (p.keyless or (:parked_key) is not null)
+                order by p.next_at offset 0))::integer::bigint as due
 from (
     select k.*,
            case when case when k.keyless is null
-                          then k.key::text = any ($3::text[]) or exists (
+                          then exists (
                               select from :state.parked p
-                              where p.queue = $5::text and not p.keyless
+                              where p.queue = $3::text and not p.keyless
                                 and p.key between (k.key::text collate "default") and (k.key::text collate "default")
                               order by p.key offset 0)
-                          else k.keyless = any ($4::bigint[]) or exists (
+                          else exists (
                               select from :state.parked p
-                              where p.queue = $5::text and p.keyless and p.event_id between k.keyless and k.keyless
+                              where p.queue = $3::text and p.keyless and p.event_id between k.keyless and k.keyless
                               order by p.event_id offset 0) end
-                then null else pg_catalog.pg_try_advisory_xact_lock($6::integer, :lock_hash) end as ok
+                then null else pg_catalog.pg_try_advisory_xact_lock($4::integer, :lock_hash) end as ok
     from (select s.key, case when s.key is null then s.id end as keyless,
                  pg_catalog.min(s.id) as low, pg_catalog.max(s.id) as high, pg_catalog.count(*) as n
           from (select :id as id, :key as key from :table e

@@ -146,6 +146,13 @@ void judge_read(int process, const struct row *row, bool paused)
     struct fate *fate = fate_of(row);
     fate->read_paused &= ~(1U << process);
     fate->read_paused |= (unsigned)paused << process;
+    fate->faults_read[process] = fate->faults;
+}
+
+/* That the relay may know of: what it has read before the event was put back counts still. */
+static unsigned faults_known(const struct fate *fate, int process)
+{
+    return fate->put_back && fate->faults_read[process] > fate->faults ? fate->faults_read[process] : fate->faults;
 }
 
 void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
@@ -174,7 +181,7 @@ void judge_submitted(int process, int64_t id, unsigned attempt, bool joined)
     bool along = joined && before && fate_of(before)->open[process] > 0;
     if (before && !along && fate->submits == 0)
         judge_violation("G2", row, "event %" PRId64 " is sent before event %" PRId64 " is acked", id, before->id);
-    if (attempt > fate->faults + 1)
+    if (attempt > faults_known(fate, process) + 1)
         judge_violation("attempts", row, "event %" PRId64 " is on attempt %u after %u failures of its own", id, attempt,
                         fate->faults);
     fate->credit = fate->credit && zombie;
@@ -320,7 +327,7 @@ void judge_parked(int process, int64_t id, int64_t attempts, bool closed)
     const struct row *row = store_find_row(&sim.store, id);
     const struct fate *fate = fate_of(row);
     judge_note(closed ? "key closed, attempts" : "key waits, attempts", process, id, attempts);
-    if (attempts > (int64_t)fate->faults && !is_undeliverable(row))
+    if (attempts > (int64_t)faults_known(fate, process) && !is_undeliverable(row))
         judge_violation("attempts", row, "event %" PRId64 " is charged %" PRId64 " attempts for %u failures of its own",
                         id, attempts, fate->faults);
 }

@@ -16,6 +16,7 @@ struct fate {
     unsigned open[RELAYS_MAX]; /* deliveries without a verdict */
     instant_us submitted_at[RELAYS_MAX], failed_at[RELAYS_MAX]; /* last */
     unsigned faults;                                            /* verdicts that may be blamed on the event itself */
+    unsigned faults_read[RELAYS_MAX]; /* as many as there were when the relay read it last: it may be put back since */
     bool rejected;
     int buried_by;                     /* the transaction that made it a dead letter, or TXN_NONE */
     int lease_owner[RELAYS_MAX];       /* the backend that the relay's lease of it ends with */

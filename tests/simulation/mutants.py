@@ -159,12 +159,11 @@ MUTANTS = [
     Mutant("looks_for_no_wait_on_an_ordinary_day", ["G6"], "ordering/claim_fresh.c",
            "fresh->due = result_bigint(res, 0, LOCK_DUE, &id) && id;", "fresh->due = false;"),
     Mutant("takes_an_ordinary_day_for_granted", ["G2", "G6"], "ordering/per_key.c",
-           "!request->followed_only && id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) &&",
-           "!request->followed_only &&"),
+           "id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest)", "true", soon=True),
     Mutant("blames_a_row_that_was_updated", ["attempts"], "relay/settle/refusal.c",
            "if (moved)", "if (false)", soon=True),
     Mutant("goes_by_place_again_and_again", ["spin"], "relay/settle/refusal.c",
-           "queue->refusal.moved = true;", "", soon=True),
+           "queue->refusal.go_by_id = GO_BY_ID;", "", soon=True),
 ]
 
 

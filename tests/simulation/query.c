@@ -148,6 +148,7 @@ static void run_read_fresh(struct backend *backend, const struct call *call)
 {
     int64_t left = call->n[3];
     bool paused = sim.now < sim.paused_until;
+    backend->reads_paused = false; /* nothing is read then */
     struct call same = *call;
     same.lists[4] = same.lists[5] = (struct list){0};
     for (size_t i = 0; i < backend->claim_keys.count && !paused; i++)

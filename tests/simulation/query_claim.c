@@ -464,8 +464,6 @@ static PGresult *summarise_fresh(const struct backend *backend)
 void query_lock_fresh(struct backend *backend, const struct call *call)
 {
     struct call same = {.n = {[0] = call->n[0], [1] = 1, [3] = 1, [5] = call->n[1], [6] = call->n[1]}};
-    same.lists[8] = call->lists[2];
-    same.lists[9] = call->lists[3];
     begin_choice(backend, &same);
     look_at_the_newest();
     add_ready();

@@ -165,6 +165,20 @@ def test_trigger_that_keeps_a_row_is_asked_once(db, relay, http, before):
     assert len(http.requests) == 2
 
 
+@pytest.mark.parametrize("referred_to", [1, 64, 250])
+def test_row_that_is_refused_is_told_of_once(db, relay, http, referred_to):
+    """First it is looked for by its place, and the settlement that names places is refused as well."""
+    db.psql("create table events (id bigserial primary key, order_id bigint, status text not null); create index on events (order_id, id);"
+            "create table refs (event_id bigint references events (id));"
+            "insert into events (order_id, status) select n, 'new' from generate_series(1, 256) n;"
+            f"insert into refs values ({referred_to})")
+    db.let_relay_in("public.events")
+    one = relay(CONFIG.format(db=db.dsn, url=http.url, rest=", connections: 1, retry: { base: 1h, max: 1h }"))
+    wait_until(lambda: ids(db) == [referred_to] and db.value("select count(*) from outbox.parked") == 1, 60, "the others to leave")
+    assert one.stop() == 0
+    assert len(one.logged("settle.failed")) == 1
+
+
 TABLE = {"table": "public.events", "table_name": "'public.events'", "table_class": "'public.events'::regclass", "id": "e.id",
          "taken": ", e.order_id::text as archive_key, now() as created_at, row_to_json(e.*) as original, e.order_id as handed"}
 NAMES = {"deleted": rendered("settle", "deleted_by_id.sql", **TABLE), "state": "outbox", "next_table": "public.next", "next_table_name": "'public.next'", "next_columns": "order_id",

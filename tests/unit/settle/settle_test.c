@@ -266,7 +266,7 @@ START_TEST(places_are_named_where_rows_have_them_and_nothing_is_refused)
     stage_finish(stage_lane_of_three(batch, 1, "a"), 3, LANE_DELIVERED);
     stage.queue.ordering->places = _i != HAVE_NONE;
     batch->halving.most = _i == HALVED ? 2 : 0;
-    stage.queue.refusal.moved = _i == MOVED;
+    stage.queue.refusal.go_by_id = _i == MOVED;
     batch->hold = _i == LOST ? HOLD_LOST : batch->hold;
     struct settle_job *job = collect(false);
     ck_assert_int_eq(job->settlement.tids != NULL, _i == HAVE_PLACES);
