@@ -204,7 +204,8 @@ static void add_lease_lists(struct lists *lists, size_t lanes, struct arena *are
  * itself. */
 static bool go_by_place(const struct queue *queue, const struct batch *batch)
 {
-    return queue->ordering->places && queue->refusal.go_by_id == 0 && batch->hold != HOLD_LOST && batch->halving.most == 0;
+    return queue->ordering->places && queue->refusal.go_by_id == 0 && batch->hold != HOLD_LOST &&
+           batch->halving.most == 0;
 }
 
 struct settle_job *settle_collect(struct queue *queue, struct batch *batches, bool prefixes)
