@@ -82,7 +82,7 @@ struct pace {
     int64_t idle_us;        /* between the last two looks */
     bool found;             /* the last claim found something, */
     bool work_known;        /* and the one before as well */
-    bool took_all;          /* and left none that is known */
+    bool took_all;          /* no event is known that it has left */
 };
 
 /* Settlements that the database has refused. Written by relay/settle/refusal.c, relay/settle/blame.c only. */

@@ -78,11 +78,16 @@ START_TEST(claim_that_took_long_is_followed_at_once)
 }
 END_TEST
 
-START_TEST(claim_that_found_nothing_holds_up_no_other)
+START_TEST(claim_that_found_nothing_holds_up_no_notification)
 {
     claim->sent_at = NOW;
-    find(0); /* a notification may come at once */
+    find(0);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + MIN_US); /* but for what is to be looked at again */
+    pace_wake(queue, NOW);
     ck_assert_int_eq(queue->pace.earliest_at, NOW);
+    find(1);
+    pace_wake(queue, NOW);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + MIN_US);
 }
 END_TEST
 
@@ -170,7 +175,7 @@ static void add_tests(TCase *tcase)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, next_claim_is_sent_when_its_time_has_passed_since_the_last_one_was, 0, 2);
     tcase_add_test(tcase, claim_that_took_long_is_followed_at_once);
-    tcase_add_test(tcase, claim_that_found_nothing_holds_up_no_other);
+    tcase_add_test(tcase, claim_that_found_nothing_holds_up_no_notification);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
     tcase_add_loop_test(tcase, claim_that_left_something_is_followed_at_once, 0, LEFT + 1);
