@@ -1,7 +1,7 @@
 -- The first half of a claim on an ordinary day, when nothing is left to look at but the newest ids: whatever is found there is
 -- locked, and the names are left for the second half (fresh_read.sql), which must be a statement of its own, because its
--- snapshot has to be younger than the locks. per_key_lock.sql is for all else, and says more; a plan of a dozen nodes costs a
--- third of that one's to set up, which is most of what such a claim costs.
+-- snapshot has to be younger than the locks. per_key_lock.sql is for all else, and says more. This plan has a dozen nodes,
+-- because setting up a plan is most of what such a claim costs.
 --
 -- Keys that wait are left to the other statement: `due` says that a wait is over.
 --

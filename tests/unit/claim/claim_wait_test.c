@@ -1,6 +1,7 @@
 /* What keeps a claim waiting: the reason, the instant, the number of keys and the loop's deadline are one answer. */
 #include "relay/claim/claim_wait.h"
 
+#include "relay/queue/pace.h"
 #include "relay/side/unreadable_search.h"
 #include "tests/support/run_suite.h"
 #include "tests/unit/stage/claim_stage.h"
@@ -121,6 +122,18 @@ START_TEST(claim_that_waits_for_nothing_is_sent)
 }
 END_TEST
 
+/* The side connection answers after the claims' step of a turn: nothing else would bring the next turn. */
+START_TEST(reason_to_claim_that_came_after_the_claims_step_wakes_the_loop_at_once)
+{
+    stage.queue.pace.poll_at = INSTANT_NEVER;
+    ck_assert_int_eq(deadline(NOW), INSTANT_NEVER);
+    pace_peeked(&stage.queue, true, NOW);
+    ck_assert_int_eq(deadline(NOW), NOW + 1);
+    claim_ready(&stage.queue, NULL, NOW + 1);
+    ck_assert_uint_gt(script.sends, 0);
+}
+END_TEST
+
 START_TEST(claim_that_waits_says_for_what_and_the_loop_wakes_then)
 {
     enum claim_reason reason = (enum claim_reason)_i;
@@ -184,6 +197,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up_two, tear_down_two);
     tcase_add_test(tcase, claim_that_waits_for_nothing_is_sent);
+    tcase_add_test(tcase, reason_to_claim_that_came_after_the_claims_step_wakes_the_loop_at_once);
     tcase_add_loop_test(tcase, claim_that_waits_says_for_what_and_the_loop_wakes_then, CLAIM_WAITS_FOR_NOTHING + 1,
                         CLAIM_REASONS);
     tcase_add_test(tcase, of_several_reasons_the_last_one_to_end_counts);
