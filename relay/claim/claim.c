@@ -21,6 +21,7 @@
 #define PART_US (1 * SECOND_US)
 #define LEAN_EVENTS 2
 #define LEAN_US (STRAGGLER_US / 2)
+#define SETTLE_WAIT_US (10 * MS_US)
 
 void claim_open(struct queue *queue, struct claim *claim, size_t index)
 {
@@ -157,6 +158,19 @@ static bool waits_for_session_locks_only(const struct claim *claim)
     return true;
 }
 
+/* A settlement travels with the next claim, where that is to go soon: a round trip by itself costs the server as much
+ * as the settlement does. */
+static instant_us settles_at(struct claim *claim, instant_us now)
+{
+    bool may_wait = claim->settling == CLAIM_SETTLES_ALL && claim->batches && claim_is_finished(claim) &&
+                    !claim_holding(claim)->commits_before_delivery;
+    if (!may_wait)
+        return now;
+    struct claim_wait wait = claim_wait(claim, now);
+    bool soon = wait.reason == CLAIM_WAITS_FOR_PACE && wait.until <= claim->sent_at + SETTLE_WAIT_US;
+    return soon ? wait.until : now;
+}
+
 /* All lanes are finished, or all that are left are stragglers whose locks can be kept. Where keys are leased: it has
  * brought some. */
 static bool is_due(struct claim *claim, instant_us now)
@@ -166,7 +180,7 @@ static bool is_due(struct claim *claim, instant_us now)
     if (claim->settling == CLAIM_SETTLES_NOTHING && batch_unsettled(claim->batches) > 0)
         return false;
     if (claim_holding(claim)->commits_before_delivery || claim_is_finished(claim))
-        return true;
+        return now >= settles_at(claim, now);
     /* A settlement that has begun in this transaction ends in it: rows that other sessions hold come last. */
     if (!claim_holding(claim)->outlives_transaction)
         return claim->settling == CLAIM_SETTLES_HALVES && leaves_some(claim);
@@ -262,9 +276,19 @@ static bool may_start(const struct claim *claim)
     return claim->state == CLAIM_IDLE && db_is_idle(claim->db) && !claim->batches;
 }
 
+/* The next claim is to take the settlement of another one along. */
+static bool is_left_to_another(const struct claim *claim, instant_us now)
+{
+    const struct queue *queue = claim->queue;
+    for (size_t i = 0; i < queue->claim_count; i++)
+        if (&queue->claims[i] != claim && is_due(&queue->claims[i], now))
+            return true;
+    return false;
+}
+
 static void start_claim(struct claim *claim, instant_us now)
 {
-    if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
+    if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db) || is_left_to_another(claim, now))
         return;
     bool holding = claim->batches != NULL;
     if (holding && claim_holding(claim)->outlives_transaction)
@@ -330,6 +354,7 @@ static void prepare_claim(struct claim *claim, struct pollset *ps, instant_us no
         wake_at(ps, may_start(claim) ? now + 1 : claim->queue->pace.poll_at, now);
     note_reason(claim, wait, now);
     wake_at(ps, silent_until(claim), now);
+    wake_at(ps, settles_at(claim, now), now);
     if (batch_unsettled(claim->batches) > 0) {
         wake_at(ps, claim->retry_at, now);
         wake_at(ps, straggles_at(claim), now);
