@@ -3,10 +3,9 @@
 bool array_text_next(struct span *rest, struct arena *arena, struct span *ret)
 {
     const char *from = rest->data, *end = from + rest->size;
-    if (rest->size == 0 || *from == '}')
-        return false;
-    from++; /* the opening brace, or the comma after the element before */
-    if (from == end || *from == '}')
+    while (from < end && (*from == '{' || *from == '}' || *from == ',')) /* they are quoted in an element */
+        from++;
+    if (from == end)
         return false;
     bool quoted = *from == '"';
     from += quoted;

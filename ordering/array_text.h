@@ -1,6 +1,7 @@
 /* ordering/array_text.h -- the elements of a PostgreSQL array in its text form: {a,"b c",""}.
  *
- * https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO; one dimension, no nulls. */
+ * https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO; no nulls. Of more than one dimension the elements come
+ * one after the other. */
 #ifndef ORDERING_ARRAY_TEXT_H
 #define ORDERING_ARRAY_TEXT_H
 

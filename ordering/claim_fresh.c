@@ -63,7 +63,7 @@ bool claim_fresh_locked(struct claim_fresh *fresh, struct claim_plan *plan, cons
     result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
     plan->locked_keys = arena_copy(arena, result_span(res, 0, LOCK_CLAIM));
     plan->locked_keyless_ids = arena_copy(arena, result_span(res, 0, LOCK_KEYLESS));
-    plan->thin = result_bigint(res, 0, LOCK_MORE, &id) && id;
+    plan->left = result_bigint(res, 0, LOCK_MORE, &id) && id;
     fresh->due = result_bigint(res, 0, LOCK_DUE, &id) && id;
     return true;
 }

@@ -40,6 +40,14 @@ void left_behind_move(struct left_behind *left, const int64_t *ids, size_t count
     left->count = kept;
 }
 
+bool left_behind_has(const struct left_behind *left, int64_t id)
+{
+    for (size_t i = 0; i < left->count; i++)
+        if (left->events[i].id == id)
+            return true;
+    return false;
+}
+
 int64_t left_behind_least(const struct left_behind *left, int64_t floor)
 {
     int64_t least = floor;

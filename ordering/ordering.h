@@ -86,16 +86,31 @@ struct missed_key {
     struct id_range ids; /* of its events, all that were found are in here; empty: none was */
 };
 
+/* What one statement of the half that locks looks at. */
+enum claim_section_kind { SECTION_NAMED, SECTION_DUE, SECTION_FRESH, SECTION_NEWEST, SECTION_OLDEST, SECTION_KINDS };
+
+struct claim_section {
+    enum claim_section_kind kind;
+    int64_t keys, rows; /* to lock and to look at, at most */
+};
+
 /* One claim under way; the strategy's notes from claim() to claim_done(). */
 struct claim_plan {
     struct scan_plan scan;
     uint64_t epoch; /* of what was known of ids then */
     struct scan_report report;
-    int64_t locked;                       /* locks taken by this claim */
-    struct span locked_keys;              /* their keys, see array_text.h; in the intake's arena */
-    struct span locked_keyless_ids;       /* events without a key, the same by their ids */
-    bool guarded;                         /* the request has named rows that cannot be read */
-    bool thin;                            /* the rows looked at had too few keys */
+    int64_t locked;                 /* locks taken by this claim */
+    struct span locked_keys;        /* their keys, see array_text.h; in the intake's arena */
+    struct span locked_keyless_ids; /* events without a key, the same by their ids */
+    bool guarded;                   /* the request has named rows that cannot be read */
+    struct claim_section sections[SECTION_KINDS];
+    size_t section_count;
+    int64_t tried, enough;  /* keys that had a place, and how many are no reason to look at more rows */
+    bool full;              /* there may be more rows than were looked at */
+    bool thin;              /* and the ones that were had too few keys */
+    bool left;              /* some of the newest ids are left to the next claim */
+    const int64_t *low_ids; /* seen below the floor, of keys that do not wait; in the intake's arena */
+    size_t low_id_count;
     int64_t rows, rows_limit;             /* events returned and asked for */
     int64_t key_limit;                    /* events of one key asked for */
     bool from_top;                        /* it looks at what is most urgent, whatever was looked at before */
@@ -103,7 +118,6 @@ struct claim_plan {
     bool behind;                          /* the request's word */
     bool few;                             /* asked for without that limit: the keys are believed to have few */
     bool fresh;                           /* it looks at the newest ids alone */
-    bool all;                             /* whatever is found is locked, and the keys come in no order */
     const struct missed_key *missed_keys; /* in the intake's arena */
     size_t missed_key_count;
     size_t events;  /* the relay's word to claim_done() and claim_failed(): events it has taken, */

@@ -7,6 +7,7 @@
  * below it would be passed over and break the order of its key. A key that waits is read from its own head on, wherever
  * that is, and so is one that was left behind: they hold no floor down. */
 #include "ordering/claim_fresh.h"
+#include "ordering/claim_sections.h"
 #include "ordering/event_row.h"
 #include "ordering/lease_sql.h"
 #include "ordering/result.h"
@@ -18,45 +19,23 @@
 #define FEW 2 /* events of a key, on the average */
 #define FEW_ROWS 4
 #define WARY_CLAIMS 32
-#define FAIR_CLAIMS 4
-#define BUSY_SHARE 16 /* of a claim's keys one part in so many may be left out by name before it chooses */
-
-enum claim_statement { CLAIM_LOCK, CLAIM_READ, CLAIM_REST, CLAIM_STATEMENTS };
-
-/* Those of sql/claim/per_key_lock.sql. */
-enum lock_column {
-    LOCK_NEWEST_LEFT,
-    LOCK_OLDEST_LEFT,
-    LOCK_SEEN_MAX,
-    LOCK_MISSED_MIN,
-    LOCK_MISSED_MAX,
-    LOCK_LOCKED,
-    LOCK_CLAIM,
-    LOCK_KEYLESS,
-    LOCK_MISSED_KEY,
-    LOCK_SEEN_MIN,
-    LOCK_THIN,
-    LOCK_MISSED_LOW,
-    LOCK_MISSED_HIGH,
-    LOCK_BARE_MIN,
-    LOCK_COLUMNS
-};
 
 struct per_key {
     struct strategy base;
-    struct guarded_text lock, lock_all, read, read_few;
+    struct guarded_text read, read_few;
+    struct claim_sections sections;
     struct claim_fresh fresh;
     struct lease_sql lease;
     bool few;     /* the keys that were locked last had few events each, and all of them were returned */
-    int64_t wary; /* claims to go before few are expected again, or keys in no order */
+    int64_t wary; /* claims to go before few are expected again */
 };
 
 static void per_key_close(struct ordering *o)
 {
     struct per_key *pk = (struct per_key *)o;
-    struct guarded_text *texts[] = {&pk->lock, &pk->lock_all, &pk->read, &pk->read_few};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        guarded_text_done(texts[i]);
+    guarded_text_done(&pk->read);
+    guarded_text_done(&pk->read_few);
+    claim_sections_done(&pk->sections);
     claim_fresh_done(&pk->fresh);
     lease_sql_done(&pk->lease);
     strategy_done(&pk->base);
@@ -68,26 +47,14 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     struct per_key *pk = memory_new(sizeof *pk);
     const struct sql_variable *v = options->variables, *guarded = options->guarded;
     bool ok = strategy_init(&pk->base, &ordering_per_key, options, FLOOR_KEYS, err) &&
-              guarded_text_init(&pk->lock, sql_per_key_lock, v, guarded, err) &&
-              guarded_text_init(&pk->lock_all, sql_per_key_lock_all, v, guarded, err) &&
               guarded_text_init(&pk->read, sql_per_key_read, v, guarded, err) &&
               guarded_text_init(&pk->read_few, sql_per_key_read_few, v, guarded, err) &&
+              claim_sections_init(&pk->sections, &pk->base.options, err) &&
               claim_fresh_init(&pk->fresh, &pk->base.options, err) && lease_sql_init(&pk->lease, options, err);
     if (ok)
         return &pk->base.ordering;
     per_key_close(&pk->base.ordering);
     return NULL;
-}
-
-/* Rows to look at. Where both ends have something to look at, each has to yield its share of the keys. */
-static void rows_to_look_at(const struct per_key *pk, const struct claim_request *request, const struct scan_plan *scan,
-                            int64_t *ret_newest, int64_t *ret_oldest)
-{
-    int64_t rows = claim_rows_look(&pk->base.rows, request->max_keys, request->behind);
-    if (claim_rows_split(scan, rows, pk->base.options.oldest_share, ret_newest, ret_oldest)) {
-        ++*ret_newest;
-        ++*ret_oldest;
-    }
 }
 
 /* Keys that are known to have more events are no keys of few. */
@@ -107,84 +74,20 @@ static struct statement read_statement(struct per_key *pk, const struct claim_re
     return read;
 }
 
-static void add_ranges(struct statement *lock, const struct scan_plan *scan, struct arena *arena)
-{
-    statement_add_int(lock, arena, scan->fresh_above);
-    statement_add_int(lock, arena, scan->newest.lo);
-    statement_add_int(lock, arena, scan->newest.hi);
-    statement_add_int(lock, arena, scan->oldest.lo);
-    statement_add_int(lock, arena, scan->oldest.hi);
-}
-
-/* Chooses among what it finds. */
-static struct statement lock_some(const struct per_key *pk, const struct claim_request *request,
-                                  const struct scan_plan *scan, struct arena *arena)
-{
-    int64_t newest_rows, oldest_rows;
-    rows_to_look_at(pk, request, scan, &newest_rows, &oldest_rows);
-    struct statement lock = statement_of(guarded_text_of(&pk->lock, request->unreadable_count > 0));
-    add_ranges(&lock, scan, arena);
-    statement_add_int(&lock, arena, newest_rows);
-    statement_add_int(&lock, arena, request->max_keys);
-    statement_add_int(&lock, arena, claim_rows_share(request, pk->base.options.oldest_share));
-    statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(&lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
-    statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
-    statement_add_text(&lock, pk->base.options.queue);
-    statement_add_int(&lock, arena, pk->base.options.lock_class);
-    statement_add_int(&lock, arena, claim_rows_waits_last(request));
-    statement_add_int(&lock, arena, oldest_rows);
-    /* Without an index on the key, asking for each key would read the table each time. */
-    if (request->behind && pk->base.options.key_index)
-        statement_add_int(&lock, arena, pk->base.horizon.floor);
-    else
-        statement_add_text(&lock, NULL);
-    statement_add_int(&lock, arena, pk->base.horizon.floor);
-    left_behind_add_to(&pk->base.horizon.left, arena, &lock);
-    return lock;
-}
-
-/* Locks whatever it finds, in as many rows as it may. */
-static struct statement lock_all(const struct per_key *pk, const struct claim_request *request,
-                                 const struct scan_plan *scan, struct arena *arena)
-{
-    int64_t keys = request->max_keys, newest_rows, oldest_rows;
-    if (claim_rows_split(scan, keys, pk->base.options.oldest_share, &newest_rows, &oldest_rows)) {
-        oldest_rows = oldest_rows < 1 ? 1 : oldest_rows < keys ? oldest_rows : keys - 1;
-        newest_rows = keys - oldest_rows;
-    }
-    struct statement lock = statement_of(guarded_text_of(&pk->lock_all, request->unreadable_count > 0));
-    add_ranges(&lock, scan, arena);
-    statement_add_int(&lock, arena, newest_rows);
-    statement_add_int(&lock, arena, keys);
-    statement_add_int(&lock, arena, oldest_rows);
-    statement_add_texts(&lock, arena, request->follow_keys, request->follow_key_count);
-    statement_add_text(&lock, pk->base.options.queue);
-    statement_add_int(&lock, arena, pk->base.options.lock_class);
-    statement_add_int(&lock, arena, pk->base.horizon.floor);
-    left_behind_add_to(&pk->base.horizon.left, arena, &lock);
-    statement_add_texts(&lock, arena, request->busy_keys, request->busy_key_count);
-    statement_add_ids(&lock, arena, request->busy_keyless_ids, request->busy_keyless_count);
-    return lock;
-}
-
-/* Where it is not enough to lock whatever comes: much of it must not be, or it takes a place from what is more urgent,
- * or not all of it can be read and an order has to see to it that each key has its turn. */
-static bool has_to_choose(const struct per_key *pk, const struct claim_request *request)
-{
-    size_t busy = request->busy_key_count + request->busy_keyless_count;
-    return request->behind || request->max_keys == 1 || (int64_t)busy * BUSY_SHARE > request->max_keys ||
-           pk->wary > 0 || !claim_rows_suffice(&pk->base.rows);
-}
-
 /* On an ordinary day there is nothing to look at but the newest ids, from a known one on. */
 static bool is_fresh_enough(const struct per_key *pk, const struct claim_request *request,
                             const struct claim_plan *plan)
 {
-    return plan->all && pk->base.scan.known && pk->fresh.looked && !pk->fresh.due && request->follow_key_count == 0 &&
-           request->busy_key_count + request->busy_keyless_count == 0 && !request->followed_only &&
-           id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) &&
+    return pk->base.scan.known && pk->fresh.looked && !pk->fresh.due && !request->behind && request->max_keys > 1 &&
+           request->follow_key_count == 0 && request->busy_key_count + request->busy_keyless_count == 0 &&
+           !request->followed_only && id_range_is_empty(plan->scan.newest) && id_range_is_empty(plan->scan.oldest) &&
            pk->base.horizon.left.count == 0;
+}
+
+/* Statements of the half that locks. */
+static size_t locks_of(const struct claim_plan *plan)
+{
+    return plan->fresh ? 1 : plan->section_count;
 }
 
 static size_t per_key_claim(struct ordering *o, const struct claim_request *request, instant_us now,
@@ -202,35 +105,20 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     else
         scan_next(&pk->base.scan, now, scan);
 
-    ret_plan->all = !has_to_choose(pk, request);
     if (ret_plan->guarded)
         *ret++ = ordering_guard(request->unreadable, request->unreadable_count, arena);
     ret_plan->fresh = is_fresh_enough(pk, request, ret_plan);
     if (ret_plan->fresh) {
-        claim_fresh_ask(&pk->fresh, request, ret_plan, pk->base.horizon.floor, arena, &ret[CLAIM_LOCK]);
+        claim_fresh_ask(&pk->fresh, request, ret_plan, pk->base.horizon.floor, arena, ret);
     } else {
-        ret[CLAIM_LOCK] = ret_plan->all ? lock_all(pk, request, scan, arena) : lock_some(pk, request, scan, arena);
-        ret[CLAIM_READ] = read_statement(pk, request, arena, ret_plan);
+        pk->sections.waits = pk->sections.waits || pk->fresh.due;
+        claim_sections_ask(&pk->sections, request, &pk->base.rows, pk->base.horizon.floor, ret_plan, arena, ret);
+        ret[ret_plan->section_count] = read_statement(pk, request, arena, ret_plan);
         pk->fresh.looked = true;
         pk->fresh.due = false;
     }
-    ret[CLAIM_REST] = statement_of(sql_claim_rest);
-    return CLAIM_STATEMENTS + ret_plan->guarded;
-}
-
-static void read_missed(struct claim_plan *plan, const PGresult *res, struct arena *arena)
-{
-    struct missed_key *missed = arena_array(arena, (size_t)PQntuples(res), sizeof *missed);
-    for (int row = 0; row < PQntuples(res); row++) {
-        if (PQgetisnull(res, row, LOCK_MISSED_KEY))
-            continue;
-        struct missed_key *m = &missed[plan->missed_key_count++];
-        *m = (struct missed_key){.key = arena_copy(arena, result_span(res, row, LOCK_MISSED_KEY)), .ids = {1, 0}};
-        int64_t low;
-        if (result_bigint(res, row, LOCK_MISSED_LOW, &low) && result_bigint(res, row, LOCK_MISSED_HIGH, &m->ids.hi))
-            m->ids.lo = low;
-    }
-    plan->missed_keys = missed;
+    ret[locks_of(ret_plan) + 1] = statement_of(sql_claim_rest);
+    return locks_of(ret_plan) + 2 + ret_plan->guarded;
 }
 
 /* Where a claim has looked and seen nothing: below the least id and above the greatest one that it has seen anywhere.
@@ -253,34 +141,28 @@ static void note_bare(struct per_key *pk, const struct claim_plan *plan, bool se
     horizon_looked(&pk->base.horizon, plan, high);
 }
 
-static bool read_locks(struct per_key *pk, struct claim_plan *plan, const PGresult *res,
-                       const struct claim_intake *intake, struct error *err)
+/* Somebody may insert an id that was long settled. This claim still reads above the old floor. */
+static void lower_floor(struct per_key *pk, struct claim_plan *plan)
 {
-    if (PQnfields(res) != LOCK_COLUMNS || PQntuples(res) < 1)
-        return error_set(err, ERROR_INTERNAL, "the locking half of a claim returned %d rows of %d columns",
-                         PQntuples(res), PQnfields(res));
-    struct scan_report *report = &plan->report;
-    int64_t id;
-    if (result_bigint(res, 0, LOCK_NEWEST_LEFT, &id))
-        report->newest_left = (struct id_range){plan->scan.newest.lo, id};
-    if (result_bigint(res, 0, LOCK_OLDEST_LEFT, &id))
-        report->oldest_left = (struct id_range){id, plan->scan.oldest.hi};
-    if (result_bigint(res, 0, LOCK_SEEN_MAX, &id))
-        report->seen_max = id;
-    if (result_bigint(res, 0, LOCK_MISSED_MIN, &id) && result_bigint(res, 0, LOCK_MISSED_MAX, &report->missed.hi))
-        report->missed.lo = id;
-    result_bigint(res, 0, LOCK_LOCKED, &plan->locked);
-    plan->locked_keys = arena_copy(intake->arena, result_span(res, 0, LOCK_CLAIM));
-    plan->locked_keyless_ids = arena_copy(intake->arena, result_span(res, 0, LOCK_KEYLESS));
-    bool seen = result_bigint(res, 0, LOCK_SEEN_MIN, &report->seen_min);
-    note_bare(pk, plan, seen);
-    if (result_bigint(res, 0, LOCK_BARE_MIN, &id) && id < pk->base.horizon.floor) {
-        /* Somebody inserted an id that was long settled. This claim still reads above the old floor. */
+    struct id_range *missed = &plan->report.missed;
+    for (size_t i = 0; i < plan->low_id_count; i++) {
+        int64_t id = plan->low_ids[i];
+        if (id >= pk->base.horizon.floor || left_behind_has(&pk->base.horizon.left, id))
+            continue;
         horizon_lower(&pk->base.horizon, id);
-        plan->report.missed = (struct id_range){id, report->missed.hi > id ? report->missed.hi : id};
+        *missed = (struct id_range){id, missed->hi > id ? missed->hi : id};
     }
-    plan->thin = result_bigint(res, 0, LOCK_THIN, &id) && id;
-    read_missed(plan, res, intake->arena);
+}
+
+static bool read_locks(struct per_key *pk, struct claim_plan *plan, size_t index, const PGresult *res,
+                       struct arena *arena, struct error *err)
+{
+    if (!claim_section_locked(&pk->sections, plan, index, res, arena, err))
+        return false;
+    if (index + 1 < plan->section_count)
+        return true;
+    note_bare(pk, plan, plan->report.seen_max != SCAN_ID_MIN);
+    lower_floor(pk, plan);
     return true;
 }
 
@@ -303,9 +185,10 @@ static bool per_key_claimed(struct ordering *o, struct claim_plan *plan, size_t 
     struct per_key *pk = (struct per_key *)o;
     if (index < plan->guarded)
         return true;
-    if (index == CLAIM_LOCK + (size_t)plan->guarded)
+    index -= plan->guarded;
+    if (index < locks_of(plan))
         return plan->fresh ? read_fresh_locks(pk, plan, res, intake->arena, err)
-                           : read_locks(pk, plan, res, intake, err);
+                           : read_locks(pk, plan, index, res, intake->arena, err);
     for (int row = 0; row < PQntuples(res); row++) {
         plan->rows++;
         if (!event_row_read(&pk->base.options, res, row, intake, err))
@@ -324,8 +207,8 @@ static void per_key_claim_done(struct ordering *o, struct claim_plan *plan, int6
     plan->truncated = full || plan->spilled;
     if (plan->truncated)
         scan_truncated(&pk->base.scan, &plan->scan, &report, now);
-    if (plan->truncated && (plan->few || plan->all))
-        pk->wary = plan->few ? WARY_CLAIMS : FAIR_CLAIMS;
+    if (plan->truncated && plan->few)
+        pk->wary = WARY_CLAIMS;
     else if (pk->wary > 0)
         pk->wary--;
     if (plan->locked > 0) /* else it says nothing of keys */

@@ -37,6 +37,24 @@ static const char *variable_find(const struct sql_variable *variables, const cha
     return NULL;
 }
 
+static size_t variables_count(const struct sql_variable *variables)
+{
+    size_t n = 0;
+    while (variables[n].name)
+        n++;
+    return n;
+}
+
+const struct sql_variable *sql_variables_with(const struct sql_variable *variables, const struct sql_variable *more,
+                                              struct arena *arena)
+{
+    size_t first = variables_count(more), count = variables_count(variables);
+    struct sql_variable *out = arena_array(arena, first + count + 1, sizeof *out);
+    memcpy(out, more, first * sizeof *out);
+    memcpy(out + first, variables, count * sizeof *out);
+    return out;
+}
+
 static size_t name_length(const char *p)
 {
     size_t n = 0;

@@ -14,6 +14,10 @@ struct sql_variable {
     const char *text; /* SQL: already quoted */
 };
 
+/* `more` and, behind them, `variables`; in the arena. */
+const struct sql_variable *sql_variables_with(const struct sql_variable *variables, const struct sql_variable *more,
+                                              struct arena *arena);
+
 /* Replaces every :name outside quotes and drops comments. NULL and *err (ERROR_INTERNAL) for a name that is not in
  * the list. free() the result. */
 char *sql_render(const char *template, const struct sql_variable *variables, struct error *err) MUST_CHECK;

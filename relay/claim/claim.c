@@ -281,19 +281,19 @@ static bool is_left_to_another(const struct claim *claim, instant_us now)
 {
     const struct queue *queue = claim->queue;
     for (size_t i = 0; i < queue->claim_count; i++)
-        if (&queue->claims[i] != claim && is_due(&queue->claims[i], now))
+        if (&queue->claims[i] != claim && is_due(&queue->claims[i], now) && claim_is_finished(&queue->claims[i]))
             return true;
     return false;
 }
 
 static void start_claim(struct claim *claim, instant_us now)
 {
-    if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db) || is_left_to_another(claim, now))
+    if (claim->state != CLAIM_IDLE || !db_is_idle(claim->db))
         return;
     bool holding = claim->batches != NULL;
     if (holding && claim_holding(claim)->outlives_transaction)
         return; /* claim_finish() claims for it */
-    int64_t keys = claim_wait(claim, now).keys;
+    int64_t keys = is_left_to_another(claim, now) ? 0 : claim_wait(claim, now).keys;
     if (!claim->in_transaction && keys > 0 && peek_first(claim->queue, now))
         return;
     if (holding && keys > 0)

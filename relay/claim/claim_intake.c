@@ -106,7 +106,7 @@ static bool took_all(const struct claim *claim, const struct batch *batch)
     for (const struct lane *lane = batch->lanes; lane; lane = lane->next)
         if (lane->more)
             return false;
-    return plan->locked < claim->round.keys && !plan->thin && !plan->truncated;
+    return plan->locked < claim->round.keys && !plan->thin && !plan->left && !plan->truncated;
 }
 
 struct pace_claim claim_intake_pace(const struct claim *claim, const struct batch *batch)

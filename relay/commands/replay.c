@@ -159,7 +159,7 @@ static const char *wanted(const struct replay *replay)
     return replay->takes ? "exists (select from outbox.dead d where d.dead_id = e.pgcourier_dead_id)" : "true";
 }
 
-/* What keeps a key's events back besides its lock. Spelled as in per_key_lock.sql, for the same plan. */
+/* What keeps a key's events back besides its lock. Spelled as in lock_ids.sql, for the same plan. */
 static bool write_condition(struct replay *replay, struct error *err)
 {
     const char *queue = replay->of->name, *key = replay->table->key_sql; /* a name has no quote in it */

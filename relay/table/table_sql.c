@@ -179,7 +179,7 @@ static struct sql_variable *next_variables(const struct table *table, const stru
     return out;
 }
 
-/* How unordered_lock.sql locks event k.id. The row is looked up as everything there is: see per_key_lock.sql. */
+/* How unordered_lock.sql locks event k.id. The row is looked up as everything there is: see lock_ids.sql. */
 static const char *lock_of_event(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
     if (queue->locks == LOCKS_ADVISORY)

@@ -2,7 +2,7 @@
 -- looks into an index. A wait that no claim of this queue takes is no news: keys wait though it is unordered by now, or they
 -- are of another type.
 --
--- :table :where :state :id :parked_key   as in per_key_lock.sql
+-- :table :where :state :id :parked_key   as in lock_ids.sql
 -- $1 bigint   ids greater than this are new
 -- $2 text     queue
 -- $3 bigint   1: keys are claimed; 0: events alone

@@ -1,11 +1,11 @@
 -- The first half of a claim on an ordinary day, when nothing is left to look at but the newest ids: whatever is found there is
 -- locked, and the names are left for the second half (fresh_read.sql), which must be a statement of its own, because its
--- snapshot has to be younger than the locks. per_key_lock.sql is for all else, and says more. This plan has a dozen nodes,
+-- snapshot has to be younger than the locks. lock_ids.sql is for all else, and says more. This plan has a dozen nodes,
 -- because setting up a plan is most of what such a claim costs.
 --
 -- Keys that wait are left to the other statement: `due` says that a wait is over.
 --
--- :table :where :state :id :key :parked_key :lock_hash   as in per_key_lock.sql, and parked is asked as there
+-- :table :where :state :id :key :parked_key :lock_hash   as in lock_ids.sql, and parked is asked as there
 --
 -- $1 bigint    ids greater than this, newest first
 -- $2 bigint    rows to look at, which is how many keys may be locked

@@ -2,7 +2,7 @@
 -- younger than the locks sees everything that earlier holders of these keys have committed. A key that waits by now is left
 -- out, and all are where the queue is paused: nothing is read of them.
 --
--- :table :where :state :id :key   as in per_key_lock.sql
+-- :table :where :state :id :key   as in lock_ids.sql
 -- :columns :text_once :key_range :key_order   as in per_key_read.sql; here no key has a p or an l
 --
 -- $1 text      queue

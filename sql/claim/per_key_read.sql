@@ -1,7 +1,7 @@
--- The second half of a claim: the oldest events of the keys that per_key_lock.sql has locked. A snapshot younger than
+-- The second half of a claim: the oldest events of the keys that lock_ids.sql has locked. A snapshot younger than
 -- the locks sees everything that earlier holders of these keys have committed. parked is asked as there.
 --
--- :table :where :state :id :key   as in per_key_lock.sql
+-- :table :where :state :id :key   as in lock_ids.sql
 -- :columns     the event's columns, as in the list below from created_at on
 -- :text_once   a join of e with its payload's text, or empty where :columns asks for that but once
 -- :key_range   the condition that picks the events of key k.name with an id of at least least($2, p.event_id, l.id)

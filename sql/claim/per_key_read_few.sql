@@ -1,9 +1,9 @@
 -- The second half of a claim like per_key_read.sql, with its parameters and columns, for keys that have few events each: one
 -- walk over the index on key and id takes half the time of a look-up for each key. It has no limit for a key ($3 holds
 -- for those that wait or were left behind, which are read apart), and when not everything can be read, the order of the
--- keys is unfair: so it is used while everything can. Few entries of parked are read once, as in per_key_lock_all.sql.
+-- keys is unfair: so it is used while everything can. Few entries of parked are read once, as in lock_ids.sql.
 --
--- :table :where :state :id :key :key_type   as in per_key_lock.sql
+-- :table :where :state :id :key :key_type   as in lock_ids.sql
 -- :columns :text_once :key_range :key_order as in per_key_read.sql
 with few as materialized (
     select p.key, p.keyless, p.event_id from :state.parked p where p.queue = $1::text order by p.next_at limit 65

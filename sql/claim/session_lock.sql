@@ -2,7 +2,7 @@
 -- straggler's key among those that are done. A lock that a session has already is counted once more in the session itself:
 -- nobody is waited for and no slot of the server's lock table is taken. session_unlock.sql gives it back.
 --
--- :key_type :lock_hash   as in per_key_lock.sql
+-- :key_type :lock_hash   as in lock_ids.sql
 --
 -- $1 integer    the first half of the advisory lock
 -- $2 text[]     keys

@@ -1,7 +1,7 @@
 -- What session_lock.sql took is given back, once what became of the keys is committed. Not before: whoever takes the lock
 -- next reads what is left in the table. One lock for each key that is named: a transaction's lock of the same hash stays.
 --
--- :key_type :lock_hash   as in per_key_lock.sql
+-- :key_type :lock_hash   as in lock_ids.sql
 --
 -- $1 integer    the first half of the advisory lock
 -- $2 text[]     keys

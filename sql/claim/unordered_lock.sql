@@ -3,9 +3,9 @@
 -- locked one by one until there are enough, so that what is locked is what is returned, whatever the plan.
 --
 -- New events and those whose wait is over come from queries of their own, each in the order of an index that it spells out;
--- parked is asked as in per_key_lock.sql.
+-- parked is asked as in lock_ids.sql.
 --
--- :table :where :state :id   as in per_key_lock.sql
+-- :table :where :state :id   as in lock_ids.sql
 -- :priority     e's column of that name as an expression, or null::bigint when none is mapped
 -- :urgent       true when one is, else false
 -- :lock         what locks event k.id, or leaves k out: a condition, or a join with its row

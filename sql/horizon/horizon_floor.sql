@@ -8,7 +8,7 @@
 -- far that still holds. A key that has nothing more at or below $1 and $2, or nothing that is not covered, need not be
 -- remembered; but what lies between $2 and $1, which was passed, may have come after somebody has looked.
 --
--- :table :state :id :key :lock_hash :parked_key   as in per_key_lock.sql, and parked is asked as there
+-- :table :state :id :key :lock_hash :parked_key   as in lock_ids.sql, and parked is asked as there
 -- $1 $2 bigint  the stretch, all of it settled
 -- $3 text       queue
 -- $4 bigint     rows to look at

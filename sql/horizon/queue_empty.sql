@@ -1,6 +1,6 @@
 -- Is there anything left to deliver? Events of closed keys do not count: somebody has to open them first.
 --
--- :table :where :state :key :id   as in per_key_lock.sql, and parked is asked as there
+-- :table :where :state :key :id   as in lock_ids.sql, and parked is asked as there
 -- :behind_entry   as in settle_park.sql
 -- :in_order   without a filter: in the order of ids, which is that of the rows. With one there may be an index that finds what
 --             it lets through, and what it does not may be most of the table.

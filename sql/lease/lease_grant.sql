@@ -2,7 +2,7 @@
 -- outbox.parked, and stay so when the commit lets the locks go. See sql/schema/009_workers_text.sql, which does the same for
 -- workers that pull. A key that somebody has paused meanwhile is both, leased and paused.
 --
--- :state       as in per_key_lock.sql
+-- :state       as in lock_ids.sql
 -- $1 text      queue
 -- $2 text[]    keys; null: an event without one
 -- $3 bigint[]  their heads

@@ -1,7 +1,7 @@
 -- The terms of these leases begin anew, by the clock of the database, and so does the question whose backend they end with.
 -- Which are still ours: as in settle_leases.sql.
 --
--- :state :lock_hash :parked_key   as in per_key_lock.sql
+-- :state :lock_hash :parked_key   as in lock_ids.sql
 -- $1 text[]    tokens
 -- $2 integer   the first half of the advisory lock
 -- $3 bigint    the term, microseconds

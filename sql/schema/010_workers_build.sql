@@ -137,7 +137,7 @@ $build$;
 
 -- Makes the functions that know one queue's table. Not EXECUTE in each call: planning took most of its time. Plans are
 -- kept, and chosen when the queue may be empty: so each look-up says by its range and its order which index it is to use, as
--- in sql/claim/per_key_lock.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
+-- in sql/claim/lock_ids.sql. With a table that vacuum has seen empty, "id = any" was seen to read another index whole.
 -- A column of the table may have the name of any of their variables. Beside it, where it would be taken for them, they are $n
 -- or have the label of their block.
 create function outbox.queue_build(q outbox.queue) returns void

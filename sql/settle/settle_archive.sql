@@ -1,7 +1,7 @@
 -- Moves delivered events from the table to the archive: what was still there, exactly once.
 --
 -- :deleted        the rows, with archive_key, created_at and original: deleted_by_place.sql or deleted_by_id.sql
--- :state       as in per_key_lock.sql
+-- :state       as in lock_ids.sql
 -- $1 bigint[]  ids
 -- $2 tid[]     their places, or none
 -- $3 text      queue

@@ -5,7 +5,7 @@
 -- the same moment may stay then, and settle_undeleted.sql finds it.
 --
 -- :table :id :key :type :created_at   the queue's table (as e) and its columns as expressions, null when not mapped
--- :state        as in per_key_lock.sql
+-- :state        as in lock_ids.sql
 -- :table_name   the table's name as a literal, to be read
 -- :table_class  the table as a regclass
 -- $1 text      queue

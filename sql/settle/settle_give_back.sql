@@ -5,7 +5,7 @@
 -- relay/queue/batch.h): it keeps these keys out of its own claims by name (keep_away() in relay/settle/settle.c), as keys are whose
 -- locks it frees. To others the destination may be there, and when this relay ends nobody has to wait for what it thought.
 --
--- :state     as in per_key_lock.sql
+-- :state     as in lock_ids.sql
 -- $1 text[]    tokens; settle_leases.sql has locked their entries
 update :state.parked p
 set next_at = case when p.resume_at is null then pg_catalog.clock_timestamp() else p.next_at end,

@@ -3,7 +3,7 @@
 -- While a term lasts nobody takes the key over. When it is over, whoever has the key's lock may be delivering the event,
 -- so that lock is needed, too. The row lock is for who was quicker: an entry that has another token by then is not found.
 --
--- :state :lock_hash :parked_key   as in per_key_lock.sql
+-- :state :lock_hash :parked_key   as in lock_ids.sql
 -- $1 text[]    tokens
 -- $2 integer   the first half of the advisory lock
 -- No rows.

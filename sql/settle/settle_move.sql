@@ -1,7 +1,7 @@
 -- The first events of leased keys are settled, and the leases go on: what runs out from here on is that of the next event.
 -- An entry that points below what was taken keeps doing so: an event was put back meanwhile, or has become due.
 --
--- :state      as in per_key_lock.sql
+-- :state      as in lock_ids.sql
 -- $1 text[]    tokens; settle_leases.sql has locked their entries
 -- $2 bigint[] the next events
 update :state.parked p

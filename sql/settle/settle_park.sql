@@ -17,7 +17,7 @@
 -- A key with many events keeps its entry. So first_failed_at is set with an event's first failure, and where it comes to wait for
 -- another one: by a lease of ours, when that was granted (lease_grant.sql).
 --
--- :table :where :id :key :state   as in per_key_lock.sql
+-- :table :where :id :key :state   as in lock_ids.sql
 -- :behind_entry                   the condition that picks the events of an entry p's key from the one on that it points at; without
 --                                 an index, this one only
 -- $1 text      queue

@@ -1,13 +1,13 @@
 -- The head that a key waited for is delivered or dead. While the key has more events, its entry stays and points at
 -- the next one: an event that was put back with an old id may lie below the position marks of every relay.
--- The entries are found as in per_key_lock.sql, and nobody but the holder of a key's lock replaces its entry, but for
+-- The entries are found as in lock_ids.sql, and nobody but the holder of a key's lock replaces its entry, but for
 -- whoever pauses or resumes the key. A paused key keeps its entry: to drop it would be to resume it. What somebody else has
 -- leased is left alone as in settle_park.sql.
 --
 -- The next event is looked for as in per_key_read.sql: of a table that the planner is blind to (see deleted_by_id.sql) the least
 -- :id of a key would be found by going through all ids in their order.
 --
--- :table :where :state :id   as in per_key_lock.sql
+-- :table :where :state :id   as in lock_ids.sql
 -- :key_all           the condition that picks the events of key k.name
 -- :key_all_order     the id order of those events, spelled so that an index on the key serves it if there is one
 -- $1 text      queue

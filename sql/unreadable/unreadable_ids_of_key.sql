@@ -1,6 +1,6 @@
 -- As unreadable_ids.sql, of one key.
 --
--- :table :id                     as in per_key_lock.sql
+-- :table :id                     as in lock_ids.sql
 -- :key_all :key_all_order    as in settle_unpark.sql
 -- $1 $2 bigint  ids from $1 to $2
 -- $3 bigint     so many of them, the least

@@ -1,6 +1,6 @@
 -- Whether keys wait already for one of these rows to become readable.
 --
--- :state        as in per_key_lock.sql
+-- :state        as in lock_ids.sql
 -- $1 text       queue
 -- $2 bigint[]   ids
 -- $3 text       how the reason of such a wait begins

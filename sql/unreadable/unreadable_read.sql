@@ -1,6 +1,6 @@
 -- Whether these rows can be read as a claim reads them: it fails when one cannot, be it on the way to the relay.
 --
--- :table :where :id              as in per_key_lock.sql
+-- :table :where :id              as in lock_ids.sql
 -- :columns :text_once            as in per_key_read.sql
 -- $1 bigint[]   ids
 -- -> the rows that are the queue's

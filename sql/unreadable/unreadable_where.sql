@@ -1,7 +1,7 @@
 -- Whether the queue's condition can be told of these rows, and only of them: it fails when that of one cannot. PostgreSQL is
 -- free in the order in which it asks for several conditions, but not for the parts of a CASE.
 --
--- :table :where :id   as in per_key_lock.sql
+-- :table :where :id   as in lock_ids.sql
 -- $1 bigint[]   ids
 -- -> one row without meaning
 select pg_catalog.count(*) as rows

@@ -10,7 +10,7 @@
 --
 -- Relays run this, and so do workers: queue_build_after() of sql/schema/009_workers_text.sql.
 --
--- :table :state :id   as in per_key_lock.sql
+-- :table :state :id   as in lock_ids.sql
 -- :undone     which rows e of the table are not done: its extra condition, or true where only again_after is asked
 -- :lives      true where a dead letter is not done, else false
 -- $1 text     queue

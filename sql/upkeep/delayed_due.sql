@@ -10,7 +10,7 @@
 --
 -- Relays run this, and so do workers: queue_build_due() of sql/schema/010_workers_build.sql.
 --
--- :table :where :state :id :key :not_before   as in per_key_lock.sql; :where has only what is due
+-- :table :where :state :id :key :not_before   as in lock_ids.sql; :where has only what is due
 -- $1 text     queue
 -- $2 bigint   microseconds since 1970: the end of the last look; null: from now on
 -- $3 bigint   events at most

@@ -36,23 +36,20 @@ static const struct names plain = {
 
 #define NAMES (sizeof(struct names) / sizeof(char *))
 
-/* What table_variables() fills in; tests/integration/schema/test_statements.py compares. */
+/* What table_variables() fills in, and for lock_ids the end that it looks from;
+ * tests/integration/schema/test_statements.py compares. */
 static const char *const templates[] = {
-    sql_per_key_lock,     sql_per_key_lock_all,      sql_per_key_read,
-    sql_per_key_read_few, sql_settle_delete,         sql_settle_archive,
-    sql_settle_bury,      sql_settle_park,           sql_settle_unpark,
-    sql_horizon_drawn,    sql_horizon_seen,          sql_horizon_floor,
-    sql_horizon_movers,   sql_horizon_holders,       sql_queue_empty,
-    sql_table_filter,     sql_status_oldest,         sql_claim_peek,
-    sql_session_lock,     sql_session_unlock,        sql_unordered_lock,
-    sql_unordered_read,   sql_delayed_due,           sql_after_look,
-    sql_dead_purge,       sql_lease_grant,           sql_lease_renew,
-    sql_settle_leases,    sql_settle_move,           sql_settle_give_back,
-    sql_settle_undeleted, sql_settle_next,           sql_settle_next_archive,
-    sql_table_next_fits,  sql_table_next_wants,      sql_status_waiting,
-    sql_unreadable_ids,   sql_unreadable_ids_of_key, sql_unreadable_where,
-    sql_unreadable_read,  sql_unreadable_known,      sql_fresh_lock,
-    sql_fresh_read,
+    sql_per_key_read,     sql_per_key_read_few, sql_settle_delete,       sql_settle_archive,
+    sql_settle_bury,      sql_settle_park,      sql_settle_unpark,       sql_horizon_drawn,
+    sql_horizon_seen,     sql_horizon_floor,    sql_horizon_movers,      sql_horizon_holders,
+    sql_queue_empty,      sql_table_filter,     sql_status_oldest,       sql_claim_peek,
+    sql_session_lock,     sql_session_unlock,   sql_unordered_lock,      sql_unordered_read,
+    sql_delayed_due,      sql_after_look,       sql_dead_purge,          sql_lease_grant,
+    sql_lease_renew,      sql_settle_leases,    sql_settle_move,         sql_settle_give_back,
+    sql_settle_undeleted, sql_settle_next,      sql_settle_next_archive, sql_table_next_fits,
+    sql_table_next_wants, sql_status_waiting,   sql_unreadable_ids,      sql_unreadable_ids_of_key,
+    sql_unreadable_where, sql_unreadable_read,  sql_unreadable_known,    sql_fresh_lock,
+    sql_fresh_read,       sql_lock_ids,         sql_lock_named,          sql_lock_due,
 };
 
 static char *quoted(struct arena *arena, const char *name)
@@ -89,6 +86,17 @@ static struct table *next_of(const struct names *names, unsigned shape, struct a
         .payload_kind = shape & 4 ? PAYLOAD_BYTES : PAYLOAD_TEXT,
     };
     return next;
+}
+
+/* And those of the end of its ids that a claim looks from. */
+static const struct sql_variable *with_end(const struct sql_variable *of_table, unsigned shape, struct arena *arena)
+{
+    bool oldest = shape & 1;
+    const struct sql_variable end[] = {{"order", oldest ? "asc" : "desc"},
+                                       {"near", oldest ? "low" : "high"},
+                                       {"behind", oldest ? ">=" : "<="},
+                                       {NULL, NULL}};
+    return sql_variables_with(of_table, end, arena);
 }
 
 /* The variables of a table of these names; `shape` decides what else it is. */
@@ -128,7 +136,9 @@ static const struct sql_variable *variables_of(const struct names *names, unsign
         .locks = shape & 0x2000 ? LOCKS_ADVISORY : LOCKS_ROWS,
         .then_payload = shape & 0x4000 ? THEN_RESPONSE : THEN_EVENT,
     };
-    return shape & 0x8000 ? table_guarded_variables(&table, &queue, arena) : table_variables(&table, &queue, arena);
+    return with_end(shape & 0x8000 ? table_guarded_variables(&table, &queue, arena)
+                                   : table_variables(&table, &queue, arena),
+                    shape, arena);
 }
 
 /* The plain name that `text` starts with, quoted or not: adds what stands for it and returns its length; else 0. */

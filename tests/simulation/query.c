@@ -421,11 +421,15 @@ static void run_keep(struct backend *backend, const struct call *call)
 static bool run_claim(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
-    case QUERY_LOCK:
-        query_lock(backend, call);
+    case QUERY_LOCK_NEWEST:
+    case QUERY_LOCK_OLDEST:
+        query_lock_ids(backend, call);
         return true;
-    case QUERY_LOCK_ALL:
-        query_lock_all(backend, call);
+    case QUERY_LOCK_NAMED:
+        query_lock_named(backend, call);
+        return true;
+    case QUERY_LOCK_DUE:
+        query_lock_due(backend, call);
         return true;
     case QUERY_LOCK_FRESH:
         query_lock_fresh(backend, call);

@@ -26,8 +26,10 @@ enum query {
     QUERY_NOTHING, /* or settle_timeouts.sql: see query_run() */
     QUERY_SEARCH,  /* those of sql/unreadable/ */
     QUERY_LISTEN,
-    QUERY_LOCK,
-    QUERY_LOCK_ALL,
+    QUERY_LOCK_NEWEST,
+    QUERY_LOCK_OLDEST,
+    QUERY_LOCK_NAMED,
+    QUERY_LOCK_DUE,
     QUERY_LOCK_FRESH,
     QUERY_LOCK_EVENTS,
     QUERY_READ,
@@ -137,8 +139,9 @@ void server_reply(struct backend *backend, PGresult *res);
  * `backend->refusal`. */
 bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
-void query_lock(struct backend *backend, const struct call *call);
-void query_lock_all(struct backend *backend, const struct call *call);
+void query_lock_ids(struct backend *backend, const struct call *call);
+void query_lock_named(struct backend *backend, const struct call *call);
+void query_lock_due(struct backend *backend, const struct call *call);
 void query_lock_fresh(struct backend *backend, const struct call *call);
 void query_lock_events(struct backend *backend, const struct call *call);
 

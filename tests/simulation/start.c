@@ -219,8 +219,9 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         const char *template;
         enum query query;
     } known[] = {
-        {sql_per_key_lock, QUERY_LOCK},
-        {sql_per_key_lock_all, QUERY_LOCK_ALL},
+        {sql_lock_ids, QUERY_LOCK_NEWEST},
+        {sql_lock_named, QUERY_LOCK_NAMED},
+        {sql_lock_due, QUERY_LOCK_DUE},
         {sql_fresh_lock, QUERY_LOCK_FRESH},
         {sql_unordered_lock, QUERY_LOCK_EVENTS},
         {sql_unordered_read, QUERY_READ_EVENTS},
@@ -255,11 +256,11 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_unreadable_read, QUERY_SEARCH},
         {sql_unreadable_known, QUERY_SEARCH},
     };
-    (void)variables;
+    bool oldest = variables->name && strcmp(variables->text, "asc") == 0;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].template == template) {
             char text[16];
-            snprintf(text, sizeof text, "#%d", (int)known[i].query);
+            snprintf(text, sizeof text, "#%d", oldest ? QUERY_LOCK_OLDEST : (int)known[i].query);
             return memory_text(text);
         }
     error_set(err, ERROR_INTERNAL, "the simulation does not know this statement: %.60s", template);

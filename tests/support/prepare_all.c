@@ -83,6 +83,9 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
         put(work, v->name, v->text);
     put(work, "wanted", "true");
     put(work, "rows", "1000");
+    put(work, "order", "desc"); /* of lock_ids.sql: ordering/claim_sections.c asks it from the other end, too */
+    put(work, "near", "high");
+    put(work, "behind", "<=");
     if (dead)
         put_plain_names(work);
     if (!dead)

@@ -59,6 +59,27 @@ START_TEST(unknown_name_is_an_error_that_names_it)
 }
 END_TEST
 
+START_TEST(variables_come_before_those_that_they_are_added_to)
+{
+    const struct sql_variable more[] = {{"order", "desc"}, {"id", "other"}, {NULL, NULL}}, none[] = {{NULL, NULL}};
+    static const char template[] = ":id :order :table_two:empty";
+    struct error err = {.text = ""};
+    struct arena *arena = arena_new();
+    char *sql = sql_render(template, sql_variables_with(variables, more, arena), &err);
+    ck_assert_str_eq(sql, "other desc two");
+    free(sql);
+    sql = sql_render(":id", sql_variables_with(variables, none, arena), &err);
+    ck_assert_str_eq(sql, "e.id");
+    free(sql);
+    sql = sql_render(":id", sql_variables_with(none, more, arena), &err);
+    ck_assert_str_eq(sql, "other");
+    free(sql);
+    ck_assert_ptr_null(sql_render(":table", sql_variables_with(none, more, arena), &err));
+    ck_assert_ptr_null(sql_variables_with(none, none, arena)[0].name);
+    arena_free(arena);
+}
+END_TEST
+
 START_TEST(long_texts_are_rendered_whole)
 {
     static const size_t count = 10000;
@@ -207,6 +228,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, names_are_replaced_outside_quotes_and_comments);
     tcase_add_test(tcase, unknown_name_is_an_error_that_names_it);
+    tcase_add_test(tcase, variables_come_before_those_that_they_are_added_to);
     tcase_add_test(tcase, long_texts_are_rendered_whole);
     tcase_add_test(tcase, array_of_ids_decodes);
     tcase_add_test(tcase, array_of_places_decodes);

@@ -205,7 +205,7 @@ static void render(void)
     const struct queue_config queue = {.name = plain, .max_event_bytes = 10};
     struct arena *arena = arena_new();
     struct error err;
-    char *sql = sql_render(sql_per_key_lock, table_variables(&table, &queue, arena), &err);
+    char *sql = sql_render(sql_per_key_read, table_variables(&table, &queue, arena), &err);
     ck_assert_ptr_nonnull(sql);
     free(sql);
     arena_free(arena);

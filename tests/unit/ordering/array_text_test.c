@@ -42,6 +42,14 @@ START_TEST(quotes_and_backslashes_are_taken_off)
 }
 END_TEST
 
+START_TEST(elements_of_two_dimensions_come_one_after_the_other)
+{
+    assert_elements("{{a,1,2},{b,3,4}}", (const char *[]){"a", "1", "2", "b", "3", "4", NULL});
+    assert_elements("{{\"},{\"},{\"\"},{\"{\"}}", (const char *[]){"},{", "", "{", NULL});
+    assert_elements("{{}}", (const char *[]){NULL});
+}
+END_TEST
+
 START_TEST(text_that_is_cut_off_ends)
 {
     assert_elements("", (const char *[]){NULL});
@@ -50,6 +58,8 @@ START_TEST(text_that_is_cut_off_ends)
     assert_elements("{\"a", (const char *[]){"a", NULL});
     assert_elements("{\"a\\", (const char *[]){"a\\", NULL});
     assert_elements("{a,", (const char *[]){"a", NULL});
+    assert_elements("{{a},", (const char *[]){"a", NULL});
+    assert_elements("{{a},{", (const char *[]){"a", NULL});
 }
 END_TEST
 
@@ -60,6 +70,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, elements_come_one_by_one);
     tcase_add_test(tcase, quotes_and_backslashes_are_taken_off);
+    tcase_add_test(tcase, elements_of_two_dimensions_come_one_after_the_other);
     tcase_add_test(tcase, text_that_is_cut_off_ends);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

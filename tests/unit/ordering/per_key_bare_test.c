@@ -3,6 +3,15 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/stage/per_key_stage.h"
 
+/* There was no place for the key of that event, the last of the newest that was seen. */
+static PGresult *stopped_at(int64_t id)
+{
+    PGresult *res = lock_row_of(id, id);
+    set_bigint(res, 0, CUT_MIN, id);
+    set_bigint(res, 0, CUT_MAX, id);
+    return res;
+}
+
 /* A claim that has looked at all of its stretches, which are ids up to 50000 and from 50001 to 100000; or stopped at
  * `left`.
  */
@@ -11,11 +20,10 @@ static void look(int64_t least, int64_t greatest, int64_t left)
     claim();
     ck_assert_int_eq(plan.scan.oldest.hi, 50000);
     ck_assert_int_eq(plan.scan.newest.lo, 50001);
-    PGresult *res = lock_row(greatest);
-    set_bigint(res, 0, SEEN_MIN, least);
+    answer_seen(least, greatest);
     if (left != SCAN_ID_MIN)
-        set_bigint(res, 0, NEWEST_LEFT, left);
-    ck_assert(take_result(0, res));
+        answer(SECTION_NEWEST, stopped_at(left));
+    ck_assert(take_locks());
 }
 
 static void expect_inhabited(const struct id_range *ranges, size_t count)
@@ -63,6 +71,23 @@ START_TEST(newest_ids_are_bare_only_where_a_claim_has_looked)
 }
 END_TEST
 
+START_TEST(newest_ids_are_not_bare_where_there_was_no_place_to_look)
+{
+    probe(100000, 0, false, 0);
+    claim();
+    answer_seen(30000, 40000);
+    PGresult *res = lock_row();
+    set_bigint(res, 0, FULL, 1);
+    answer(SECTION_NEWEST, res);
+    ck_assert(take_locks());
+    EXPECT_INHABITED({30000, SCAN_ID_MAX});
+    finish_claim();
+    claim();
+    ck_assert_int_eq(ids_of(SECTION_NEWEST).hi, 100000);
+    ck_assert_int_eq(ids_of(SECTION_OLDEST).lo, 50001);
+}
+END_TEST
+
 START_TEST(nothing_is_known_of_the_newest_ids_below_one_that_is_new)
 {
     probe(100000, 0, false, 0);
@@ -77,9 +102,7 @@ START_TEST(newest_ids_that_are_not_settled_are_not_bare)
     probe(40000, 1, false, 0);
     claim();
     ck_assert(!id_range_is_empty(plan.scan.newest));
-    PGresult *res = lock_row(5);
-    set_bigint(res, 0, SEEN_MIN, 5);
-    ck_assert(take_result(0, res));
+    take_seen(5, 5);
     EXPECT_INHABITED({SCAN_ID_MIN, SCAN_ID_MAX});
 }
 END_TEST
@@ -107,7 +130,7 @@ START_TEST(claim_that_sees_the_rest_gone_raises_the_floor_over_what_is_bare)
     finish_claim();
     claim();
     ck_assert_int_eq(plan.scan.newest.hi, 80000);
-    ck_assert(take_result(0, lock_row(SCAN_ID_MIN))); /* of what a claim saw before nobody looks again */
+    take_nothing(); /* of what a claim saw before nobody looks again */
     EXPECT_INHABITED({30000, 50000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
@@ -118,10 +141,10 @@ START_TEST(what_was_bare_is_forgotten_when_somebody_has_put_in_an_old_id)
     look(30000, 40000, 80000);
     finish_claim();
     claim();
-    PGresult *res = lock_row(15000);
-    set_bigint(res, 0, SEEN_MIN, 15000);
-    set_bigint(res, 0, BARE_MIN, 15000);
-    ck_assert(take_result(0, res));
+    PGresult *res = lock_row_of(15000, 15000);
+    set_text(res, 0, LOW_IDS, "{15000}");
+    answer(SECTION_OLDEST, res);
+    ck_assert(take_locks());
     EXPECT_INHABITED({15000, SCAN_ID_MAX});
 }
 END_TEST
@@ -132,9 +155,8 @@ START_TEST(what_was_bare_is_forgotten_when_an_event_is_seen_there)
     look(30000, 40000, 80000);
     finish_claim();
     claim();
-    PGresult *res = lock_row(90000);
-    set_bigint(res, 0, SEEN_MIN, 40000);
-    ck_assert(take_result(0, res));
+    answer(SECTION_OLDEST, lock_row_of(40000, 90000));
+    ck_assert(take_locks());
     EXPECT_INHABITED({30000, SCAN_ID_MAX});
 }
 END_TEST
@@ -150,10 +172,9 @@ START_TEST(short_stretch_is_noted_where_it_makes_another_longer)
     finish_claim();
     claim();
     ck_assert_int_eq(plan.scan.newest.hi, 80000);
-    PGresult *res = lock_row(40000);
-    set_bigint(res, 0, SEEN_MIN, 40000);
-    set_bigint(res, 0, NEWEST_LEFT, 79000);
-    ck_assert(take_result(0, res));
+    answer(SECTION_OLDEST, lock_row_of(50001, 50001));
+    answer(SECTION_NEWEST, stopped_at(79000));
+    ck_assert(take_locks());
     EXPECT_INHABITED({30000, 79000}, {100001, SCAN_ID_MAX});
 }
 END_TEST
@@ -226,6 +247,7 @@ int main(void)
     tcase_add_test(tcase, newest_ids_are_bare_above_the_greatest_that_a_claim_has_seen);
     tcase_add_test(tcase, newest_ids_are_all_bare_where_a_claim_has_seen_only_the_oldest);
     tcase_add_test(tcase, newest_ids_are_bare_only_where_a_claim_has_looked);
+    tcase_add_test(tcase, newest_ids_are_not_bare_where_there_was_no_place_to_look);
     tcase_add_test(tcase, nothing_is_known_of_the_newest_ids_below_one_that_is_new);
     tcase_add_test(tcase, newest_ids_that_are_not_settled_are_not_bare);
     tcase_add_test(tcase, probe_looks_up_to_what_is_bare_and_the_floor_rises_over_it);

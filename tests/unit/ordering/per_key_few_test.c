@@ -6,7 +6,7 @@
 
 static bool reads_few(void)
 {
-    bool few = strstr(statements[1].sql, "apart as materialized") != NULL;
+    bool few = strstr(statements[reading()].sql, "apart as materialized") != NULL;
     ck_assert(few == plan.few);
     return few;
 }
@@ -14,12 +14,14 @@ static bool reads_few(void)
 /* The claim under way finds `keys` keys and `rows` events. */
 static void find(int64_t keys, int64_t rows)
 {
-    PGresult *res = lock_row(rows);
+    PGresult *res = rows > 0 ? lock_row_of(1, rows) : lock_row();
     set_bigint(res, 0, LOCKED, keys);
-    ck_assert(take_result(0, res));
+    set_bigint(res, 0, TRIED, keys);
+    answer(SECTION_FRESH, res);
+    ck_assert(take_locks());
     for (int64_t id = 1; id <= rows; id++) {
         event_count = 0;
-        ck_assert(take_result(1, event_row(id, "k")));
+        ck_assert(take_row(event_row(id, "k")));
     }
     finish_claim();
 }
@@ -31,10 +33,9 @@ START_TEST(keys_of_few_events_are_read_by_one_walk)
     find(KEYS, 2 * KEYS);
     claim();
     ck_assert(reads_few());
-    ck_assert_int_eq(statements[1].count, 6);
-    ck_assert(statements[1].by_row);
-    ck_assert_int_eq(parameter(1, 3), 4);
-    ck_assert_int_le(parameter(1, 4), 5 * KEYS);
+    ck_assert_int_eq(statements[reading()].count, 6);
+    ck_assert_int_eq(read_parameter(3), 4);
+    ck_assert_int_le(read_parameter(4), 5 * KEYS);
     find(KEYS, 2 * KEYS + 1);
     claim();
     ck_assert(!reads_few());
@@ -63,7 +64,7 @@ START_TEST(keys_that_are_known_to_have_more_are_read_one_by_one)
     find(KEYS, KEYS);
     struct claim_request request = {
         .max_keys = KEYS, .events_per_key = 4, .follow_keys = follow, .follow_key_count = 1};
-    ordering_per_key.claim(o, &request, 0, arena, statements, &plan);
+    claim_for(&request);
     ck_assert(!reads_few());
     finish_claim();
     claim();
@@ -77,12 +78,13 @@ START_TEST(walk_that_was_cut_short_is_not_tried_again_soon)
     find(KEYS, KEYS);
     claim();
     ck_assert(reads_few());
-    int64_t limit = parameter(1, 4);
+    int64_t limit = read_parameter(4);
     find(KEYS, limit);
     ck_assert(plan.truncated);
     int claims = 0;
     for (claim(); !reads_few(); claim()) {
-        ck_assert_int_gt(parameter(1, 4), limit); /* it is no reason to ask for more rows than before, nor for fewer */
+        ck_assert_int_gt(read_parameter(4),
+                         limit); /* it is no reason to ask for more rows than before, nor for fewer */
         find(KEYS, KEYS);
         ck_assert_int_lt(++claims, 1000);
     }

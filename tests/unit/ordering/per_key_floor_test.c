@@ -3,14 +3,13 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/stage/per_key_stage.h"
 
-/* A claim whose stretches were looked at whole, and which has seen no id below `seen`. */
+/* A claim whose stretches were looked at whole, and which has seen `seen` alone; SCAN_ID_MIN: nothing. */
 static void look(int64_t seen)
 {
     claim();
-    PGresult *res = lock_row(SCAN_ID_MIN);
     if (seen != SCAN_ID_MIN)
-        set_bigint(res, 0, 9, seen);
-    ck_assert(take_result(0, res));
+        answer_seen(seen, seen);
+    ck_assert(take_locks());
 }
 
 START_TEST(floor_rises_over_what_a_claim_has_seen_to_be_gone)
@@ -20,7 +19,7 @@ START_TEST(floor_rises_over_what_a_claim_has_seen_to_be_gone)
     ck_assert_int_eq(least(), 1001);
     finish_claim();
     claim();
-    ck_assert_int_eq(parameter(1, 2), 1001);
+    ck_assert_int_eq(read_parameter(2), 1001);
 }
 END_TEST
 
@@ -36,10 +35,25 @@ START_TEST(floor_stops_where_a_claim_has_stopped_to_look)
 {
     probe(1000, 0, false, 0);
     claim();
-    PGresult *res = lock_row(SCAN_ID_MIN);
-    set_bigint(res, 0, 1, 55);
-    ck_assert(take_result(0, res));
-    ck_assert_int_eq(least(), 55);
+    PGresult *res = lock_row_of(60, 80);
+    set_bigint(res, 0, CUT_MIN, 70);
+    set_bigint(res, 0, CUT_MAX, 80);
+    answer(SECTION_OLDEST, res);
+    ck_assert(take_locks());
+    ck_assert_int_eq(least(), 60);
+    ck_assert_int_eq(plan.report.oldest_left.lo, 70);
+}
+END_TEST
+
+START_TEST(floor_does_not_rise_where_there_was_no_place_to_look)
+{
+    probe(1000, 0, false, 0);
+    claim();
+    PGresult *res = lock_row();
+    set_bigint(res, 0, FULL, 1);
+    answer(SECTION_OLDEST, res);
+    ck_assert(take_locks());
+    ck_assert_int_eq(least(), SCAN_ID_MIN);
 }
 END_TEST
 
@@ -49,7 +63,7 @@ START_TEST(floor_does_not_rise_by_a_claim_from_before_everything_was_forgotten)
     claim();
     ordering_per_key.forget(o);
     probe(2000, 0, false, 0);
-    ck_assert(take_result(0, lock_row(SCAN_ID_MIN)));
+    take_nothing();
     ck_assert_int_eq(least(), SCAN_ID_MIN);
 }
 END_TEST
@@ -221,9 +235,10 @@ START_TEST(answer_to_a_probe_does_not_undo_what_a_claim_has_found_meanwhile)
     probe(1000, 0, true, 600);
     ordering_per_key.probe(o, 0, arena, statements);
     claim();
-    PGresult *res = lock_row(1000);
-    set_bigint(res, 0, BARE_MIN, 20);
-    ck_assert(take_result(0, res));
+    PGresult *res = lock_row_of(20, 20);
+    set_text(res, 0, LOW_IDS, "{20}");
+    answer(SECTION_OLDEST, res);
+    ck_assert(take_locks());
     floor_probed(2, 700, false, 0);
     ck_assert_int_eq(least(), 20);
 }
@@ -238,6 +253,7 @@ int main(void)
     tcase_add_test(tcase, floor_rises_over_what_a_claim_has_seen_to_be_gone);
     tcase_add_test(tcase, floor_stops_at_the_first_id_that_a_claim_has_seen);
     tcase_add_test(tcase, floor_stops_where_a_claim_has_stopped_to_look);
+    tcase_add_test(tcase, floor_does_not_rise_where_there_was_no_place_to_look);
     tcase_add_test(tcase, floor_does_not_rise_by_a_claim_from_before_everything_was_forgotten);
     tcase_add_test(tcase, floor_does_not_rise_over_ids_that_a_claim_has_passed_and_that_are_not_settled);
     tcase_add_test(tcase, covered_events_are_passed_when_two_looks_have_found_who_moves_entries);

@@ -8,20 +8,20 @@ START_TEST(full_answer_is_truncated_and_its_ids_asked_for_again)
 {
     probe(100000, 0, false, 0);
     claim();
-    int64_t lo = parameter(0, 4), limit = parameter(1, 4);
-    ck_assert(take_result(0, lock_row(90000)));
+    int64_t limit = read_parameter(4);
+    take_seen(1, 90000);
     plan.rows = limit;
     finish_claim();
     ck_assert(plan.truncated);
     claim();
-    ck_assert_int_eq(parameter(0, 4), lo);
-    ck_assert_int_eq(parameter(1, 4), 2 * limit);
-    ck_assert(take_result(0, lock_row(90000)));
+    ck_assert_int_eq(ids_of(SECTION_OLDEST).lo, 1);
+    ck_assert_int_eq(read_parameter(4), 2 * limit);
+    take_seen(1, 90000);
     plan.spilled = true; /* rows are large: ask for fewer */
     finish_claim();
     ck_assert(plan.truncated);
     claim();
-    ck_assert_int_eq(parameter(1, 4), limit);
+    ck_assert_int_eq(read_parameter(4), limit);
 }
 END_TEST
 
@@ -30,14 +30,12 @@ START_TEST(of_a_truncated_answer_what_was_seen_is_asked_for_again)
 {
     probe(100000, 0, false, 0);
     claim();
-    PGresult *res = lock_row(60000);
-    set_bigint(res, 0, SEEN_MIN, 30000);
-    ck_assert(take_result(0, res));
+    take_seen(30000, 60000);
     plan.rows = plan.rows_limit;
     finish_claim();
     claim();
-    ck_assert_int_eq(parameter(0, 4), 30000);
-    ck_assert_int_eq(parameter(0, 3), 60000);
+    ck_assert_int_eq(ids_of(SECTION_OLDEST).lo, 30000);
+    ck_assert_int_eq(ids_of(SECTION_NEWEST).hi, 60000);
 }
 END_TEST
 
@@ -46,20 +44,20 @@ START_TEST(rows_that_are_much_larger_than_the_last_are_asked_for_few_at_once)
 {
     probe(100000, 0, false, 0);
     claim();
-    int64_t limit = parameter(1, 4);
-    ck_assert(take_result(0, lock_row(90000)));
+    int64_t limit = read_parameter(4);
+    take_seen(1, 90000);
     plan.spilled = true;
     plan.room = 8;
     finish_claim();
     claim();
-    ck_assert_int_eq(parameter(1, 4), 16);
+    ck_assert_int_eq(read_parameter(4), 16);
     ck_assert_int_lt(16, limit);
-    ck_assert(take_result(0, lock_row(90000)));
+    take_seen(1, 90000);
     plan.spilled = true;
     plan.room = 1;
     finish_claim();
     claim();
-    ck_assert_int_eq(parameter(1, 4), 2);
+    ck_assert_int_eq(read_parameter(4), 2);
 }
 END_TEST
 
@@ -67,23 +65,23 @@ START_TEST(claim_that_fails_while_its_rows_come_asks_for_fewer)
 {
     probe(100000, 0, false, 0);
     claim();
-    int64_t limit = parameter(1, 4);
+    int64_t limit = read_parameter(4);
     ordering_per_key.claim_failed(o, &plan); /* before the first */
     claim();
-    ck_assert_int_eq(parameter(1, 4), limit);
+    ck_assert_int_eq(read_parameter(4), limit);
     for (int i = 0; i < 20; i++) {
         plan.rows = 1;
         struct claim_plan together = plan;
         ordering_per_key.claim_failed(o, &plan);
         ordering_per_key.claim_failed(o, &together);
         claim();
-        ck_assert_int_eq(parameter(1, 4), limit > 1 ? limit / 2 : 1);
-        limit = parameter(1, 4);
+        ck_assert_int_eq(read_parameter(4), limit > 1 ? limit / 2 : 1);
+        limit = read_parameter(4);
     }
     plan.rows = limit;
     finish_claim();
     claim();
-    ck_assert_int_eq(parameter(1, 4), 2 * limit);
+    ck_assert_int_eq(read_parameter(4), 2 * limit);
 }
 END_TEST
 
@@ -104,7 +102,7 @@ START_TEST(truncated_sweep_is_asked_for_again)
     probe(1000, 0, false, 0);
     do {
         claim();
-        ck_assert(take_result(0, lock_row(SCAN_ID_MIN)));
+        take_nothing();
         if (!plan.scan.sweeping)
             finish_claim();
     } while (!plan.scan.sweeping);
@@ -113,7 +111,7 @@ START_TEST(truncated_sweep_is_asked_for_again)
     finish_claim();
     claim();
     ck_assert(!plan.scan.sweeping);
-    ck_assert_int_eq(parameter(0, 4), swept.lo);
+    ck_assert_int_eq(ids_of(SECTION_OLDEST).lo, swept.lo);
 }
 END_TEST
 
@@ -122,13 +120,14 @@ START_TEST(ids_seen_by_a_truncated_claim_are_asked_for_again)
     probe(1000, 0, false, 0);
     look_at_all(1000);
     claim();
-    ck_assert(take_result(0, lock_row(1500))); /* inserted since the probe */
+    take_seen(1100, 1500); /* inserted since the probe */
     plan.spilled = true;
     finish_claim();
     ck_assert(ordering_per_key.pending(o, 0));
     claim();
-    ck_assert_int_le(parameter(0, 2), 1500);
-    ck_assert_int_ge(parameter(0, 3), 1500);
+    ck_assert_int_eq(ids_of(SECTION_OLDEST).lo, 1100);
+    ck_assert_int_eq(ids_of(SECTION_NEWEST).lo, ids_of(SECTION_OLDEST).hi + 1);
+    ck_assert_int_eq(ids_of(SECTION_NEWEST).hi, 1500);
 }
 END_TEST
 
@@ -136,20 +135,20 @@ START_TEST(rows_of_a_claim_have_bounds)
 {
     for (int i = 0; i < 20; i++) {
         claim();
-        ck_assert(take_result(0, lock_row(1)));
+        take_seen(1, 1);
         plan.rows = plan.rows_limit;
         finish_claim();
     }
     claim();
-    ck_assert_int_eq(parameter(1, 4), 16384);
+    ck_assert_int_eq(read_parameter(4), 16384);
     for (int i = 0; i < 20; i++) {
         claim();
-        ck_assert(take_result(0, lock_row(1)));
+        take_seen(1, 1);
         plan.spilled = true;
         finish_claim();
     }
     claim();
-    ck_assert_int_eq(parameter(1, 4), 1);
+    ck_assert_int_eq(read_parameter(4), 1);
 }
 END_TEST
 
@@ -161,7 +160,7 @@ START_TEST(claim_may_return_more_once_half_of_that_was_returned)
     } returned[] = {{511, 1024}, {512, 2048}, {1023, 2048}, {1024, 4096}};
     for (size_t i = 0; i < sizeof returned / sizeof returned[0]; i++) {
         claim();
-        ck_assert(take_result(0, lock_row(1)));
+        take_seen(1, 1);
         plan.rows = returned[i].rows;
         finish_claim();
         ck_assert(!plan.truncated);
@@ -185,11 +184,11 @@ static void answer_probe(size_t index, int64_t first, int64_t second)
 START_TEST(floor_rises_over_settled_ids_that_are_gone)
 {
     claim();
-    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+    ck_assert_int_eq(read_parameter(2), SCAN_ID_MIN);
     probe(1000, 0, false, 0);
     probe(1000, 0, true, 0); /* nothing up to 1000 */
     claim();
-    ck_assert_int_eq(parameter(1, 2), 1001);
+    ck_assert_int_eq(read_parameter(2), 1001);
     ck_assert(!ordering_per_key.wants_probe(o));
 }
 END_TEST
@@ -199,10 +198,10 @@ START_TEST(floor_stops_at_the_first_id_that_is_there)
     probe(1000, 0, false, 0);
     probe(1000, 0, true, 400);
     claim();
-    ck_assert_int_eq(parameter(1, 2), 400);
+    ck_assert_int_eq(read_parameter(2), 400);
     probe(1000, 0, true, 400);
     claim();
-    ck_assert_int_eq(parameter(1, 2), 400);
+    ck_assert_int_eq(read_parameter(2), 400);
 }
 END_TEST
 
@@ -211,13 +210,13 @@ START_TEST(floor_never_passes_an_id_that_may_still_appear)
     probe(1000, 1, false, 0); /* somebody who drew ids is still there */
     probe(2000, 1, false, 0);
     claim();
-    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+    ck_assert_int_eq(read_parameter(2), SCAN_ID_MIN);
     probe(3000, 0, false, 0);
     ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     ck_assert_int_le(parameter(2, 2), 3000);
     probe(1000000, 2, true, 0);
     claim();
-    ck_assert_int_le(parameter(1, 2), 3001);
+    ck_assert_int_le(read_parameter(2), 3001);
 }
 END_TEST
 
@@ -228,8 +227,8 @@ START_TEST(floor_falls_when_the_sequence_is_set_back)
     size_t n = ordering_per_key.probe(o, 0, arena, statements);
     probe(5, 0, n == 3, 0);
     claim();
-    ck_assert_int_le(parameter(1, 2), 6);
-    ck_assert_int_le(parameter(0, 1), 5);
+    ck_assert_int_le(read_parameter(2), 6);
+    ck_assert_int_le(fresh_above(), 5);
 }
 END_TEST
 
@@ -254,7 +253,7 @@ static void probe_of(const char *source, int64_t drawn)
 static void assert_nothing_is_passed_over(void)
 {
     claim();
-    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+    ck_assert_int_eq(read_parameter(2), SCAN_ID_MIN);
 }
 
 START_TEST(sequence_that_was_set_back_and_has_caught_up_starts_anew)
@@ -262,16 +261,16 @@ START_TEST(sequence_that_was_set_back_and_has_caught_up_starts_anew)
     probe_of("16384 1.5", 1000);
     probe_of("16384 1.5", 1000);
     claim();
-    ck_assert_int_eq(parameter(1, 2), 1001);
+    ck_assert_int_eq(read_parameter(2), 1001);
     probe_of("16390 1.5", 1100);
     assert_nothing_is_passed_over();
     probe_of("16390 1.5", 1100);
     ck_assert(ordering_per_key.pending(o, 0)); /* all of them are looked at again */
     assert_nothing_is_passed_over();
-    ck_assert_int_eq(parameter(0, 1), 1100);
+    ck_assert_int_eq(fresh_above(), 1100);
     probe_of("16390 1.5", 1100);
     claim();
-    ck_assert_int_eq(parameter(1, 2), 1101);
+    ck_assert_int_eq(read_parameter(2), 1101);
 }
 END_TEST
 
@@ -282,7 +281,7 @@ START_TEST(sequence_that_has_caught_up_to_the_same_id_settles_nothing_at_once)
     probe_of("16384 1.5", 1000);
     probe_of("16390 1.5", 1000);
     assert_nothing_is_passed_over();
-    ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
+    ck_assert_int_eq(fresh_above(), SCAN_ID_MIN);
     ck_assert(ordering_per_key.wants_probe(o));
     ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 2);
     ck_assert_int_eq(parameter(1, 1), SCAN_ID_MIN);
@@ -319,11 +318,11 @@ START_TEST(what_may_be_another_server_is_asked_about_everything_again)
     probe(1000, 0, true, 0);
     ordering_per_key.forget(o);
     assert_nothing_is_passed_over();
-    ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
+    ck_assert_int_eq(fresh_above(), SCAN_ID_MIN);
     ck_assert(ordering_per_key.wants_probe(o));
     probe(1100, 0, false, 0);
     claim();
-    ck_assert_int_le(parameter(0, 4), 1);
+    ck_assert_int_le(ids_of(SECTION_OLDEST).lo, 1);
     ck_assert(ordering_per_key.wants_probe(o)); /* for the floor */
 }
 END_TEST
@@ -333,22 +332,29 @@ START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
     probe(1000, 0, false, 0);
     probe(1000, 0, true, 0);
     claim();
-    PGresult *res = lock_row(1000);
-    set_bigint(res, 0, SEEN_MIN, 100);  /* an entry covers this one */
-    set_bigint(res, 0, BARE_MIN, 1001); /* nothing wrong with this one */
-    ck_assert(take_result(0, res));
-    res = lock_row(1000);
-    set_bigint(res, 0, BARE_MIN, 500);
-    ck_assert(take_result(0, res));
-    ck_assert_int_eq(plan.report.missed.lo, 500);
-    ck_assert_int_eq(plan.report.missed.hi, 500);
+    PGresult *res = lock_row_of(100, 1000); /* an entry covers the first of them */
+    set_text(res, 0, LOW_IDS, "{1001}");    /* nothing wrong with this one */
+    answer(SECTION_FRESH, res);
+    ck_assert(take_locks());
+    ck_assert(id_range_is_empty(plan.report.missed));
+    finish_claim();
     claim();
-    ck_assert_int_eq(parameter(1, 2), 500);
-    res = lock_row(1000);
-    set_bigint(res, 0, BARE_MIN, 400);
+    ck_assert_int_eq(read_parameter(2), 1001);
+    res = lock_row_of(500, 1000);
+    set_text(res, 0, LOW_IDS, "{700,500,600}");
+    answer(SECTION_FRESH, res);
+    ck_assert(take_locks());
+    ck_assert_int_eq(plan.report.missed.lo, 500);
+    ck_assert_int_eq(plan.report.missed.hi, 700);
+    finish_claim();
+    claim();
+    ck_assert_int_eq(read_parameter(2), 500);
+    res = lock_row_of(400, 1000);
+    set_text(res, 0, LOW_IDS, "{400}");
     set_bigint(res, 0, MISSED_MIN, 450);
     set_bigint(res, 0, MISSED_MAX, 600);
-    ck_assert(take_result(0, res));
+    answer(SECTION_FRESH, res);
+    ck_assert(take_locks());
     ck_assert_int_eq(plan.report.missed.lo, 400);
     ck_assert_int_eq(plan.report.missed.hi, 600);
     finish_claim();
@@ -381,7 +387,7 @@ START_TEST(smallest_id_of_all_is_an_id)
     PQclear(res);
     ck_assert(ordering_per_key.pending(o, 0));
     claim();
-    ck_assert_int_eq(parameter(0, 4), SCAN_ID_MIN);
+    ck_assert_int_eq(ids_of(SECTION_OLDEST).lo, SCAN_ID_MIN);
 }
 END_TEST
 
@@ -392,13 +398,13 @@ START_TEST(empty_answer_to_a_probe_settles_nothing)
     ordering_per_key.probed(o, 0, res);
     ordering_per_key.probed(o, 1, res);
     claim();
-    ck_assert_int_eq(parameter(0, 1), SCAN_ID_MIN);
+    ck_assert_int_eq(fresh_above(), SCAN_ID_MIN);
     probe(1000, 0, false, 0);
     ck_assert_uint_eq(ordering_per_key.probe(o, 0, arena, statements), 3);
     ordering_per_key.probed(o, 2, res);
     PQclear(res);
     claim();
-    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+    ck_assert_int_eq(read_parameter(2), SCAN_ID_MIN);
 }
 END_TEST
 
@@ -429,11 +435,11 @@ START_TEST(table_without_a_readable_sequence_has_no_floor)
     probe(1000, 0, false, 0);
     probe(1000, 0, false, 0);
     claim();
-    ck_assert_int_eq(parameter(1, 2), SCAN_ID_MIN);
+    ck_assert_int_eq(read_parameter(2), SCAN_ID_MIN);
     /* The greatest visible id falls as events are delivered; that is no sequence set back. */
     probe(10, 0, false, 0);
     claim();
-    ck_assert_int_eq(parameter(0, 1), 1000);
+    ck_assert_int_eq(fresh_above(), 1000);
     ck_assert(!ordering_per_key.wants_probe(o));
 }
 END_TEST

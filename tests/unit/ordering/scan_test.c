@@ -63,7 +63,7 @@ static size_t left(void)
     return n;
 }
 
-/* ---- a claim, as sql/claim/per_key_lock.sql does it, each row a key of its own ---- */
+/* ---- a claim, as sql/claim/lock_ids.sql does it, each row a key of its own ---- */
 
 struct stretch {
     size_t rows[LOOKED];

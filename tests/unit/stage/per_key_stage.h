@@ -1,19 +1,19 @@
 /* tests/unit/stage/per_key_stage.h -- the per_key strategy with results built in memory.
  *
- *   set_up -> claim -> take_result(event_row | lock_row) -> finish_claim -> ... -> tear_down */
+ *   set_up -> claim -> take_seen, or answer(section, lock_row)* -> take_locks; take_row(event_row)* -> finish_claim ->
+ * ...
+ *          -> tear_down */
 #ifndef TESTS_UNIT_PER_KEY_STAGE_H
 #define TESTS_UNIT_PER_KEY_STAGE_H
 
 #include "ordering/ordering.h"
 #include "tests/unit/stage/hand_made.h"
+#include "tests/unit/stage/result_stage.h"
 
-#include <endian.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define EPOCH_2000_S INT64_C(946684800)
 #define EVENTS_MAX 8
-#define ALL_COLUMNS_MAX 24
 
 static const struct sql_variable variables[] = {
     {"table", "t"},
@@ -140,36 +140,6 @@ static inline void tear_down(void)
 
 /* ---- results ---- */
 
-static inline PGresult *result_of(int columns)
-{
-    static PGresAttDesc attributes[ALL_COLUMNS_MAX];
-    static char name[] = "c";
-    for (int i = 0; i < columns; i++)
-        attributes[i] = (PGresAttDesc){.name = name, .format = 1};
-    PGresult *res = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert_int_eq(PQsetResultAttrs(res, columns, attributes), 1);
-    return res;
-}
-
-static inline void set_text(PGresult *res, int row, int column, const char *text)
-{
-    char copy[64];
-    snprintf(copy, sizeof copy, "%s", text ? text : "");
-    ck_assert_int_eq(PQsetvalue(res, row, column, copy, text ? (int)strlen(text) : -1), 1);
-}
-
-static inline void set_bigint(PGresult *res, int row, int column, int64_t value)
-{
-    uint64_t big = htobe64((uint64_t)value);
-    ck_assert_int_eq(PQsetvalue(res, row, column, (char *)&big, sizeof big), 1);
-}
-
-static inline void set_int(PGresult *res, int row, int column, int32_t value)
-{
-    uint32_t big = htobe32((uint32_t)value);
-    ck_assert_int_eq(PQsetvalue(res, row, column, (char *)&big, sizeof big), 1);
-}
-
 static inline bool take_result(size_t index, PGresult *res)
 {
     bool ok = ordering_per_key.claimed(o, &plan, index, res, &intake, &err);
@@ -210,31 +180,47 @@ static inline PGresult *event_row(int64_t id, const char *key)
     return res;
 }
 
+/* Columns of lock_ids.sql, lock_named.sql and lock_due.sql. */
 enum {
-    NEWEST_LEFT,
-    OLDEST_LEFT,
+    SEEN_MIN,
     SEEN_MAX,
     MISSED_MIN,
     MISSED_MAX,
     LOCKED,
+    TRIED,
+    CUT_MIN,
+    CUT_MAX,
+    FULL,
     CLAIM,
     KEYLESS,
-    MISSED_KEY,
-    SEEN_MIN,
-    THIN,
-    MISSED_LOW,
-    MISSED_HIGH,
-    BARE_MIN,
+    MISSED,
+    LOW_IDS,
+    WAITS,
     LOCK_ALL
 };
 
-static inline PGresult *lock_row(int64_t seen_max)
+/* Of a section that has seen nothing. */
+static inline PGresult *lock_row(void)
 {
     PGresult *res = result_of(LOCK_ALL);
     for (int column = 0; column < LOCK_ALL; column++)
         set_text(res, 0, column, NULL);
-    set_bigint(res, 0, SEEN_MAX, seen_max);
+    set_bigint(res, 0, LOCKED, 0);
+    set_bigint(res, 0, TRIED, 0);
+    set_bigint(res, 0, FULL, 0);
+    set_text(res, 0, CLAIM, "{}");
+    set_text(res, 0, KEYLESS, "{}");
+    return res;
+}
+
+/* Of one that has seen these ids, and locked a key. */
+static inline PGresult *lock_row_of(int64_t low, int64_t high)
+{
+    PGresult *res = lock_row();
+    set_bigint(res, 0, SEEN_MIN, low);
+    set_bigint(res, 0, SEEN_MAX, high);
     set_bigint(res, 0, LOCKED, 1);
+    set_bigint(res, 0, TRIED, 1);
     return res;
 }
 
@@ -250,21 +236,122 @@ static inline int64_t least(void)
 
 /* ---- what a claim asks ---- */
 
-static inline void claim(void)
-{
-    struct claim_request request = {.max_keys = 10, .events_per_key = 4};
-    ck_assert_uint_eq(ordering_per_key.claim(o, &request, 0, arena, statements, &plan), 3);
-}
-
 static inline int64_t parameter(size_t statement, int number)
 {
     return strtoll(statements[statement].values[number - 1], NULL, 10);
 }
 
-/* Rows to look at in oldest, by either statement. */
-static inline int64_t oldest_rows(void)
+/* The statement that reads what the ones before it have locked. */
+static inline size_t reading(void)
 {
-    return parameter(0, plan.all ? 8 : 15);
+    return plan.guarded + (plan.fresh ? 1 : plan.section_count);
+}
+
+static inline int64_t read_parameter(int number)
+{
+    return parameter(reading(), number);
+}
+
+static inline bool has_section(enum claim_section_kind kind)
+{
+    for (size_t i = 0; i < plan.section_count; i++)
+        if (plan.sections[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* Its statement. */
+static inline size_t section(enum claim_section_kind kind)
+{
+    size_t i = 0;
+    while (i < plan.section_count && plan.sections[i].kind != kind)
+        i++;
+    ck_assert_msg(i < plan.section_count, "there is no section %d", (int)kind);
+    return plan.guarded + i;
+}
+
+static inline int64_t section_parameter(enum claim_section_kind kind, int number)
+{
+    return parameter(section(kind), number);
+}
+
+/* The ids that a section looks at; none when there is no such section. */
+static inline struct id_range ids_of(enum claim_section_kind kind)
+{
+    if (plan.fresh || !has_section(kind))
+        return (struct id_range){1, 0};
+    return (struct id_range){section_parameter(kind, 1), section_parameter(kind, 2)};
+}
+
+/* All greater ones are looked at as new. */
+static inline int64_t fresh_above(void)
+{
+    return plan.fresh ? parameter(plan.guarded, 1) : ids_of(SECTION_FRESH).lo - 1;
+}
+
+static inline void claim_for(const struct claim_request *request)
+{
+    size_t count = ordering_per_key.claim(o, request, 0, arena, statements, &plan);
+    ck_assert_uint_eq(count, reading() + 2);
+    ck_assert_uint_le(count, ORDERING_STATEMENTS_MAX);
+    for (size_t i = 0; i < count; i++)
+        ck_assert(statements[i].by_row == (i == reading()));
+}
+
+static inline void claim(void)
+{
+    claim_for(&(struct claim_request){.max_keys = 10, .events_per_key = 4});
+}
+
+/* ---- what a claim is answered ---- */
+
+static PGresult *answers[SECTION_KINDS];
+
+/* This is what take_locks() will give to that section. */
+static inline void answer(enum claim_section_kind kind, PGresult *res)
+{
+    section(kind);
+    answers[kind] = res;
+}
+
+/* The results of all sections; those that have not been told an answer have seen nothing. */
+static inline bool take_locks(void)
+{
+    bool ok = true;
+    ck_assert(!plan.fresh);
+    for (size_t i = 0; i < plan.section_count; i++) {
+        PGresult **res = &answers[plan.sections[i].kind];
+        ok = take_result(plan.guarded + i, *res ? *res : lock_row()) && ok;
+        *res = NULL;
+    }
+    return ok;
+}
+
+/* Events with ids from `low` to `high` are there, in whichever section looks at them; none when that is empty. */
+static inline void answer_seen(int64_t low, int64_t high)
+{
+    static const enum claim_section_kind of_ids[] = {SECTION_FRESH, SECTION_NEWEST, SECTION_OLDEST};
+    for (size_t i = 0; i < sizeof of_ids / sizeof of_ids[0]; i++) {
+        struct id_range seen = id_range_common(ids_of(of_ids[i]), (struct id_range){low, high});
+        if (!id_range_is_empty(seen))
+            answer(of_ids[i], lock_row_of(seen.lo, seen.hi));
+    }
+}
+
+static inline void take_seen(int64_t low, int64_t high)
+{
+    answer_seen(low, high);
+    ck_assert(take_locks());
+}
+
+static inline void take_nothing(void)
+{
+    ck_assert(take_locks());
+}
+
+static inline bool take_row(PGresult *res)
+{
+    return take_result(reading(), res);
 }
 
 /* Columns of horizon_floor.sql. */
@@ -331,12 +418,12 @@ static inline void finish_claim(void)
     ordering_per_key.claim_done(o, &plan, MS_US, 0);
 }
 
-/* Claims until nothing is left to look at; `seen_max` is the greatest id that each of them sees. */
+/* Claims until nothing is left to look at; each of them sees all ids from the first one to `seen_max`. */
 static inline void look_at_all(int64_t seen_max)
 {
     do {
         claim();
-        ck_assert(take_result(0, lock_row(seen_max)));
+        take_seen(1, seen_max);
         finish_claim();
     } while (ordering_per_key.pending(o, 0));
 }

@@ -1,0 +1,38 @@
+/* ordering/claim_sections.h -- the first half of a claim: the statements that choose keys and lock them.
+ *
+ *   claim_sections_init -> (claim_sections_ask -> claim_section_locked per result)* -> claim_sections_done
+ *
+ * Each section looks at one thing: keys by name, waits that are over, the newest ids, or a stretch from one of the two
+ * ends of what has not been looked at. A claim has those that have something to look at, and the keys of each are left
+ * for the ones behind it and for the half that reads (sql/claim/lock_ids.sql says more). */
+#ifndef ORDERING_CLAIM_SECTIONS_H
+#define ORDERING_CLAIM_SECTIONS_H
+
+#include "ordering/claim_rows.h"
+#include "ordering/guarded_text.h"
+#include "ordering/ordering.h"
+
+struct claim_sections {
+    const struct ordering_options *options; /* borrowed */
+    struct guarded_text newest, oldest;
+    char *named, *due;
+    bool waits; /* keys may wait: a claim looks for those whose wait is over */
+};
+
+/* After a failure, too, it is ready for claim_sections_done(). */
+bool claim_sections_init(struct claim_sections *sections, const struct ordering_options *options,
+                         struct error *err) MUST_CHECK;
+void claim_sections_done(struct claim_sections *sections);
+
+/* Fills ret with the statements and plan->sections with what they look at; no event of a key that does not wait has an
+ * id below `floor`. */
+void claim_sections_ask(const struct claim_sections *sections, const struct claim_request *request,
+                        const struct claim_rows *rows, int64_t floor, struct claim_plan *plan, struct arena *arena,
+                        struct statement *ret);
+
+/* Adds what section `index` has locked and seen to the plan, and to `low_ids` the ids below the floor that it has seen.
+ */
+bool claim_section_locked(struct claim_sections *sections, struct claim_plan *plan, size_t index, const PGresult *res,
+                          struct arena *arena, struct error *err);
+
+#endif
