@@ -63,6 +63,7 @@ void pace_wake(struct queue *queue, instant_us now)
 {
     if (!queue->pace.found) /* a claim that found nothing holds up no other */
         queue->pace.earliest_at = instant_min(queue->pace.earliest_at, now);
+    queue->pace.idle_us = queue->config->latency_us; /* the first claim may be a moment too early */
     queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
     queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
     queue->side_requests.found_empty = false;

@@ -41,6 +41,9 @@ void upkeep_end(struct queue *queue, const struct error *failure, instant_us now
 
 instant_us upkeep_due_at(const struct queue *queue);
 
+/* When the queue must not rest any more, because a task is due that no notification announces. */
+instant_us upkeep_rest_until(const struct queue *queue);
+
 /* While the queue is paused: gives back events that are not under way. Call it for every turn, because claims that were
  * under way may still arrive. */
 void upkeep_hold(struct queue *queue, instant_us now);
