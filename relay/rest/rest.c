@@ -101,8 +101,11 @@ void rest_notified(struct queue *queue, instant_us now)
 
 void rest_lost(struct queue *queue, instant_us now)
 {
-    if (queue->rest.state == REST_WAITING || queue->rest.state == REST_LOOKING || queue->rest.state == REST_RESTING)
+    if (queue->rest.state == REST_WAITING || queue->rest.state == REST_LOOKING || queue->rest.state == REST_RESTING) {
+        queue->ordering->type->forget(queue->ordering);
+        side_requests_probe(&queue->side_requests); /* the server may have lost its last transactions */
         wake(queue, "connection lost", now);
+    }
     if (queue->rest.lock == REST_LOCK_WANTED)
         return; /* the next connection will do */
     if (queue->rest.state == REST_LOCKING)
@@ -236,7 +239,6 @@ static void take_look(struct queue *queue, instant_us now)
     rest->state = REST_RESTING;
     pace_poll_at(&queue->pace, INSTANT_NEVER);
     report_rests(queue, rest->until - now);
-    FAULT_POINT("rest.rests");
 }
 
 void rest_step(struct queue *queue, instant_us now)

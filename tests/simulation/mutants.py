@@ -171,10 +171,6 @@ MUTANTS = [
            "    wake(queue, \"notified\", now);\n", "    if (queue->rest.state == REST_RESTING)\n        wake(queue, \"notified\", now);\n"),
     Mutant("rests_on_without_its_locks", ["G6"], "relay/rest/rest.c", "        wake(queue, \"connection lost\", now);\n", "        (void)now;\n"),
     Mutant("rests_without_listening", ["G6"], "relay/rest/waking.c", "send(waking, WAKING_SUBSCRIBES, &st);", "(void)st, waking->state = WAKING_IDLE;"),
-    Mutant("looks_before_it_has_the_locks", ["G6"], "relay/rest/rest.c",
-           "        if (rest->lock == REST_LOCKED)\n            ask(queue, REST_ASKS_WRITERS, REST_WAITING, now);",
-           "        if (rest->lock == REST_LOCKED)\n            ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);"),
-    Mutant("takes_no_notice_of_its_own_work", ["G6"], "relay/rest/rest.c", "    if (has_work(queue, now))", "    if (false)"),
 ]
 
 

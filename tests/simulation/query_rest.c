@@ -8,6 +8,14 @@
 
 #define QUEUE_NUMBER 7
 
+bool server_somebody_rests(void)
+{
+    for (int i = 0; i < BACKENDS_MAX; i++)
+        if (server_backend(i)->alive && server_backend(i)->rests > 0)
+            return true;
+    return false;
+}
+
 static void run_lock(struct backend *backend)
 {
     bool locked = !sim_fails(50); /* a producer asks just then */

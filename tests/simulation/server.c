@@ -181,14 +181,6 @@ void server_terminate(bool listening)
     }
 }
 
-bool server_somebody_rests(void)
-{
-    for (int i = 0; i < server.count; i++)
-        if (server.backends[i].alive && server.backends[i].rests > 0)
-            return true;
-    return false;
-}
-
 void server_notify(bool queue)
 {
     for (int i = 0; i < server.count; i++)
