@@ -10,9 +10,7 @@ bool peek_first(struct queue *queue, instant_us now)
     bool idle = now >= queue->pace.poll_at && !queue->pace.work_known && queue->keys.more.count == 0 &&
                 queue->keys.busy_elsewhere.count == 0 && !queue->ordering->type->pending(queue->ordering, now) &&
                 !queue->ordering->type->sweep_due(queue->ordering, now);
-    /* An UPDATE may have made an old row the queue's: only a claim looks there. */
-    bool woken = queue->config->where && now < queue->rest.busy_at + CLAIM_US;
-    if (!idle || woken || now >= queue->pace.claim_by || !queue->side_status.connected) {
+    if (!idle || now >= queue->pace.claim_by || !queue->side_status.connected) {
         queue->pace.claim_by = now + CLAIM_US;
         return false;
     }

@@ -246,7 +246,7 @@ void rest_step(struct queue *queue, instant_us now)
     struct rest *rest = &queue->rest;
     if (rest->never || queue->stopping)
         return;
-    if (is_busy(queue, now)) {
+    if (rest->busy_at == 0 || is_busy(queue, now)) { /* the first second counts, too */
         rest->busy_at = now;
         rest->left_us = SECOND_US;
         if (rest->state != REST_AWAKE && rest->state != REST_RESTING)

@@ -15,7 +15,7 @@
  * A lost connection ends it at once, because the locks are gone with the session. What the relay itself finds out
  * (another queue has handed on an event) moves pace.poll_at, which ends it, too.
  *
- *   rest_open -> (rest_hear -> claims, side connection -> rest_step -> rest_prepare)* */
+ *   rest_open -> (rest_hear -> claims -> rest_step -> side connection -> rest_prepare)* */
 #pragma once
 
 #include "relay/base/clock.h"
@@ -31,7 +31,7 @@ void rest_open(struct queue *queue, bool never);
 /* At the begin of a turn: wakes the queue when it is time to, or there is something to do. */
 void rest_hear(struct queue *queue, instant_us now);
 
-/* At the end of a turn: one step on the way to rest, or back. */
+/* One step on the way to rest. The side connection is to have its turn behind it. */
 void rest_step(struct queue *queue, instant_us now);
 void rest_prepare(struct queue *queue, struct pollset *ps, instant_us now);
 

@@ -68,12 +68,6 @@ void waking_free(struct waking *waking)
     free(waking);
 }
 
-void waking_prepare(struct waking *waking, struct pollset *ps)
-{
-    if (waking->state != WAKING_UNWANTED && waking->state != WAKING_USELESS)
-        db_prepare(waking->db, ps);
-}
-
 /* ---- statements ---- */
 
 static void send(struct waking *waking, enum waking_state state, const struct statement *st)
@@ -111,6 +105,16 @@ static struct queue *next_queue(const struct waking *waking)
             if (wants_lock(waking->queues[q], wanted[i]))
                 return waking->queues[q];
     return NULL;
+}
+
+void waking_prepare(struct waking *waking, struct pollset *ps)
+{
+    if (waking->state == WAKING_USELESS)
+        return;
+    if (waking->state != WAKING_UNWANTED)
+        db_prepare(waking->db, ps);
+    if ((waking->state == WAKING_UNWANTED || waking->state == WAKING_IDLE) && next_queue(waking))
+        pollset_deadline(ps, 0); /* since its turn */
 }
 
 /* ---- what comes back ---- */

@@ -18,6 +18,7 @@ from tests.support.targets import FileTarget
 
 WAKE_S = 5
 DEEP = os.environ.get("PGCOURIER_DEEP") == "1"
+DURABLE = {"synchronous_commit": "on"}
 SELDOM = {"poll": "{ max: 20s }"}
 DEBUG = ("--log-level=debug",)
 WAKING = "select pid from pg_locks where locktype = 'advisory' and classid::bigint = 4294967296 - 1818282541"
@@ -32,6 +33,12 @@ def a_shop(database):
 @pytest.fixture
 def shop(db):
     return a_shop(db)
+
+
+@pytest.fixture
+def durable_pg():
+    with servers.Postgres(settings=DURABLE) as server:
+        yield server
 
 
 @pytest.fixture
@@ -104,13 +111,13 @@ def test_a_relay_that_stands_still_at_rest_delays_nobody_else(relay, shop, out):
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_a_server_that_restarts_finds_the_relay_awake(relay, own_pg, out, how):
-    database = own_pg.create_database()
+def test_a_server_that_restarts_finds_the_relay_awake(relay, durable_pg, out, how):
+    database = durable_pg.create_database()
     migrate(database)
     shop = a_shop(database)
     one = start(relay, shop, out)
     rests(one)
-    own_pg.restart(how)
+    durable_pg.restart(how)
     wait_until(lambda: one.logged("msg=queue.wake .*connection lost|msg=queue.wake .*reason=work"))
     rests(one, 2)
     shop.add(1, 1)
@@ -118,8 +125,7 @@ def test_a_server_that_restarts_finds_the_relay_awake(relay, own_pg, out, how):
 
 
 def test_a_failover_finds_the_relay_awake(relay, tmp_path, out):
-    durable = {"synchronous_commit": "on"}
-    with servers.Postgres(settings=durable) as primary, servers.Standby(primary, durable) as standby:
+    with servers.Postgres(settings=DURABLE) as primary, servers.Standby(primary, DURABLE) as standby:
         database = primary.create_database()
         migrate(database)
         shop = a_shop(database)
@@ -139,15 +145,15 @@ def test_a_failover_finds_the_relay_awake(relay, tmp_path, out):
         is_delivered(shop)
 
 
-def test_a_server_that_restarts_behind_a_pooler_finds_the_relay_awake(relay, own_pg, out):
+def test_a_server_that_restarts_behind_a_pooler_finds_the_relay_awake(relay, durable_pg, out):
     """The direct connection is lost with the server; the pooler keeps its own."""
-    database = own_pg.create_database()
+    database = durable_pg.create_database()
     migrate(database)
     shop = a_shop(database)
-    with servers.PgBouncer(own_pg) as pooler:
+    with servers.PgBouncer(durable_pg) as pooler:
         one = start(relay, shop, out, database=pooler.dsn(database.name), top=f'listen_database: "{database.dsn}"')
         rests(one)
-        own_pg.restart("immediate")
+        durable_pg.restart("immediate")
         rests(one, 2)
         shop.add(1, 1)
         is_delivered(shop)

@@ -138,10 +138,12 @@ def test_a_condition_that_time_may_change_is_asked_again_and_again(relay, shop, 
 def test_an_update_that_makes_an_event_the_queues_wakes_it(relay, shop, out):
     shop.add(1, 1)
     shop.db.query("update public.events set status = 'draft'")
-    one = start(relay, shop, out, where='"status <> \'draft\'"')
+    one = start(relay, shop, out, where='"status <> \'draft\'"', poll="{ max: 1s }")
     rests(one)
     shop.db.query("update public.events set status = 'step'")
-    is_delivered(shop)
+    woken(one, "notified")
+    is_delivered(shop, 20)  # where an old row lies, the slow look goes
+    rests(one, 2)
 
 
 def test_a_partition_wakes_the_queue_of_its_table(relay, db, out):
@@ -319,6 +321,19 @@ def test_behind_a_pooler_a_relay_rests_with_a_direct_connection_only(relay, shop
         shop.add(1, 1)
         is_delivered(shop)
         woken(two, "notified")
+
+
+def test_without_a_waking_connection_polling_goes_on(relay, shop, out):
+    one = start(relay, shop, out, poll="{ max: 500ms }", top='listen_database: "host=127.0.0.1 port=1 dbname=nowhere"')
+    wait_until(lambda: one.logged("database.unreachable.*waking"))
+    for _ in range(3):
+        time.sleep(1)
+        shop.add(1, 1)
+        is_delivered(shop)
+    assert len(one.logged("database.unreachable")) == 1, "said once"
+    assert not one.logged("msg=queue.rest ")
+    assert one.stop() == 0
+    shop.check(out.receipts())
 
 
 def test_a_trigger_that_is_dropped_meanwhile_is_missed_at_the_next_look(relay, shop, out):
