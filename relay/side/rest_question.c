@@ -18,6 +18,7 @@ static struct statement writers_question(const struct queue *queue, bool left, s
     statement_add_text(&st, queue->config->where);
     statement_add_int(&st, arena, queue->rest.backend_pid);
     statement_add_text(&st, left ? queue->rest_answer.writers : NULL);
+    statement_add_text(&st, queue->table->name_sql);
     return st;
 }
 
@@ -28,6 +29,7 @@ static struct statement look_question(const struct queue *queue, struct arena *a
     statement_add_int(&st, arena, !queue->ordering->type->keyless);
     statement_add_text(&st, queue->config->window);
     statement_add_text(&st, queue->config->window_zone);
+    statement_add_int(&st, arena, table_passes_delayed(queue->table, queue->config));
     return st;
 }
 

@@ -133,8 +133,13 @@ static bool start_urgent(struct queue *queue, instant_us now)
 static void start(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
-    if (side->state != SIDE_IDLE || !db_is_idle(side->db) || queue->rest.state == REST_RESTING)
+    if (side->state != SIDE_IDLE || !db_is_idle(side->db))
         return;
+    if (queue->rest.state == REST_RESTING) {
+        if (upkeep_next_at_rest(queue, now))
+            side_start_upkeep(queue, now);
+        return;
+    }
     if (lease_is_due(queue, now)) {
         side_start_renewal(queue, now);
         return;
@@ -372,8 +377,12 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
     struct side *side = queue->side;
     db_prepare(side->db, ps);
     pollset_deadline(ps, later(lease_over_at(queue), now));
-    if (side->state != SIDE_IDLE || queue->rest.state == REST_RESTING)
+    if (side->state != SIDE_IDLE)
         return;
+    if (queue->rest.state == REST_RESTING) {
+        pollset_deadline(ps, later(upkeep_serving_at(queue), now));
+        return;
+    }
     pollset_deadline(ps, later(upkeep_due_at(queue), now));
     pollset_deadline(ps, unreadable_due_at(queue));
     pollset_deadline(ps, later(lease_due_at(queue), now));

@@ -6,6 +6,7 @@
 -- $1 text    queue
 -- $2 bigint  1: keys are claimed; 0: events alone
 -- $3 text    window, or null; $4 text, its zone: as in window_look.sql
+-- $5 bigint  1: what is not due lets others pass, and has no entry; else 0
 -- One row: idle boolean, nobody may claim: the queue is paused or its window closed; waiting boolean; due bigint, microseconds
 -- until the next instant, or null
 with clock as materialized (
@@ -23,7 +24,7 @@ with clock as materialized (
       order by p.next_at limit 1)
     union all
     (select :not_before from :table e
-      where :not_before > (select c.now from clock c) and :not_before < 'infinity' order by :not_before limit 1)
+      where $5::bigint = 1 and :not_before > (select c.now from clock c) and :not_before < 'infinity' order by :not_before limit 1)
     union all
     select greatest(s.next_at, s.retry_at) from outbox.schedule s where s.queue = $1::text and s.next_at < 'infinity'
     union all

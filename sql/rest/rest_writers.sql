@@ -11,6 +11,7 @@
 -- $2 text   the queue's condition, or null
 -- $3 int    backend that has the locks of rest_lock.sql; in another server, or another database, producers would not see them
 -- $4 text   an array of transactions, as this statement has named them: whoever is none of them does not matter; null: all do
+-- $5 text   the table as the relay's statements name it
 -- One row: obstacle text, why the queue may not rest, or null; held boolean; writers text, an array, or null: none
 with family as materialized (
     select $1::oid as relation union select x.relid::oid from pg_catalog.pg_partition_tree($1::oid) x
@@ -31,6 +32,7 @@ with family as materialized (
     select pg_catalog.lower(m[1]) as name from pg_catalog.regexp_matches($2::text, '([[:alpha:]_][\w$]*)"?\s*\(', 'g') m
 )
 select case when pg_catalog.current_setting('max_prepared_transactions')::int > 0 then 'max_prepared_transactions is not 0'
+            when pg_catalog.to_regclass($5::text) is distinct from $1::oid::pg_catalog.regclass then 'another table has this name by now'
             when (select c.relispartition from pg_class c where c.oid = $1::oid)
               or exists (select from pg_class c where c.oid in (select f.relation from family f) and c.relkind not in ('r', 'p'))
               or exists (select from pg_inherits i join pg_class c on c.oid = i.inhparent
