@@ -38,21 +38,21 @@ static const struct names plain = {
 
 /* What table_variables() fills in; tests/integration/schema/test_statements.py compares. */
 static const char *const templates[] = {
-    sql_per_key_lock,     sql_per_key_lock_all,      sql_per_key_read,
-    sql_per_key_read_few, sql_settle_delete,         sql_settle_archive,
-    sql_settle_bury,      sql_settle_park,           sql_settle_unpark,
-    sql_horizon_drawn,    sql_horizon_seen,          sql_horizon_floor,
-    sql_horizon_movers,   sql_horizon_holders,       sql_queue_empty,
-    sql_table_filter,     sql_status_oldest,         sql_claim_peek,
-    sql_session_lock,     sql_session_unlock,        sql_unordered_lock,
-    sql_unordered_read,   sql_delayed_due,           sql_after_look,
-    sql_dead_purge,       sql_lease_grant,           sql_lease_renew,
-    sql_settle_leases,    sql_settle_move,           sql_settle_give_back,
-    sql_settle_undeleted, sql_settle_next,           sql_settle_next_archive,
-    sql_table_next_fits,  sql_table_next_wants,      sql_status_waiting,
-    sql_unreadable_ids,   sql_unreadable_ids_of_key, sql_unreadable_where,
-    sql_unreadable_read,  sql_unreadable_known,      sql_fresh_lock,
-    sql_fresh_read,
+    sql_per_key_lock,        sql_per_key_lock_all, sql_per_key_read,
+    sql_per_key_read_few,    sql_settle_delete,    sql_settle_archive,
+    sql_settle_bury,         sql_settle_park,      sql_settle_unpark,
+    sql_horizon_drawn,       sql_horizon_seen,     sql_horizon_floor,
+    sql_horizon_movers,      sql_horizon_holders,  sql_queue_empty,
+    sql_rest_look,           sql_table_filter,     sql_status_oldest,
+    sql_claim_peek,          sql_session_lock,     sql_session_unlock,
+    sql_unordered_lock,      sql_unordered_read,   sql_delayed_due,
+    sql_after_look,          sql_dead_purge,       sql_lease_grant,
+    sql_lease_renew,         sql_settle_leases,    sql_settle_move,
+    sql_settle_give_back,    sql_settle_undeleted, sql_settle_next,
+    sql_settle_next_archive, sql_table_next_fits,  sql_table_next_wants,
+    sql_status_waiting,      sql_unreadable_ids,   sql_unreadable_ids_of_key,
+    sql_unreadable_where,    sql_unreadable_read,  sql_unreadable_known,
+    sql_fresh_lock,          sql_fresh_read,
 };
 
 static char *quoted(struct arena *arena, const char *name)

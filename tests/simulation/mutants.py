@@ -166,11 +166,11 @@ MUTANTS = [
            "queue->refusal.go_by_id = GO_BY_ID;", "", soon=True),
     Mutant("rests_without_waiting_for_writers", ["G6"], "relay/rest/rest.c", "} else if (queue->rest_answer.writers) {", "} else if (false) {"),
     Mutant("rests_with_events_left", ["G6"], "relay/rest/rest.c", "(answer->waiting && !answer->idle)", "false"),
-    Mutant("rests_past_what_becomes_due", ["G6"], "relay/rest/rest.c", "    if (answer->due)\n", "    if (false)\n"),
+    Mutant("rests_past_what_becomes_due", ["G6"], "relay/rest/rest.c", "    if (answer->due)\n", "    if (false)\n", soon=True),
     Mutant("forgets_a_notification_on_the_way_to_rest", ["G6"], "relay/rest/rest.c",
            "    wake(queue, \"notified\", now);\n", "    if (queue->rest.state == REST_RESTING)\n        wake(queue, \"notified\", now);\n"),
     Mutant("rests_on_without_its_locks", ["G6"], "relay/rest/rest.c", "        wake(queue, \"connection lost\", now);\n", "        (void)now;\n"),
-    Mutant("rests_without_listening", ["G6"], "relay/rest/waking.c", "send(waking, WAKING_SUBSCRIBES, &st);", "(void)st, waking->state = WAKING_IDLE;"),
+    Mutant("rests_without_listening", ["G6"], "relay/rest/waking.c", "send(waking, WAKING_SUBSCRIBES, &st);", "(void)st, waking->state = WAKING_IDLE;", soon=True),
 ]
 
 
