@@ -10,13 +10,13 @@
 #include "relay/side/unreadable.h"
 #include "relay/side/upkeep.h"
 
-#define IDLE_US SECOND_US                 /* so long nothing was found */
-#define REFUSED_US (50 * MS_US)           /* a producer asked just then: the locks are tried again */
-#define PAUSE_MIN_US (50 * MS_US)         /* between questions who still writes */
-#define MAY_US (60 * SECOND_US)           /* whether a queue may rest is asked again */
-#define LEFT_MAX_US (30 * SECOND_US)      /* the last look has found something that no claim takes: between tries */
-#define LOOK_PART 100                     /* last looks take no more than this part of the time */
-#define REST_MAX_US (60 * 60 * SECOND_US) /* somebody may have disabled a trigger */
+#define IDLE_US SECOND_US            /* so long nothing was found */
+#define REFUSED_US (50 * MS_US)      /* a producer asked just then: the locks are tried again */
+#define PAUSE_MIN_US (50 * MS_US)    /* between questions who still writes */
+#define MAY_US (60 * SECOND_US)      /* whether a queue may rest is asked again */
+#define LEFT_MAX_US (30 * SECOND_US) /* the last look has found something that no claim takes: between tries */
+#define LOOK_PART 100                /* last looks take no more than this part of the time */
+#define REST_MAX_US HOUR_US          /* somebody may have disabled a trigger */
 
 void rest_open(struct queue *queue, bool never)
 {

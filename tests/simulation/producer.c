@@ -129,7 +129,7 @@ static void end(struct producer *producer, bool commit)
     if (commit && producer->notifies)
         server_notify(false);
     producer->notifies = false;
-    if (sim.plan.rests && sim_chance(300))
+    if (sim.plan.rests && sim.now < sim.plan.produce_until && sim_chance(300))
         producers.silent_until = sim.now + SILENCE_US + sim_draw(0, sim_chance(500) ? 60 : 1500) * MS_US;
     int64_t window = sim.plan.produce_until - PLAN_START;
     producer->next_at = sim.now + sim_draw(0, window * PRODUCERS * 3 / (sim.plan.events + 1));
