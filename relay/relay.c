@@ -253,7 +253,7 @@ static void deliver(struct relay *relay, struct outlet *outlet, instant_us now)
 static void settle(struct queue *queue, const struct pollset *ps, instant_us now)
 {
     claim_offer(queue, now);
-    rest_step(queue, now); /* the side connection asks what it wants to know */
+    rest_step(queue, now);      /* the side connection asks what it wants to know */
     side_ready(queue, ps, now); /* first: a claim cannot end while it is being settled there */
     claim_settle_resolved(queue, now);
     queue_hand_on(queue, now);
