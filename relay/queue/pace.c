@@ -40,6 +40,7 @@ void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
     if (!claim.full)
         plan_poll(queue, claim, now);
     pace->took_all = claim.took_all;
+    pace->finds += claim.found;
     instant_us next_at = pace->took_all ? claim.sent_at + queue->config->latency_us : now, rate = rate_at(queue, claim);
     pace->earliest_at = next_at > rate ? next_at : rate;
     pace->poll_at = pace->poll_at > pace->earliest_at ? pace->poll_at : pace->earliest_at;

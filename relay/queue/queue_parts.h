@@ -85,6 +85,7 @@ struct pace {
     bool found;             /* the last claim found something, */
     bool work_known;        /* and the one before as well */
     bool took_all;          /* no event is known that it has left */
+    uint64_t finds;         /* claims that have found something */
 };
 
 enum rest_state {
@@ -93,19 +94,25 @@ enum rest_state {
     REST_LOCKING, /* the locks are wanted that tell producers to notify */
     REST_WAITING, /* whoever wrote before that has to end */
     REST_LOOKING, /* is there anything left? */
-    REST_RESTING  /* nothing is sent: a notification, or `until`, wakes the queue */
+    REST_RESTING, /* nothing is sent: a notification, or `until`, wakes the queue */
+    REST_ROUSED   /* a few events come: they are claimed, and the locks are held on, so that each is announced */
 };
+
+#define REST_FINDS_MAX 32
 
 enum rest_lock { REST_UNLOCKED, REST_LOCK_WANTED, REST_LOCK_ASKED, REST_LOCKED, REST_UNLOCK_WANTED, REST_UNLOCK_ASKED };
 
 /* See relay/rest/rest.h. Written by relay/rest/ only. */
 struct rest {
     enum rest_state state;
-    bool never;           /* it is not to rest */
-    enum rest_lock lock;  /* on the waking connection, */
-    int backend_pid;      /* which is this one */
-    int64_t number;       /* what notifications call the queue */
-    instant_us busy_at;   /* there was something to do */
+    bool never;                          /* it is not to rest */
+    enum rest_lock lock;                 /* on the waking connection, */
+    int backend_pid;                     /* which is this one */
+    int64_t number;                      /* what notifications call the queue */
+    instant_us busy_at;                  /* there was something to do */
+    uint64_t finds;                      /* claims that have found something, */
+    instant_us found_at[REST_FINDS_MAX]; /* and when the last of them did: that of number n at n % REST_FINDS_MAX */
+    instant_us roused_at;
     instant_us try_at;    /* it does not try to rest before */
     instant_us may_until; /* until then it is known that it may */
     instant_us asked_at, ask_again_at;

@@ -10,7 +10,10 @@
 #include "relay/side/unreadable.h"
 #include "relay/side/upkeep.h"
 
-#define IDLE_US SECOND_US            /* so long nothing was found */
+#define CALM_US SECOND_US            /* in so long */
+#define CALM_FINDS 16                /* fewer claims than these have found something; */
+#define IDLE_US (20 * MS_US)         /* and for so long none has */
+#define ROUSED_US (500 * MS_US)      /* a queue that has more to do than that is awake */
 #define REFUSED_US (50 * MS_US)      /* a producer asked just then: the locks are tried again */
 #define PAUSE_MIN_US (50 * MS_US)    /* between questions who still writes */
 #define MAY_US (60 * SECOND_US)      /* whether a queue may rest is asked again */
@@ -54,6 +57,22 @@ static bool is_quiet(const struct queue *queue, instant_us now)
            (is_closed(queue) || queue->pace.poll_at > now);
 }
 
+/* Claims that have found something since the last step. The first step counts as many as there is room for: a relay
+ * that has just begun does not know how calm its queue is. */
+static void note_finds(struct queue *queue, instant_us now)
+{
+    struct rest *rest = &queue->rest;
+    uint64_t finds = queue->pace.finds + REST_FINDS_MAX;
+    for (; rest->finds < finds; rest->finds++)
+        rest->found_at[rest->finds % REST_FINDS_MAX] = now;
+}
+
+/* Fewer than so many claims have found something lately. */
+static bool is_calm(const struct rest *rest, uint64_t finds, instant_us now)
+{
+    return rest->finds >= finds && now - rest->found_at[(rest->finds - finds) % REST_FINDS_MAX] >= CALM_US;
+}
+
 /* ---- awake ---- */
 
 static void ask(struct queue *queue, enum rest_question_kind kind, enum rest_state state, instant_us now)
@@ -83,25 +102,50 @@ static void stay_awake(struct queue *queue, instant_us try_at)
         rest->lock = REST_UNLOCKED;
 }
 
+static void says_it_wakes(const struct queue *queue, const char *reason, instant_us now)
+{
+    report_wakes(queue, reason, now - queue->rest.asked_at);
+    FAULT_POINT("rest.wakes");
+}
+
 static void wake(struct queue *queue, const char *reason, instant_us now)
 {
-    if (queue->rest.state == REST_RESTING) {
-        report_wakes(queue, reason, now - queue->rest.asked_at);
-        FAULT_POINT("rest.wakes");
-    }
+    if (queue->rest.state == REST_RESTING)
+        says_it_wakes(queue, reason, now);
     stay_awake(queue, now);
     queue->rest.busy_at = now;
     pace_wake(queue, now);
 }
 
-void rest_notified(struct queue *queue, instant_us now)
+/* The locks are held on, and an answer that is under way is nobody's. */
+static void rouse(struct queue *queue, instant_us now)
 {
-    wake(queue, "notified", now);
+    struct rest *rest = &queue->rest;
+    if (rest->state == REST_RESTING)
+        says_it_wakes(queue, "notified", now);
+    if (rest->state != REST_ROUSED)
+        rest->roused_at = now;
+    rest->state = REST_ROUSED;
+    rest->busy_at = now;
+    queue->side_requests.rest = REST_ASKS_NOTHING;
+    queue->side_requests.rest_number++;
+    pace_wake(queue, now);
+}
+
+void rest_notified(struct queue *queue, bool of_events, instant_us now)
+{
+    struct rest *rest = &queue->rest;
+    bool looks = rest->state == REST_LOOKING || rest->state == REST_RESTING || rest->state == REST_ROUSED;
+    if (looks && of_events && is_calm(rest, REST_FINDS_MAX, now))
+        rouse(queue, now);
+    else
+        wake(queue, "notified", now);
 }
 
 void rest_lost(struct queue *queue, instant_us now)
 {
-    if (queue->rest.state == REST_WAITING || queue->rest.state == REST_LOOKING || queue->rest.state == REST_RESTING) {
+    enum rest_state state = queue->rest.state;
+    if (state == REST_WAITING || state == REST_LOOKING || state == REST_RESTING || state == REST_ROUSED) {
         queue->ordering->type->forget(queue->ordering);
         side_requests_probe(&queue->side_requests); /* the server may have lost its last transactions */
         wake(queue, "connection lost", now);
@@ -158,7 +202,8 @@ static void lock(struct queue *queue)
 static void begin(struct queue *queue, instant_us now)
 {
     struct rest *rest = &queue->rest;
-    if (now < rest->busy_at + IDLE_US || now < rest->try_at || rest->lock != REST_UNLOCKED || !is_quiet(queue, now))
+    if (now < rest->busy_at + IDLE_US || now < rest->try_at || rest->lock != REST_UNLOCKED || !is_quiet(queue, now) ||
+        !is_calm(rest, CALM_FINDS, now))
         return;
     if (now < rest->may_until)
         lock(queue);
@@ -241,15 +286,27 @@ static void take_look(struct queue *queue, instant_us now)
     report_rests(queue, rest->until - now);
 }
 
+/* Whoever wrote before the locks were taken has ended, and whoever has written since has notified: a look is enough. */
+static void look_again(struct queue *queue, instant_us now)
+{
+    if (now >= queue->rest.roused_at + ROUSED_US)
+        stay_awake(queue, now);
+    else if (!is_busy(queue, now) && is_quiet(queue, now))
+        ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);
+}
+
 void rest_step(struct queue *queue, instant_us now)
 {
     struct rest *rest = &queue->rest;
     if (rest->never || queue->stopping)
         return;
-    if (rest->busy_at == 0 || is_busy(queue, now)) { /* the first second counts, too */
+    note_finds(queue, now);
+    if (is_busy(queue, now)) {
         rest->busy_at = now;
         rest->left_us = SECOND_US;
-        if (rest->state != REST_AWAKE && rest->state != REST_RESTING)
+        if (rest->state == REST_LOOKING && is_calm(rest, REST_FINDS_MAX, now))
+            rouse(queue, now);
+        else if (rest->state != REST_AWAKE && rest->state != REST_RESTING && rest->state != REST_ROUSED)
             stay_awake(queue, now);
     }
     switch (rest->state) {
@@ -274,6 +331,9 @@ void rest_step(struct queue *queue, instant_us now)
     case REST_LOOKING:
         take_look(queue, now);
         break;
+    case REST_ROUSED:
+        look_again(queue, now);
+        break;
     case REST_RESTING:
         break;
     }
@@ -284,9 +344,13 @@ static instant_us next_step_at(const struct queue *queue, instant_us now)
     const struct rest *rest = &queue->rest;
     switch (rest->state) {
     case REST_AWAKE: {
-        instant_us at = rest->busy_at + IDLE_US > rest->try_at ? rest->busy_at + IDLE_US : rest->try_at;
+        instant_us at = rest->busy_at + IDLE_US > rest->try_at ? rest->busy_at + IDLE_US : rest->try_at,
+                   calm_at = rest->found_at[(rest->finds - CALM_FINDS) % REST_FINDS_MAX] + CALM_US;
+        at = at > calm_at ? at : calm_at;
         return at > now ? at : INSTANT_NEVER; /* else it waits for something else than time */
     }
+    case REST_ROUSED:
+        return rest->roused_at + ROUSED_US;
     case REST_WAITING:
         return rest->ask_again_at > 0 ? rest->ask_again_at : is_answered(queue) ? now : INSTANT_NEVER;
     case REST_ASKING:

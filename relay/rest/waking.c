@@ -192,7 +192,7 @@ static void take_notifications(struct waking *waking, instant_us now)
     while (db_notification(waking->db, text, sizeof text))
         for (size_t i = 0; i < waking->queue_count; i++)
             if (is_meant(waking->queues[i], text))
-                rest_notified(waking->queues[i], now);
+                rest_notified(waking->queues[i], text[0] == 't', now);
 }
 
 static void take_events(struct waking *waking, const struct pollset *ps, instant_us now)

@@ -83,13 +83,47 @@ def test_a_queue_that_rests_sends_nothing(relay, shop, out):
     assert one.stop() == 0
 
 
+def add_at_a_rate(shop, count, pause_s):
+    for _ in range(count):
+        shop.add(1, 1)
+        time.sleep(pause_s)
+
+
+def test_of_a_few_events_a_second_each_is_announced(relay, shop, out):
+    listener = shop.db.connect()
+    listener.cursor().execute("listen pgcourier")
+    one = start(relay, shop, out)
+    rests(one)
+    add_at_a_rate(shop, 12, 0.15)
+    is_delivered(shop)
+    listener.poll()
+    assert len(listener.notifies) == 12  # its locks are held on
+    rests(one, 5)
+    shop.check(out.receipts())
+    listener.close()
+
+
+def test_a_queue_that_becomes_busy_is_notified_no_more(relay, shop, out):
+    listener = shop.db.connect()
+    listener.cursor().execute("listen pgcourier")
+    one = start(relay, shop, out)
+    rests(one)
+    add_at_a_rate(shop, 300, 0.005)
+    is_delivered(shop)
+    listener.poll()
+    assert 1 <= len(listener.notifies) < 200
+    add_at_a_rate(shop, 100, 0.005)
+    listener.poll()
+    assert len(listener.notifies) < 200
+    shop.check(out.receipts())
+    listener.close()
+
+
 def test_nobody_notifies_while_the_relay_is_awake(relay, shop, out):
     listener = shop.db.connect()
     listener.cursor().execute("listen pgcourier")
     one = start(relay, shop, out)
-    for _ in range(30):
-        shop.add(1, 1)
-        time.sleep(0.05)
+    add_at_a_rate(shop, 60, 0.01)
     listener.poll()
     assert not listener.notifies
     rests(one)
