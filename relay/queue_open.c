@@ -40,7 +40,9 @@ static bool open_table(struct queue *queue, PGconn *conn, struct error *err)
     queue->sql.purge = sql_render(sql_dead_purge, queue->sql.variables, err);
     bool passes = table_passes_delayed(queue->table, queue->config);
     bool after = table_comes_after(queue->table);
-    return queue->sql.purge && queue->route && guarded_text_init(&queue->sql.empty, sql_queue_empty, v, guarded, err) &&
+    queue->sql.rest_look = sql_render(sql_rest_look, queue->sql.variables, err);
+    return queue->sql.purge && queue->sql.rest_look && queue->route &&
+           guarded_text_init(&queue->sql.empty, sql_queue_empty, v, guarded, err) &&
            (!passes || guarded_text_init(&queue->sql.due, sql_delayed_due, v, guarded, err)) &&
            (!after || guarded_text_init(&queue->sql.after, sql_after_look, v, guarded, err)) &&
            unreadable_open(queue, err);
@@ -123,6 +125,7 @@ void queue_close(struct queue *queue)
     guarded_text_done(&queue->sql.due);
     guarded_text_done(&queue->sql.after);
     free(queue->sql.purge);
+    free(queue->sql.rest_look);
     unreadable_close(queue);
     free(queue->leases.owner);
     arena_free(queue->sql.names);

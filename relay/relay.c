@@ -2,7 +2,6 @@
 
 #include "relay/base/fault_point.h"
 #include "relay/claim/claim.h"
-#include "relay/claim/listen.h"
 #include "relay/deliver/deliver.h"
 #include "relay/deliver/outlet.h"
 #include "relay/hold/lease.h"
@@ -11,6 +10,8 @@
 #include "relay/queue/report.h"
 #include "relay/queue_open.h"
 #include "relay/relay_end.h"
+#include "relay/rest/rest.h"
+#include "relay/rest/waking.h"
 #include "relay/route/route.h"
 #include "relay/side/serving.h"
 #include "relay/side/side.h"
@@ -32,7 +33,7 @@ struct relay {
     struct relay_options options;
     struct outlet **outlets; /* one a sink of the configuration */
     struct queue **queues;
-    struct listener **listeners;
+    struct waking *waking;
     PGconn *opening; /* announces which tables are served until the queues' own connections do; NULL: they do */
     struct pollset *ps;
     struct ending ending;
@@ -140,7 +141,7 @@ static bool open_parts(struct relay *relay, PGconn *conn, struct error *err)
             return false;
         if (relay->options.notes_queues)
             note_queue(conn, relay->queues[i]);
-        relay->listeners[i] = listener_new(relay->queues[i]);
+        rest_open(relay->queues[i], relay->options.until_empty);
     }
     link_queues(relay);
     return true;
@@ -156,7 +157,7 @@ struct relay *relay_open(const struct relay_options *options, struct error *err)
     relay->rng.state = options->seed;
     relay->outlets = memory_array(options->config->sink_count, sizeof(void *));
     relay->queues = memory_array(options->config->queue_count, sizeof(void *));
-    relay->listeners = memory_array(options->config->queue_count, sizeof(void *));
+    relay->waking = waking_new(options->config, relay->queues, options->config->queue_count, rng_next(&relay->rng));
     relay->ps = pollset_new();
     relay->stop_by = INSTANT_NEVER;
     relay->ending = (struct ending){.queues = relay->queues,
@@ -180,14 +181,12 @@ void relay_close(struct relay *relay)
     /* Sinks first: what they have in flight belongs to the queues' batches. */
     for (size_t i = 0; i < relay->options.config->sink_count; i++)
         outlet_close(relay->outlets[i]);
-    for (size_t i = 0; i < relay->options.config->queue_count; i++) {
-        listener_free(relay->listeners[i]);
+    waking_free(relay->waking);
+    for (size_t i = 0; i < relay->options.config->queue_count; i++)
         queue_close(relay->queues[i]);
-    }
     pollset_free(relay->ps);
     free(relay->outlets);
     free(relay->queues);
-    free(relay->listeners);
     free(relay);
 }
 
@@ -229,9 +228,9 @@ static void take_signals(struct relay *relay, instant_us now)
     }
 }
 
-static void claim(struct queue *queue, struct listener *listener, const struct pollset *ps, instant_us now)
+static void claim(struct queue *queue, const struct pollset *ps, instant_us now)
 {
-    listener_ready(listener, ps, now);
+    rest_hear(queue, now);
     claim_ready(queue, ps, now);
     side_hear(queue, ps, now);
     queue_hand_on(queue, now);
@@ -254,6 +253,7 @@ static void deliver(struct relay *relay, struct outlet *outlet, instant_us now)
 static void settle(struct queue *queue, const struct pollset *ps, instant_us now)
 {
     claim_offer(queue, now);
+    rest_step(queue, now);      /* the side connection asks what it wants to know */
     side_ready(queue, ps, now); /* first: a claim cannot end while it is being settled there */
     claim_settle_resolved(queue, now);
     queue_hand_on(queue, now);
@@ -263,8 +263,9 @@ static void settle(struct queue *queue, const struct pollset *ps, instant_us now
 static void move_events(struct relay *relay, instant_us now)
 {
     const struct config *config = relay->options.config;
+    waking_ready(relay->waking, relay->ps, now);
     for (size_t i = 0; i < config->queue_count; i++) {
-        claim(relay->queues[i], relay->listeners[i], relay->ps, now);
+        claim(relay->queues[i], relay->ps, now);
         route(relay->queues[i], now);
     }
     for (size_t i = 0; i < config->sink_count; i++)
@@ -316,11 +317,12 @@ struct pollset *relay_prepare(struct relay *relay, instant_us now)
     if (relay->stop_by != INSTANT_NEVER)
         pollset_deadline(ps, relay->stop_by + SETTLE_GRACE_US);
     pollset_deadline(ps, relay_end_check_at(&relay->ending));
+    waking_prepare(relay->waking, ps);
     for (size_t i = 0; i < config->queue_count; i++) {
         struct queue *queue = relay->queues[i];
-        listener_prepare(relay->listeners[i], ps);
         claim_prepare(queue, ps, now);
         side_prepare(queue, ps, now);
+        rest_prepare(queue, ps, now);
     }
     for (size_t i = 0; i < config->sink_count; i++)
         outlet_prepare(relay->outlets[i], ps, now);

@@ -196,7 +196,7 @@ static void write_queue(struct replay *replay, int64_t rate)
     queue->columns.payload = queue->columns.payload ? queue->columns.payload : payload;
     queue->columns.headers = queue->columns.headers ? queue->columns.headers : headers;
     queue->columns.not_before = queue->columns.after = queue->columns.priority = NULL;
-    queue->window = queue->listen = queue->then = NULL;
+    queue->window = queue->then = NULL;
     queue->response_max = 0;
     queue->after = AFTER_DELETE;
     queue->archive_retention_us = queue->dead_retention_us = 0;

@@ -72,7 +72,6 @@ struct queue_config {
     int64_t poll_max_us;        /* between looks at the table while it is empty */
     int64_t oldest_share;       /* percent of the places in a claim that go to the oldest end */
     int64_t lock_class;         /* first half of the advisory lock; 0 = from the table's name */
-    char *listen;               /* NOTIFY channel to listen on, or NULL */
     int64_t rate;               /* events a second, at most; 0 = no limit. Not a setting: see replay.h */
     unsigned keys_oid;          /* a replay: the table whose keys it has, else 0. Not a setting */
     bool unnoted;               /* a replay: nobody notes its name for SQL, nor needs a right to. Not a setting */
@@ -84,7 +83,7 @@ struct queue_config {
 struct config {
     char *path;
     char *database;        /* libpq connection string */
-    char *listen_database; /* for LISTEN, when `database` is a pooler; NULL = database */
+    char *listen_database; /* for the waking connection, when `database` is a pooler; NULL = database */
     int prepared;          /* enum prepared */
     int64_t shutdown_timeout_us;
     int64_t statement_timeout_us;

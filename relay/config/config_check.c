@@ -217,10 +217,6 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
     }
     if (!check_unordered(place, map, queue, err))
         return false;
-    if (queue->listen && strlen(queue->listen) > IDENTIFIER_BYTES_MAX) {
-        struct config_place at = config_place_of(place, map, "listen");
-        return config_error(&at, err, "the channel's name is longer than %d bytes; shorten it", IDENTIFIER_BYTES_MAX);
-    }
     return check_window(place, map, queue, err) && check_table(place, map, config, queue, err) &&
            check_sink(place, map, config, queue, err);
 }

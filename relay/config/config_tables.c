@@ -28,7 +28,7 @@ const struct setting config_settings[] = {
     {"database", SETTING_SECRET, AT_CONFIG(database), "",
      .help = "libpq connection string; `PG*` variables fill in the rest"},
     {"listen_database", SETTING_SECRET, AT_CONFIG(listen_database),
-     .help = "direct connection for LISTEN, if `database` is a pooler"},
+     .help = "direct connection on which a relay is woken, if `database` is a pooler"},
     {"prepared", SETTING_CHOICE, AT_CONFIG(prepared), "auto", .choices = prepared_names,
      .help = "`auto`: off behind a pooler"},
     {"shutdown_timeout", SETTING_DURATION, AT_CONFIG(shutdown_timeout_us), "30s", .max = HOUR_US,
@@ -94,7 +94,6 @@ const struct setting queue_settings[] = {
      .help = "first number of the advisory locks; the same for all relays of a table; `0`: from its name"},
     {"latency", SETTING_DURATION, AT_QUEUE(latency_us), "5ms", .min = 100, .max = 60 * SECOND_US,
      .help = "time between claims while events come; longer costs the server less"},
-    {"listen", SETTING_TEXT, AT_QUEUE(listen), .help = "NOTIFY channel that wakes the queue"},
     {.name = NULL},
 };
 

@@ -24,7 +24,6 @@ struct db {
     PostgresPollingStatusType connecting;
     bool prepare; /* statements, on this connection */
     bool dropped; /* db_drop() was called; its text is in `trouble` */
-    bool notified;
     struct pipeline pipeline;
     unsigned syncs;    /* ends of rounds that the server still owes us */
     bool row_mode_due; /* the next statement's results come row by row: tell libpq before reading them */
@@ -353,9 +352,7 @@ static bool exchange(struct db *db, const struct pollset *ps)
         expect_answer(db);
     bool good = !(ready & (POLLIN | POLLERR | POLLHUP)) || read_input(db);
     good = good && (!(ready & POLLOUT) || PQflush(db->conn) >= 0);
-    /* Also where the connection is closed already: why is still to be read. */
-    for (PGnotify *n; (n = PQnotifies(db->conn)); PQfreemem(n))
-        db->notified = true;
+    (void)PQisBusy(db->conn);       /* reads a server's last words, also where the connection is closed already */
     return good && !db->trouble[0]; /* hear_last_words() */
 }
 
@@ -410,9 +407,12 @@ void db_drop(struct db *db, bool unprepared, const char *why)
     db->dropped = true;
 }
 
-bool db_notified(struct db *db)
+bool db_notification(struct db *db, char *ret_text, size_t size)
 {
-    bool notified = db->notified;
-    db->notified = false;
-    return notified;
+    PGnotify *notification = db->conn ? PQnotifies(db->conn) : NULL;
+    if (!notification)
+        return false;
+    snprintf(ret_text, size, "%s", notification->extra);
+    PQfreemem(notification);
+    return true;
 }

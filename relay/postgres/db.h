@@ -81,8 +81,9 @@ enum db_event db_progress(struct db *db, const struct pollset *ps, instant_us no
 /* Drops the connection: DB_DOWN follows. `unprepared`: and prepare nothing from now on. */
 void db_drop(struct db *db, bool unprepared, const char *why);
 
-/* A notification arrived since the last call. */
-bool db_notified(struct db *db);
+/* The text of the next notification that has arrived, cut to `size`; false: there is none. Whoever listens asks after
+ * each db_progress(). */
+bool db_notification(struct db *db, char *ret_text, size_t size);
 
 /* ---- of a result alone: db_result.c ---- */
 

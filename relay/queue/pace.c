@@ -40,6 +40,7 @@ void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
     if (!claim.full)
         plan_poll(queue, claim, now);
     pace->took_all = claim.took_all;
+    pace->finds += claim.found;
     instant_us next_at = pace->took_all ? claim.sent_at + queue->config->latency_us : now, rate = rate_at(queue, claim);
     pace->earliest_at = next_at > rate ? next_at : rate;
     pace->poll_at = pace->poll_at > pace->earliest_at ? pace->poll_at : pace->earliest_at;
@@ -63,6 +64,7 @@ void pace_wake(struct queue *queue, instant_us now)
 {
     if (!queue->pace.found) /* a claim that found nothing holds up no other */
         queue->pace.earliest_at = instant_min(queue->pace.earliest_at, now);
+    queue->pace.idle_us = queue->config->latency_us; /* the first claim may be a moment too early */
     queue->pace.poll_at = instant_min(queue->pace.poll_at, now);
     queue->pace.claim_by = instant_min(queue->pace.claim_by, now); /* there is something: no need to ask first */
     queue->side_requests.found_empty = false;

@@ -51,6 +51,8 @@ struct queue {
     struct holds holds;
     struct key_book keys;
     struct pace pace;
+    struct rest rest;
+    struct rest_answer rest_answer;
     struct ahead ahead;
     struct refusal refusal;
     struct blocked blocked;

@@ -6,6 +6,7 @@
 #include "relay/base/error.h"
 #include "relay/base/halving.h"
 #include "relay/queue/keyset.h"
+#include "relay/queue/side_requests.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@ struct queue_sql {
     struct arena *names; /* holds `variables` */
     const struct sql_variable *variables;
     char *purge;
+    char *rest_look;
     struct guarded_text empty;
     struct guarded_text due;   /* only where what is not due lets others pass */
     struct guarded_text after; /* only where events come after others */
@@ -83,6 +85,55 @@ struct pace {
     bool found;             /* the last claim found something, */
     bool work_known;        /* and the one before as well */
     bool took_all;          /* no event is known that it has left */
+    uint64_t finds;         /* claims that have found something */
+};
+
+enum rest_state {
+    REST_AWAKE,   /* events are looked for */
+    REST_ASKING,  /* may the queue rest? */
+    REST_LOCKING, /* the locks are wanted that tell producers to notify */
+    REST_WAITING, /* whoever wrote before that has to end */
+    REST_LOOKING, /* is there anything left? */
+    REST_RESTING, /* nothing is sent: a notification, or `until`, wakes the queue */
+    REST_ROUSED   /* a few events come: they are claimed, and the locks are held on, so that each is announced */
+};
+
+#define REST_FINDS_MAX 32
+
+enum rest_lock { REST_UNLOCKED, REST_LOCK_WANTED, REST_LOCK_ASKED, REST_LOCKED, REST_UNLOCK_WANTED, REST_UNLOCK_ASKED };
+
+/* See relay/rest/rest.h. Written by relay/rest/ only. */
+struct rest {
+    enum rest_state state;
+    bool never;                          /* it is not to rest */
+    enum rest_lock lock;                 /* on the waking connection, */
+    int backend_pid;                     /* which is this one */
+    int64_t number;                      /* what notifications call the queue */
+    instant_us busy_at;                  /* there was something to do */
+    uint64_t finds;                      /* claims that have found something, */
+    instant_us found_at[REST_FINDS_MAX]; /* and when the last of them did: that of number n at n % REST_FINDS_MAX */
+    instant_us roused_at;
+    instant_us try_at;    /* it does not try to rest before */
+    instant_us may_until; /* until then it is known that it may */
+    instant_us asked_at, ask_again_at;
+    int64_t pause_us, left_us; /* between questions who still writes; between last looks that find something */
+    instant_us until;
+};
+
+/* What the side connection has found out for the queue to rest. Written by relay/side/rest_question.c only. */
+struct rest_answer {
+    enum rest_question_kind asked; /* under way, */
+    unsigned asked_number;         /* with this number, */
+    bool taken;                    /* and its result is here */
+    unsigned number;               /* of the question that is answered */
+    bool failed;
+    bool may, held;    /* the queue may rest; producers see its locks */
+    char obstacle[64]; /* why it may not */
+    char *writers;     /* that have not ended, as an array in text; NULL: none */
+    bool idle;         /* nobody may claim now */
+    bool waiting;      /* there is something to claim */
+    bool due;          /* in due_us something becomes due */
+    int64_t due_us;
 };
 
 /* Settlements that the database has refused. Written by relay/settle/refusal.c, relay/settle/blame.c only. */

@@ -158,6 +158,24 @@ void report_window(const struct queue *queue)
         log_text("zone", queue->config->window_zone));
 }
 
+void report_rests(const struct queue *queue, int64_t for_us)
+{
+    LOG(queue->log, LOG_DEBUG, "queue.rest", log_text("queue", queue->config->name),
+        log_int("until_ms", for_us / MS_US));
+}
+
+void report_wakes(const struct queue *queue, const char *reason, int64_t rested_us)
+{
+    LOG(queue->log, LOG_DEBUG, "queue.wake", log_text("queue", queue->config->name), log_text("reason", reason),
+        log_int("rested_ms", rested_us / MS_US));
+}
+
+void report_stays_awake(const struct queue *queue, const char *obstacle)
+{
+    LOG(queue->log, LOG_DEBUG, "queue.stays_awake", log_text("queue", queue->config->name),
+        log_text("cause", obstacle));
+}
+
 void report_schedule_failed(const struct queue *queue, struct span cause)
 {
     LOG(queue->log, LOG_WARN, "schedule.failed", log_text("queue", queue->config->name), log_span("cause", cause));

@@ -26,6 +26,9 @@ void report_leases_over(const struct queue *queue, size_t lanes);
 void report_leases_held(const struct queue *queue, size_t lanes);
 void report_leases_lost(const struct queue *queue, size_t lanes);
 void report_ownerless(const struct queue *queue, uint64_t keys); /* leases of a relay that has ended */
+void report_rests(const struct queue *queue, int64_t for_us);
+void report_wakes(const struct queue *queue, const char *reason, int64_t rested_us);
+void report_stays_awake(const struct queue *queue, const char *obstacle);
 void report_window(const struct queue *queue);
 void report_schedule_failed(const struct queue *queue, struct span cause);
 void report_paused(const struct queue *queue, struct span by, struct span reason);

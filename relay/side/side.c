@@ -11,6 +11,7 @@
 #include "relay/settle/blocked.h"
 #include "relay/settle/refusal.h"
 #include "relay/settle/settle.h"
+#include "relay/side/rest_question.h"
 #include "relay/side/side_start.h"
 #include "relay/side/side_state.h"
 #include "relay/side/unreadable.h"
@@ -67,6 +68,7 @@ void side_close(struct queue *queue)
     db_free(side->db);
     free(side);
     upkeep_close(queue);
+    rest_question_close(queue);
 }
 
 static void take_probe_request(struct queue *queue, instant_us now)
@@ -133,6 +135,11 @@ static void start(struct queue *queue, instant_us now)
     struct side *side = queue->side;
     if (side->state != SIDE_IDLE || !db_is_idle(side->db))
         return;
+    if (queue->rest.state == REST_RESTING) {
+        if (upkeep_next_at_rest(queue, now))
+            side_start_upkeep(queue, now);
+        return;
+    }
     if (lease_is_due(queue, now)) {
         side_start_renewal(queue, now);
         return;
@@ -156,6 +163,8 @@ static void start(struct queue *queue, instant_us now)
         side_start_upkeep(queue, now);
     else if (queue->side_requests.check_empty)
         side_start_check(queue);
+    else if (queue->side_requests.rest != REST_ASKS_NOTHING)
+        side_start_rest_question(queue);
 }
 
 static void take_result(struct queue *queue, const struct db_result *result, instant_us now)
@@ -176,6 +185,8 @@ static void take_result(struct queue *queue, const struct db_result *result, ins
         pace_peeked(queue, PQntuples(result->res) > 0, now);
     else if (side->state == SIDE_RENEWING)
         lease_take(queue, result->res, now);
+    else if (side->state == SIDE_RESTING)
+        rest_question_take(queue, result->res);
     else if (side->state == SIDE_SEARCHING)
         unreadable_take(queue, result->res);
     else if (side->state == SIDE_UPKEEP)
@@ -191,13 +202,17 @@ static void mend_connection(struct queue *queue)
 }
 
 /* As docs/operations.md has them. */
-static const char *const tasks[] = {
-    [SIDE_PROBING] = "probe", [SIDE_CHECKING] = "empty", [SIDE_PEEKING] = "peek", [SIDE_RENEWING] = "renewal"};
+static const char *const tasks[] = {[SIDE_PROBING] = "probe",
+                                    [SIDE_CHECKING] = "empty",
+                                    [SIDE_PEEKING] = "peek",
+                                    [SIDE_RENEWING] = "renewal",
+                                    [SIDE_RESTING] = "rest"};
 
 static void round_failed(struct queue *queue, instant_us now)
 {
     struct side *side = queue->side;
     side->settle_failed |= side->round.job != NULL;
+    rest_question_end(queue, true);
     if (side->state == SIDE_UPKEEP) {
         upkeep_end(queue, &side->round.error, now);
         mend_connection(queue);
@@ -241,6 +256,7 @@ static void round_succeeded(struct queue *queue, instant_us now)
     struct side *side = queue->side;
     side->failures = 0;
     FAULT_POINT("side.done");
+    rest_question_end(queue, false);
     if (side->round.job) {
         if (holding_of_queue(queue)->claims_by_room)
             pace_poll_at(&queue->pace, now + 1); /* for the next turn: there is room, and maybe a next event */
@@ -285,6 +301,7 @@ static void connection_lost(struct queue *queue, const struct error *err, instan
         round_done(&side->round);
     side->state = SIDE_OFF;
     unreadable_abort(queue);
+    rest_question_end(queue, true);
     queue->side_status.connected = false;
     lease_backend_lost(queue, now);
 }
@@ -362,6 +379,10 @@ void side_prepare(struct queue *queue, struct pollset *ps, instant_us now)
     pollset_deadline(ps, later(lease_over_at(queue), now));
     if (side->state != SIDE_IDLE)
         return;
+    if (queue->rest.state == REST_RESTING) {
+        pollset_deadline(ps, later(upkeep_serving_at(queue), now));
+        return;
+    }
     pollset_deadline(ps, later(upkeep_due_at(queue), now));
     pollset_deadline(ps, unreadable_due_at(queue));
     pollset_deadline(ps, later(lease_due_at(queue), now));

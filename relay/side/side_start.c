@@ -6,6 +6,7 @@
 #include "relay/settle/blocked.h"
 #include "relay/settle/round.h"
 #include "relay/settle/settle.h"
+#include "relay/side/rest_question.h"
 #include "relay/side/side_state.h"
 #include "relay/side/unreadable.h"
 #include "relay/side/upkeep.h"
@@ -150,4 +151,14 @@ void side_start_renewal(struct queue *queue, instant_us now)
     struct statement st = lease_renewal(queue, side->round.arena, now);
     ok = ok && db_send(side->db, &st, &err);
     send(side, SIDE_RENEWING, ok, &err);
+}
+
+void side_start_rest_question(struct queue *queue)
+{
+    struct side *side = queue->side;
+    struct error err;
+    bool ok = begin(queue, &err);
+    struct statement st = rest_question_begin(queue, side->round.arena);
+    ok = ok && db_send(side->db, &st, &err);
+    send(side, SIDE_RESTING, ok, &err);
 }

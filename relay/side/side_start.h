@@ -10,6 +10,7 @@ void side_start_probe(struct queue *queue, instant_us now);
 void side_start_check(struct queue *queue);
 void side_start_peek(struct queue *queue);
 void side_start_upkeep(struct queue *queue, instant_us now);
+void side_start_rest_question(struct queue *queue);
 void side_start_renewal(struct queue *queue, instant_us now);
 
 /* The next statement of a search, unless there is none, or the last round was one: what else is due comes between. */

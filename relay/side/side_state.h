@@ -14,6 +14,7 @@ enum side_state {
     SIDE_PEEKING,
     SIDE_UPKEEP,
     SIDE_RENEWING,
+    SIDE_RESTING, /* it asks whether the queue may rest */
     SIDE_SEARCHING
 };
 

@@ -319,25 +319,28 @@ static bool forgets_dead_letters(const struct queue *queue)
 static const struct {
     const char *name, *sql;
     bool before_all; /* does not wait for settlements */
+    bool ends_rest;  /* no notification announces that there is something to do: see relay/rest/rest.h */
     int64_t every_us, failed_us;
     bool (*is_wanted)(const struct queue *queue);
     void (*bind)(const struct queue *queue, struct arena *arena, struct statement *ret); /* or NULL */
     void (*take)(struct queue *queue, const PGresult *res, instant_us now);              /* or NULL */
 } tasks[UPKEEP_TASKS] = {
-    [UPKEEP_SERVING] = {serving_name, NULL, true, SERVING_AGAIN_US, SERVING_REFUSED_US, not_by_itself, bind_serving,
-                        take_serving},
-    [UPKEEP_LOOK] = {"pause", sql_paused_look, true, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
-    [UPKEEP_WINDOW] = {"window", sql_window_look, true, LOOK_US, SECOND_US, has_window, bind_window, take_window},
-    [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, HOUR_US, FAILED_US, not_by_itself, bind_queue,
+    [UPKEEP_SERVING] = {serving_name, NULL, true, false, SERVING_AGAIN_US, SERVING_REFUSED_US, not_by_itself,
+                        bind_serving, take_serving},
+    [UPKEEP_LOOK] = {"pause", sql_paused_look, true, false, LOOK_US, SECOND_US, every_queue, bind_queue, take_paused},
+    [UPKEEP_WINDOW] = {"window", sql_window_look, true, false, LOOK_US, SECOND_US, has_window, bind_window,
+                       take_window},
+    [UPKEEP_SCHEDULE] = {"schedule", sql_schedule_run, false, true, HOUR_US, FAILED_US, not_by_itself, bind_queue,
                          take_scheduled},
-    [UPKEEP_DUE] = {"delayed", NULL, true, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
-    [UPKEEP_AFTER] = {"after", NULL, true, AFTER_US, SECOND_US, comes_after, bind_after, take_after},
-    [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, HOUR_US, SECOND_US, not_by_itself, bind_queue,
+    [UPKEEP_DUE] = {"delayed", NULL, true, false, DUE_US, SECOND_US, lets_pass, bind_due, take_due},
+    [UPKEEP_AFTER] = {"after", NULL, true, false, AFTER_US, SECOND_US, comes_after, bind_after, take_after},
+    [UPKEEP_LEASES] = {"leases", sql_lease_end_ownerless, true, true, HOUR_US, SECOND_US, not_by_itself, bind_queue,
                        take_ownerless},
-    [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, HOUR_US, FAILED_US, archives, NULL, NULL},
-    [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, HOUR_US, FAILED_US, archives, bind_expire,
+    [UPKEEP_DAYS] = {"archive_days", sql_archive_prepare, false, true, HOUR_US, FAILED_US, archives, NULL, NULL},
+    [UPKEEP_EXPIRE] = {"archive_retention", sql_archive_expire, false, true, HOUR_US, FAILED_US, archives, bind_expire,
                        take_expired},
-    [UPKEEP_PURGE] = {"dead_retention", NULL, false, HOUR_US, FAILED_US, forgets_dead_letters, bind_purge, take_purged},
+    [UPKEEP_PURGE] = {"dead_retention", NULL, false, true, HOUR_US, FAILED_US, forgets_dead_letters, bind_purge,
+                      take_purged},
 };
 
 void upkeep_open(struct queue *queue)
@@ -416,5 +419,25 @@ instant_us upkeep_due_at(const struct queue *queue)
     instant_us at = INSTANT_NEVER;
     for (size_t i = 0; i < UPKEEP_TASKS; i++)
         at = instant_min(at, queue->upkeep->due_at[i]);
+    return at;
+}
+
+instant_us upkeep_serving_at(const struct queue *queue)
+{
+    return queue->upkeep->due_at[UPKEEP_SERVING];
+}
+
+bool upkeep_next_at_rest(struct queue *queue, instant_us now)
+{
+    queue->upkeep->task = UPKEEP_SERVING;
+    return now >= upkeep_serving_at(queue);
+}
+
+instant_us upkeep_rest_until(const struct queue *queue)
+{
+    instant_us at = INSTANT_NEVER;
+    for (size_t i = 0; i < UPKEEP_TASKS; i++)
+        if (tasks[i].ends_rest)
+            at = instant_min(at, queue->upkeep->due_at[i]);
     return at;
 }

@@ -41,6 +41,13 @@ void upkeep_end(struct queue *queue, const struct error *failure, instant_us now
 
 instant_us upkeep_due_at(const struct queue *queue);
 
+/* While the queue rests, the served table is announced where that does not last. */
+instant_us upkeep_serving_at(const struct queue *queue);
+bool upkeep_next_at_rest(struct queue *queue, instant_us now);
+
+/* When the queue must not rest any more, because a task is due that no notification announces. */
+instant_us upkeep_rest_until(const struct queue *queue);
+
 /* While the queue is paused: gives back events that are not under way. Call it for every turn, because claims that were
  * under way may still arrive. */
 void upkeep_hold(struct queue *queue, instant_us now);

@@ -238,6 +238,7 @@ $body$, key_column, id_column, sequence::text));
     loop
         execute format('grant usage on sequence %s to %s', sequence, grantee);
     end loop;
+    perform outbox.install_wake(tbl);
 end
 $$;
 

@@ -2,6 +2,10 @@
 
 -- include state/state_paused.sql
 
+-- A relay that rests knows nothing of a pause, or of its end, before it wakes: see 004_wake.
+select outbox.wake_on('outbox.paused', 'insert', 'true');
+select outbox.wake_on('outbox.paused', 'delete', 'true');
+
 -- For people: a name that nothing knows is refused. take() and the relays look into the table.
 create function outbox.is_paused(queue text) returns boolean
     language plpgsql stable

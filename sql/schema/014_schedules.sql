@@ -28,6 +28,11 @@ create table outbox.schedule (
 
 create index schedule_next on outbox.schedule (queue, next_at);
 
+-- What is due earlier than a relay that rests knows: see 004_wake.
+select outbox.wake_on('outbox.schedule', 'insert', 'true');
+select outbox.wake_on('outbox.schedule', 'update of queue, next_at, retry_at',
+                      'new.queue <> old.queue or greatest(new.next_at, new.retry_at) < greatest(old.next_at, old.retry_at)');
+
 -- The first run after a moment of a schedule that had one at next_at.
 create function outbox.schedule_after(s outbox.schedule, moment timestamptz) returns timestamptz
     language sql stable

@@ -49,6 +49,9 @@ CROWDED = {"deliver.stop"}
 LEASED = {"claim.lease", "lease.lost", "side.renew"}
 TAKEN = {"lease.lost"}
 TAKE = "update outbox.parked set token = null, next_at = clock_timestamp() where token is not null returning 1"
+# in a queue that has nothing to do for a while
+RESTED = {"rest.until", "rest.wakes", "waking.sent"}
+IDLE_S = 2  # so long at least, before it gets more
 # and on SIGHUP.
 RELOADED = {"relay.stop", "relay.close", "relay.reopen", "file.open"}
 
@@ -219,6 +222,8 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     if isinstance(target, targets.ExecTarget):
         target.may_tear()  # commands are killed with their relay, and when their claim is lost
     shop = Shop(db, orders=ORDERS)
+    if point in RESTED:
+        db.query("select outbox.install_wake('public.events')")
     if point in LEASED:
         target.queue = target.queue | {"ordering": "lease", "lease": "{ duration: 1s }"}
 
@@ -237,15 +242,19 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
     for _ in range(4):
         shop.insert(shop.choose(rng, EVENTS // 8))
 
-    taken = []
+    taken, empty_at = [], None
     trouble = trouble_for(point, db, target, victim, taken)
 
     def reached():
+        nonlocal empty_at
         if victim.reached(point):
             return victim.fell(action)
         victim.look_after()
         if not is_locked(db) and shop.left() == 0:
-            shop.insert(shop.choose(rng, EVENTS // 8))
+            empty_at = empty_at or time.monotonic()
+            if point not in RESTED or time.monotonic() > empty_at + IDLE_S:
+                shop.insert(shop.choose(rng, EVENTS // 8))
+                empty_at = None
         next(trouble)
         return False
 

@@ -1,15 +1,17 @@
-/* What comes over the LISTEN connection: a notification of any channel and payload moves the next poll to now and
- * changes nothing else; the one statement sent is LISTEN with one name; and a server that says anything at all is
- * survived. */
+/* What comes over the waking connection: a notification that is meant for a queue moves its next poll to now, and no
+ * other does; and a server that says anything at all is survived. */
 #include "tests/fuzz/fake_server.h"
-#include "tests/fuzz/sql_tokens.h"
 
-#include "relay/claim/listen.h"
+#include "relay/queue/queue.h"
+#include "relay/rest/waking.h"
+#include "relay/table/table.h"
 
 #include <endian.h>
 #include <sanitizer/lsan_interface.h>
 
-#define TURNS 10
+#define TURNS 16
+#define CUES 6
+#define OID "4000000000"
 #define NOW (5 * SECOND_US)
 
 static struct fake_server server;
@@ -19,11 +21,10 @@ static char conninfo[160];
 struct scene {
     char heard[8192];
     size_t heard_size;
-    int cue;           /* 0 start-up, 1 the hello, 2 the settings, 3 LISTEN, 4 after it */
-    int wild;          /* the cue at which `bytes` take the place of the right answer; 5: never */
+    int cue;           /* 0 start-up, 1 the hello, 2 the settings, 3 LISTEN, 4 the locks, 5 their end */
+    int wild;          /* the cue at which `bytes` take the place of the right answer; CUES: never */
     struct span bytes; /* framed: type, size, body, ... */
     struct span payload;
-    const char *channel;
 };
 
 /* ---- the server's words ---- */
@@ -64,6 +65,13 @@ static void say_settings_row(void)
     say_row((struct span){columns, sizeof columns - 1}, (struct span){row, sizeof row - 1});
 }
 
+/* Locked, and what notifications call the queue: 7. */
+static void say_lock_row(void)
+{
+    static const char columns[] = "\0\2" COLUMN COLUMN, row[] = "\0\2\0\0\0\1\1\0\0\0\10\0\0\0\0\0\0\0\7";
+    say_row((struct span){columns, sizeof columns - 1}, (struct span){row, sizeof row - 1});
+}
+
 static void say_right_answer(int cue)
 {
     if (cue == 0) {
@@ -81,6 +89,8 @@ static void say_right_answer(int cue)
         say('n', (struct span){"", 0});
         say('C', (struct span){"LISTEN", 7});
     }
+    if (cue > 3)
+        say_lock_row();
     say('Z', (struct span){"I", 1});
 }
 
@@ -95,28 +105,6 @@ static void say_anything(struct span bytes)
     }
 }
 
-/* ---- what the client says ---- */
-
-/* The SQL of a Parse message, if that is what begins at `p`. */
-static const char *parsed_sql(const char *p, size_t size)
-{
-    size_t name = size > 6 && p[0] == 'P' ? strnlen(p + 5, size - 5) : size; /* of the prepared statement */
-    return name + 6 < size ? p + 5 + name + 1 : NULL;
-}
-
-static void check_listen(const char *sql, const char *channel)
-{
-    struct sql_token word, name, more;
-    const char *p = sql_token_next(sql, &word);
-    p = p ? sql_token_next(p, &name) : NULL;
-    FUZZ_CHECK(p && !sql_token_next(p, &more), "not two tokens: %s", sql);
-    FUZZ_CHECK(word.kind == SQL_NAME && span_equal(word.text, SPAN_LITERAL("listen")), "%s", sql);
-    FUZZ_CHECK(name.kind == SQL_QUOTED_NAME, "%s", sql);
-    char *value = sql_token_value(&name);
-    FUZZ_CHECK(strcmp(value, channel) == 0, "%s for %s", sql, channel);
-    free(value);
-}
-
 static void answer(struct scene *scene)
 {
     if (!fake_server_accept(&server))
@@ -125,69 +113,70 @@ static void answer(struct scene *scene)
     if (size == 0)
         return;
     scene->heard[size] = '\0';
-    const char *sql = parsed_sql(scene->heard, size);
-    if (scene->cue == 3 && scene->wild > 3) {
-        FUZZ_CHECK(sql, "no statement");
-        check_listen(sql, scene->channel);
-    }
     if (scene->cue == scene->wild)
         say_anything(scene->bytes);
-    else if (scene->cue < 4)
+    else if (scene->cue < CUES)
         say_right_answer(scene->cue);
     scene->cue++;
 }
 
 /* ---- the play ---- */
 
-static void turn(struct listener *listener, struct pollset *ps)
+static void turn(struct waking *waking, struct pollset *ps)
 {
     struct error err;
     pollset_clear(ps);
-    listener_prepare(listener, ps);
+    waking_prepare(waking, ps);
     pollset_deadline(ps, NOW); /* never wait: what is there is there */
     FUZZ_CHECK(pollset_wait(ps, NOW, &err), "%s", err.text);
-    listener_ready(listener, ps, NOW);
+    waking_ready(waking, ps, NOW);
 }
 
-static void notify(const struct scene *scene, struct listener *listener, struct pollset *ps, struct queue *queue)
+static void notify(const struct scene *scene, struct waking *waking, struct pollset *ps, struct queue *queue)
 {
-    struct queue before = *queue;
-    char body[1024] = {0, 0, 0, 7};
-    size_t channel = strlen(scene->channel);
-    memcpy(body + 4, scene->channel, channel + 1);
-    memcpy(body + 5 + channel, scene->payload.data, scene->payload.size);
-    say('A', (struct span){body, 4 + channel + 1 + strnlen(scene->payload.data, scene->payload.size) + 1});
+    static const char channel[] = "pgcourier";
+    char body[1024] = {0, 0, 0, 7}, *text = body + 4 + sizeof channel;
+    memcpy(body + 4, channel, sizeof channel);
+    memcpy(text, scene->payload.data, scene->payload.size);
+    say('A', (struct span){body, (size_t)(text - body) + strlen(text) + 1});
+    bool meant = text[0] == '\0' || strcmp(text, "t" OID) == 0 || strcmp(text, "q7") == 0;
     queue->pace.poll_at = INSTANT_NEVER;
-    turn(listener, ps);
-    FUZZ_CHECK(queue->pace.poll_at == NOW, "not woken");
-    queue->pace.poll_at = before.pace.poll_at;
-    struct span was = {(const char *)&before, sizeof before}, is = {(const char *)queue, sizeof *queue};
-    FUZZ_CHECK(span_equal(was, is), "the queue changed");
+    turn(waking, ps);
+    FUZZ_CHECK(queue->pace.poll_at == (meant ? NOW : INSTANT_NEVER), "%s: woken %d", text, !meant);
 }
 
 static void play(struct scene *scene)
 {
     static char name[] = "orders";
     const struct log log = {.level = LOG_ERROR, .fd = -1};
-    char *channel = memory_text(scene->channel);
-    struct queue_config config = {.name = name, .listen = channel};
-    struct config process = {.database = conninfo, .statement_timeout_us = SECOND_US};
-    struct queue queue = {.config = &config, .process = &process, .log = &log, .pace.poll_at = INSTANT_NEVER};
-    struct listener *listener = listener_new(&queue);
+    const struct queue_config config = {.name = name};
+    const struct config process = {.database = conninfo, .statement_timeout_us = SECOND_US};
+    struct table table = {.oid = 4000000000U};
+    struct queue queue = {.config = &config,
+                          .process = &process,
+                          .log = &log,
+                          .table = &table,
+                          .rest = {.state = REST_LOCKING, .lock = REST_LOCK_WANTED}};
+    struct queue *const queues[] = {&queue};
+    struct waking *waking = waking_new(&process, queues, 1, 1);
     struct pollset *ps = pollset_new();
     for (int i = 0; i < TURNS; i++) {
-        turn(listener, ps);
+        turn(waking, ps);
         answer(scene);
+        if (queue.rest.lock == REST_LOCKED)
+            queue.rest.lock = REST_UNLOCK_WANTED;
     }
-    if (scene->wild == 5) {
-        FUZZ_CHECK(scene->cue == 4 && queue.pace.poll_at == NOW, "not listening after %d answers", scene->cue);
-        notify(scene, listener, ps, &queue);
+    if (scene->wild == CUES) {
+        FUZZ_CHECK(scene->cue == CUES && queue.rest.lock == REST_UNLOCKED, "cue %d, lock %d", scene->cue,
+                   (int)queue.rest.lock);
+        notify(scene, waking, ps, &queue);
     }
     fake_server_hang_up(&server);
-    turn(listener, ps);
-    listener_free(listener);
+    turn(waking, ps);
+    FUZZ_CHECK(queue.rest.lock == REST_UNLOCKED || queue.rest.lock == REST_LOCK_WANTED, "lock %d",
+               (int)queue.rest.lock);
+    waking_free(waking);
     pollset_free(ps);
-    free(channel);
     while (fake_server_accept(&server))
         fake_server_hang_up(&server);
 }
@@ -207,21 +196,18 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input in = {data, size};
-    struct scene scene = {.wild = fuzz_byte(&in) % 6};
-    struct span name = fuzz_span(&in);
-    name.size = name.size < 63 ? name.size : 63;
-    char *channel = fuzz_text(name);
-    scene.channel = channel;
-    if (scene.wild == 5)
-        scene.payload = fuzz_span(&in);
+    static const struct span meant[] = {{"", 0}, {"t" OID, 11}, {"q7", 2}};
+    struct scene scene = {.wild = fuzz_byte(&in) % (CUES + 1)};
+    size_t choice = fuzz_byte(&in) % 4;
+    if (scene.wild == CUES)
+        scene.payload = choice < 3 ? meant[choice] : fuzz_span(&in);
     else
         scene.bytes = fuzz_rest(&in);
     /* libpq loses results of its own when what the server says does not fit together. */
-    if (scene.wild < 5)
+    if (scene.wild < CUES)
         __lsan_disable();
     play(&scene);
-    if (scene.wild < 5)
+    if (scene.wild < CUES)
         __lsan_enable();
-    free(channel);
     return 0;
 }

@@ -11,7 +11,7 @@ import sys
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # The folders of relay/, in the order in which they build on each other: each includes from itself and from those before.
-RELAY_FOLDERS = ("base", "postgres", "config", "table", "queue", "deliver", "route", "settle", "hold", "side", "claim")
+RELAY_FOLDERS = ("base", "postgres", "config", "table", "queue", "deliver", "route", "settle", "hold", "side", "claim", "rest")
 RELAY_ABOVE_THE_LOOP = ("bench", "commands")  # relay.c, the loop, stands between
 
 
@@ -36,7 +36,7 @@ LAYERS = layers()
 
 # What a folder keeps for itself: headers of this name are included from their own folder, and from those named here.
 STATE = re.compile(r"(relay/\w+/)\w+_state\.h$")
-STATE_READERS = {"relay/claim/claim_state.h": ("relay/relay_end.c",)}
+STATE_READERS = {"relay/claim/claim_state.h": ("relay/relay_end.c", "relay/rest/rest.c")}
 
 # Modules (a source and its header) that may include each other in a loop: none.
 IN_A_LOOP = frozenset()

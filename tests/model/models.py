@@ -1,4 +1,4 @@
-"""The variants of claim.pml, lease.pml and pull.pml, and how Spin is asked about one: python3 -m tests.model.models [WORD...]
+"""The variants of claim.pml, lease.pml, pull.pml and wake.pml, and how Spin is asked about one: python3 -m tests.model.models [WORD...]
 prints a line for each variant whose name has all the words, or for all of them; the deep ones with PGCOURIER_DEEP=1.
 
 A safe variant has to hold in every state there is. A mutant is the model with one mistake in it, and has to fail, by the
@@ -102,6 +102,25 @@ VARIANTS = [
     Variant("mutant: lease hides its events, not their key", "lease", FAILS, "ORDER", "LEASES_THE_EVENTS_ALONE FAULTS=0"),
     Variant("mutant: ends with its backend, settled without token", "lease", FAILS, "TERMS", "BACKEND SETTLES_WITHOUT_TOKEN"),
     Variant("mutant: leases never expire", "lease", FAILS, "LIVENESS", "NEVER_EXPIRES FAULTS=1"),
+
+    # Relays that rest, and producers that wake them.
+    Variant("wake: 2 relays, 2 producers of 1 event, 1 fault", "wake", HOLDS, "STRANDED", "EVENTS=1"),
+    Variant("wake: 1 relay, 2 producers of 2 events, 2 faults", "wake", HOLDS, "STRANDED", "RELAYS=1 FAULTS=2"),
+    Variant("wake: every event is taken in the end", "wake", HOLDS, "LIVENESS", "RELAYS=1 EVENTS=1"),
+    Variant("wake: every event is taken in the end, 2 relays", "wake", HOLDS, "LIVENESS", "EVENTS=1", True),
+    Variant("wake: 2 relays, 2 producers of 2 events, 1 fault", "wake", HOLDS, "STRANDED", "", True),
+
+    Variant("mutant: rests without waiting for writers", "wake", FAILS, "STRANDED", "WAITS_FOR_NO_WRITER FAULTS=0"),
+    Variant("mutant: last look before the writers end", "wake", FAILS, "STRANDED", "LOOKS_BEFORE_THE_WRITERS_END FAULTS=0"),
+    Variant("mutant: writers noted before the lock", "wake", FAILS, "STRANDED", "NOTES_WRITERS_BEFORE_THE_LOCK FAULTS=0"),
+    Variant("mutant: lock taken after the last look", "wake", FAILS, "STRANDED", "LOCKS_AFTER_THE_LAST_LOOK FAULTS=0"),
+    Variant("mutant: listens after the last look", "wake", FAILS, "STRANDED", "LISTENS_AFTER_THE_LAST_LOOK FAULTS=0"),
+    Variant("mutant: forgets a notification that came early", "wake", FAILS, "STRANDED", "FORGETS_WHAT_CAME_EARLY FAULTS=0"),
+    Variant("mutant: a lost connection wakes no relay", "wake", FAILS, "LIVENESS", "SLEEPS_ON_WITHOUT_A_CONNECTION RELAYS=1 EVENTS=1"),
+    Variant("mutant: producer asks before it has the table", "wake", FAILS, "STRANDED", "ASKS_BEFORE_IT_HAS_THE_TABLE FAULTS=0"),
+    Variant("mutant: producer asks by a snapshot", "wake", FAILS, "STRANDED", "ASKS_BY_AN_OLD_SNAPSHOT FAULTS=0"),
+    Variant("mutant: producer asks for a lock that relays share", "wake", FAILS, "STRANDED", "ASKS_IN_SHARED_MODE FAULTS=0"),
+    Variant("mutant: table unlocked before the commit is visible", "wake", FAILS, "STRANDED", "UNLOCKS_BEFORE_IT_IS_VISIBLE FAULTS=0"),
 ]
 
 TRUNCATED = re.compile(r".*(?:max search depth too small|MEMLIM|out of memory|hash ?table full|aborting).*", re.IGNORECASE)

@@ -36,7 +36,7 @@ def read(path):
         return file.read()
 
 
-@pytest.mark.parametrize("model", ["claim", "lease", "pull"])
+@pytest.mark.parametrize("model", ["claim", "lease", "pull", "wake"])
 def test_every_mistake_and_check_of_a_model_is_tried(model):
     """Names in #ifdef and defined(), less those that a line of the file itself defines."""
     text = read(os.path.join(models.FOLDER, f"{model}.pml"))
@@ -47,7 +47,7 @@ def test_every_mistake_and_check_of_a_model_is_tried(model):
     assert named - own == tried - own
 
 
-@pytest.mark.parametrize("model", ["claim", "lease", "pull"])
+@pytest.mark.parametrize("model", ["claim", "lease", "pull", "wake"])
 def test_every_check_can_fail(model):
     held = {check for v in models.VARIANTS if v.model == model and v.expected == models.HOLDS for check in v.checks.split()}
     failed = {check for v in models.VARIANTS if v.model == model and v.expected == models.FAILS for check in v.checks.split()}

@@ -29,7 +29,8 @@ struct db {
     enum state state;
     int process, backend; /* -1: none */
     int pid;
-    bool dropped, notified;
+    bool dropped;
+    bool notified[2]; /* of the table, and of the queue */
     size_t statements;
     unsigned failures;
     instant_us retry_at, up_at;
@@ -74,7 +75,7 @@ static void disconnect(struct db *db)
     db->inbox_end = &db->inbox;
     db->state = STATE_OFF;
     db->statements = 0;
-    db->dropped = false;
+    db->dropped = db->notified[0] = db->notified[1] = false;
 }
 
 void db_free(struct db *db)
@@ -113,6 +114,8 @@ static enum query query_of(const char *sql)
                  {sql_settle_savepoint, QUERY_SAVEPOINT},  {sql_settle_undo, QUERY_UNDO},
                  {sql_settle_constraints, QUERY_NOTHING},  {sql_settle_release, QUERY_RELEASE},
                  {sql_paused_look, QUERY_PAUSED},          {sql_archive_expire, QUERY_UPKEEP},
+                 {sql_rest_listen, QUERY_LISTEN},          {sql_rest_lock, QUERY_WAKE_LOCK},
+                 {sql_rest_unlock, QUERY_WAKE_UNLOCK},     {sql_rest_writers, QUERY_WRITERS},
                  {sql_settle_timeouts, QUERY_NOTHING},     {sql_lease_end_ownerless, QUERY_OWNERLESS}};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (sql == plain[i].sql)
@@ -121,10 +124,8 @@ static enum query query_of(const char *sql)
         return (enum query)atoi(sql + 1); /* see start.c */
     if (strcmp(sql, "commit") == 0)
         return QUERY_COMMIT;
-    if (strcmp(sql, "rollback") == 0)
-        return QUERY_ROLLBACK;
-    assert(strncmp(sql, "listen ", 7) == 0 && "every statement of the relay is known");
-    return QUERY_LISTEN;
+    assert(strcmp(sql, "rollback") == 0 && "every statement of the relay is known");
+    return QUERY_ROLLBACK;
 }
 
 static uint32_t get32(const char **p)
@@ -281,7 +282,7 @@ static enum db_event read_message(struct db *db, instant_us now, struct db_resul
         db->statements = 0;
         return DB_ROUND_END;
     case MESSAGE_NOTIFY:
-        db->notified = true;
+        db->notified[message->index] = true;
         break;
     }
     return DB_NOTHING;
@@ -314,11 +315,15 @@ void db_drop(struct db *db, bool unprepared, const char *why)
         db->dropped = true;
 }
 
-bool db_notified(struct db *db)
+bool db_notification(struct db *db, char *ret_text, size_t size)
 {
-    bool notified = db->notified;
-    db->notified = false;
-    return notified;
+    static const char *const texts[] = {"t0", "q7"}; /* as start.c and query_rest.c have it */
+    size_t i = db->notified[0] ? 0 : 1;
+    if (!db->notified[i])
+        return false;
+    db->notified[i] = false;
+    snprintf(ret_text, size, "%s", texts[i]);
+    return true;
 }
 
 const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err)

@@ -11,7 +11,18 @@
 #define FAULTS_MAX 32
 #define OPEN_AGAIN_US (500 * MS_US)
 
-enum fault { FAULT_KILL, FAULT_FREEZE, FAULT_STOP, FAULT_RESTART, FAULT_OUTAGE, PUT_BACK, PAUSE, OPEN_KEYS };
+enum fault {
+    FAULT_KILL,
+    FAULT_FREEZE,
+    FAULT_STOP,
+    FAULT_RESTART,
+    FAULT_OUTAGE,
+    PUT_BACK,
+    PAUSE,
+    RESUME,
+    FAULT_TERMINATE,
+    OPEN_KEYS
+};
 
 static struct {
     struct {
@@ -21,13 +32,17 @@ static struct {
     int count;
 } faults;
 
+static void add_at(enum fault fault, instant_us at)
+{
+    assert(faults.count < FAULTS_MAX);
+    faults.due[faults.count].at = at;
+    faults.due[faults.count++].fault = fault;
+}
+
 static void add(enum fault fault, unsigned count)
 {
-    assert((size_t)faults.count + count < FAULTS_MAX);
-    for (unsigned i = 0; i < count; i++) {
-        faults.due[faults.count].at = sim_draw(PLAN_START, sim.plan.calm_at);
-        faults.due[faults.count++].fault = fault;
-    }
+    for (unsigned i = 0; i < count; i++)
+        add_at(fault, sim_draw(PLAN_START, sim.plan.calm_at));
 }
 
 void faults_clear(void)
@@ -43,6 +58,7 @@ void faults_clear(void)
     add(FAULT_OUTAGE, counts->outages);
     add(PUT_BACK, counts->put_backs);
     add(PAUSE, counts->pauses);
+    add(FAULT_TERMINATE, counts->terminations);
     if (sim.plan.queue.on_exhausted == ON_EXHAUSTED_PARK ||
         sim.plan.stuck + sim.plan.stays + sim.plan.rates.sql_error > 0) {
         faults.due[faults.count].at = sim.plan.calm_at + OPEN_AGAIN_US;
@@ -65,12 +81,20 @@ instant_us faults_next(void)
     return next < 0 ? INSTANT_NEVER : faults.due[next].at;
 }
 
+/* The trigger of a transaction that has just committed. */
+static void notify(void)
+{
+    if (server_somebody_rests())
+        server_notify(true);
+}
+
 /* sql/commands/closed_retry.sql, in a transaction of its own. A key that a relay is just writing about has to wait for
  * the next time. */
 static void open_closed_keys(void)
 {
     int txn = store_begin(&sim.store);
     size_t count = sim.store.wait_count;
+    bool opened = false;
     for (size_t i = 0; i < count; i++) {
         struct wait *wait = &sim.store.waits[i];
         if (wait->next_at != AT_INFINITY || !store_is_live(&sim.store, &wait->version, txn) ||
@@ -82,8 +106,11 @@ static void open_closed_keys(void)
         open.next_at = sim.now;
         open.attempts = 0;
         store_add_wait(&sim.store, &open, txn);
+        opened = true;
     }
     store_commit(&sim.store, txn);
+    if (opened)
+        notify();
 }
 
 static struct wait *find_entry(int key, int64_t id)
@@ -117,6 +144,7 @@ static void put_back(struct row *row)
     store_add_wait(&sim.store, &wait, txn);
     row->version = version_of(txn);
     store_commit(&sim.store, txn);
+    notify();
     judge_put_back(row);
 }
 
@@ -159,6 +187,13 @@ void faults_step(void)
         break;
     case PAUSE:
         sim.paused_until = sim.now + sim_draw(100, 2000) * MS_US;
+        add_at(RESUME, sim.paused_until);
+        break;
+    case FAULT_TERMINATE:
+        server_terminate(sim_chance(500));
+        break;
+    case RESUME:
+        notify();
         break;
     case OPEN_KEYS:
         open_closed_keys();

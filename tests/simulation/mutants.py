@@ -178,6 +178,15 @@ MUTANTS = [
            "if (moved)", "if (false)", soon=True),
     Mutant("goes_by_place_again_and_again", ["spin"], "relay/settle/refusal.c",
            "queue->refusal.go_by_id = GO_BY_ID;", "", soon=True),
+    Mutant("rests_without_waiting_for_writers", ["G6"], "relay/rest/rest.c", "} else if (queue->rest_answer.writers) {", "} else if (false) {"),
+    Mutant("rests_with_events_left", ["G6"], "relay/rest/rest.c", "(answer->waiting && !answer->idle)", "false"),
+    Mutant("rests_past_what_becomes_due", ["G6"], "relay/rest/rest.c", "    if (answer->due)\n", "    if (false)\n", soon=True),
+    Mutant("forgets_a_notification_on_the_way_to_rest", ["G6"], "relay/rest/rest.c",
+           "    else\n        wake(queue, \"notified\", now);\n", "    else if (rest->state == REST_RESTING)\n        wake(queue, \"notified\", now);\n"),
+    Mutant("looks_again_before_the_claim_that_was_notified", ["G6"], "relay/rest/rest.c",
+           "    else if (!is_busy(queue, now) && is_quiet(queue, now))\n        ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);\n", "    else\n        ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);\n"),
+    Mutant("rests_on_without_its_locks", ["G6"], "relay/rest/rest.c", "        wake(queue, \"connection lost\", now);\n", "        (void)now;\n"),
+    Mutant("rests_without_listening", ["G6"], "relay/rest/waking.c", "send(waking, WAKING_SUBSCRIBES, &st);", "(void)st, waking->state = WAKING_IDLE;", soon=True),
 ]
 
 

@@ -24,8 +24,8 @@ static unsigned rate(struct rng *rng, unsigned share, unsigned max)
 
 static void make_config(struct plan *plan, struct rng *rng)
 {
-    static char sink_name[] = "sink", queue_name[] = "orders", ordering[] = "per_key", channel[] = "woken",
-                one_place[] = "there", by_key[] = "to-{key}", database[] = "", place[] = "simulation";
+    static char sink_name[] = "sink", queue_name[] = "orders", ordering[] = "per_key", one_place[] = "there",
+                by_key[] = "to-{key}", database[] = "", place[] = "simulation";
     plan->sink = (struct sink_config){.name = sink_name,
                                       .type = plan->probes ? &sim_sink_probing : &sim_sink,
                                       .max_in_flight = chance(rng, 500) ? draw(rng, 1, 8) : 64,
@@ -49,12 +49,12 @@ static void make_config(struct plan *plan, struct rng *rng)
         .latency_us = draw(rng, 1, 20) * MS_US,
         .poll_max_us = draw(rng, 50, 400) * MS_US,
         .oldest_share = shares[draw(rng, 0, 5)],
-        .listen = chance(rng, 200) ? channel : NULL,
         .place = place,
     };
     /* Events that can never be delivered would keep their keys closed for ever. */
     if (plan->large || (plan->keyless && plan->queue.destination == by_key))
         plan->queue.on_exhausted = ON_EXHAUSTED_DEAD_LETTER;
+    (void)chance(rng, 200); /* so that a seed is drawn as before there were less settings */
     plan->config = (struct config){.database = database,
                                    .prepared = PREPARED_AUTO,
                                    .shutdown_timeout_us = 8 * SECOND_US,
@@ -154,6 +154,20 @@ static void make_delays(struct plan *plan, uint64_t seed)
     plan->queue.delayed = plan->passes ? DELAYED_PASS : DELAYED_HOLD;
 }
 
+/* Long enough to fall asleep, and to be woken, a few times. */
+static void make_rests(struct plan *plan, uint64_t seed)
+{
+    struct rng rng = {seed ^ UINT64_C(0x72657374)};
+    plan->rests = !plan->until_empty && chance(&rng, 200);
+    if (!plan->rests)
+        return;
+    plan->produce_until += draw(&rng, 0, 4000) * MS_US;
+    plan->calm_at = plan->produce_until + draw(&rng, 0, 3000) * MS_US;
+    if (chance(&rng, 800))
+        plan->pooled = false;
+    plan->counts.terminations = plan->faultless ? 0 : rate(&rng, 300, 4);
+}
+
 void plan_make(struct plan *plan, struct rng *rng, uint64_t seed)
 {
     *plan = (struct plan){
@@ -184,7 +198,10 @@ void plan_make(struct plan *plan, struct rng *rng, uint64_t seed)
     plan->calm_at = plan->produce_until + draw(rng, 0, 1000) * MS_US;
     if (!plan->faultless)
         make_faults(plan, rng);
-    else if (plan->keys > 1 && chance(rng, 400))
+    make_rests(plan, seed);
+    if (!plan->faultless)
+        return;
+    if (plan->keys > 1 && chance(rng, 400))
         make_slow_key(plan);
 }
 
@@ -195,10 +212,10 @@ void plan_print(const struct plan *plan)
     const struct plan_counts *c = &plan->counts;
     printf("relays=%d connections=%" PRId64 " keys=%d events=%d keys_per_claim=%" PRId64 " max_events_per_key=%" PRId64
            " max_batch_bytes=%" PRId64 " oldest_share=%" PRId64 " max_in_flight=%" PRId64 " attempts=%" PRId64
-           " on_exhausted=%s destination=%s listen=%s\n",
+           " on_exhausted=%s destination=%s rests=%d\n",
            plan->relays, q->connections, plan->keys, plan->events, q->keys_per_claim, q->max_events_per_key,
            q->max_batch_bytes, q->oldest_share, plan->sink.max_in_flight, q->retry_attempts,
-           q->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter", q->destination, q->listen ? "yes" : "no");
+           q->on_exhausted == ON_EXHAUSTED_PARK ? "park" : "dead_letter", q->destination, plan->rests);
     printf("delayed=%s ordering=%s lease=%d ms by %s calls_back=%d locks=%s priority=%d turns=%d keeps_order=%d "
            "takes_runs=%d probes=%d "
            "pooled=%d sequence=%d "
@@ -216,9 +233,9 @@ void plan_print(const struct plan *plan)
         "sql_error=%u backend_killed=%u "
         "connection_cut=%u connect_fails=%u statement_slow=%u refused=%u rejected=%u unknown=%u late=%u overloaded=%u "
         "unreachable=%u no_route=%u full=%u; kills=%u freezes=%u stops=%u restarts=%u outages=%u put_backs=%u "
-        "pauses=%u\n",
+        "pauses=%u terminations=%u\n",
         plan->keyless, plan->large, plan->poison, plan->stuck, plan->stays, plan->places, plan->moves, plan->aborts,
         plan->long_txn, r->sql_error, r->backend_killed, r->connection_cut, r->connect_fails, r->statement_slow,
         r->refused, r->rejected, r->unknown, r->late, r->overloaded, r->unreachable, r->no_route, r->full, c->kills,
-        c->freezes, c->stops, c->restarts, c->outages, c->put_backs, c->pauses);
+        c->freezes, c->stops, c->restarts, c->outages, c->put_backs, c->pauses, c->terminations);
 }

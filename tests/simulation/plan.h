@@ -17,13 +17,14 @@ struct plan_rates {
 
 /* How often something happens in a run. */
 struct plan_counts {
-    unsigned kills, freezes, stops, restarts, outages, put_backs, pauses;
+    unsigned kills, freezes, stops, restarts, outages, put_backs, pauses, terminations;
 };
 
 struct plan {
     int relays, keys, events;
     bool take_turns; /* producers of one key */
     bool keeps_order, takes_runs, probes;
+    bool rests;  /* the table has the trigger that wakes relays */
     bool pooled; /* the relays believe that a pooler shares their sessions */
     bool unordered, lock_rows, priority;
     bool leases;

@@ -6,6 +6,7 @@
 
 #define PRODUCERS 3
 #define TXN_EVENTS_MAX 4
+#define SILENCE_US SECOND_US /* after which a relay is about to rest */
 
 struct producer {
     instant_us next_at;
@@ -13,16 +14,19 @@ struct producer {
     int left;
     struct row *rows[TXN_EVENTS_MAX];
     int row_count;
+    bool notifies; /* a relay rested when it wrote */
 };
 
 static struct {
     struct producer all[PRODUCERS];
+    instant_us silent_until; /* all of them */
     int events_left;
 } producers;
 
 void producers_clear(void)
 {
     producers.events_left = sim.plan.events;
+    producers.silent_until = 0;
     for (int i = 0; i < PRODUCERS; i++)
         producers.all[i] = (struct producer){.next_at = PLAN_START + sim_draw(0, 20 * MS_US), .txn = TXN_NONE};
 }
@@ -86,6 +90,7 @@ static void insert(struct producer *producer)
     if (sim.plan.delayed > 0 && sim_chance(sim.plan.delayed))
         row->due_at = sim.now + sim_draw(1, sim_chance(200) ? 3000 : 500) * MS_US;
     producer->rows[producer->row_count++] = row;
+    producer->notifies = producer->notifies || server_somebody_rests();
     producers.events_left--;
 }
 
@@ -100,6 +105,10 @@ static void begin(struct producer *producer)
 {
     if (producers.events_left <= 0) {
         producer->next_at = INSTANT_NEVER;
+        return;
+    }
+    if (sim.now < producers.silent_until) {
+        producer->next_at = producers.silent_until + sim_draw(0, 10 * MS_US);
         return;
     }
     producer->txn = store_begin(&sim.store);
@@ -117,8 +126,11 @@ static void end(struct producer *producer, bool commit)
     for (int i = 0; commit && i < producer->row_count; i++)
         judge_committed(producer->rows[i]);
     producer->txn = TXN_NONE;
-    if (commit)
-        server_notify();
+    if (commit && producer->notifies)
+        server_notify(false);
+    producer->notifies = false;
+    if (sim.plan.rests && sim.now < sim.plan.produce_until && sim_chance(300))
+        producers.silent_until = sim.now + SILENCE_US + sim_draw(0, sim_chance(500) ? 60 : 1500) * MS_US;
     int64_t window = sim.plan.produce_until - PLAN_START;
     producer->next_at = sim.now + sim_draw(0, window * PRODUCERS * 3 / (sim.plan.events + 1));
 }

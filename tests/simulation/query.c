@@ -456,7 +456,7 @@ static bool run_claim(struct backend *backend, const struct call *call)
 
 bool query_run(struct backend *backend, const struct call *call)
 {
-    if (run_claim(backend, call))
+    if (run_claim(backend, call) || query_rest(backend, call))
         return true;
     switch (call->query) {
     case QUERY_KEEP:

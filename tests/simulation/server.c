@@ -20,12 +20,12 @@ static struct {
 } server;
 
 static const char *const query_names[] = {
-    "begin",       "commit",    "rollback", "savepoint",   "undo",        "release",    "sync",     "eof",
-    "nothing",     "search",    "listen",   "lock_newest", "lock_oldest", "lock_named", "lock_due", "lock_fresh",
-    "lock_events", "read",      "read_few", "read_fresh",  "read_events", "keep",       "free",     "done",
-    "bury",        "kept",      "park",     "unpark",      "drawn",       "seen",       "holders",  "movers",
-    "floor",       "peek",      "empty",    "paused",      "grant",       "renew",      "leases",   "move",
-    "give_back",   "ownerless", "due",      "upkeep"};
+    "begin",       "commit",     "rollback", "savepoint",  "undo",        "release",   "sync",      "eof",
+    "nothing",     "search",     "listen",   "wake_lock",  "wake_unlock", "writers",   "last_look", "lock_newest",
+    "lock_oldest", "lock_named", "lock_due", "lock_fresh", "lock_events", "read",      "read_few",  "read_fresh",
+    "read_events", "keep",       "free",     "done",       "bury",        "kept",      "park",      "unpark",
+    "drawn",       "seen",       "holders",  "movers",     "floor",       "peek",      "empty",     "paused",
+    "grant",       "renew",      "leases",   "move",       "give_back",   "ownerless", "due",       "upkeep"};
 _Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "each has a name");
 
 /* What a statement may fail with; FATAL ones end the session as well. */
@@ -139,7 +139,7 @@ static void abort_txn(struct backend *backend)
         judge_rows_lost(index_of(backend), backend->process, backend->txn);
         store_abort(&sim.store, backend->txn);
     }
-    backend->releasing = backend->writes_parked = backend->movers_known = false;
+    backend->releasing = backend->writes_parked = backend->movers_known = backend->notifies = false;
     backend->txn = TXN_NONE;
     forget_locks(backend, false);
 }
@@ -169,11 +169,31 @@ void server_restart(int64_t down_us)
             end_backend(&server.backends[i], sim.now + sim_draw(20, 3000));
 }
 
-void server_notify(void)
+void server_terminate(bool listening)
+{
+    int first = (int)sim_draw(0, server.count > 0 ? server.count - 1 : 0);
+    for (int i = 0; i < server.count; i++) {
+        struct backend *backend = &server.backends[(first + i) % server.count];
+        if (backend->alive && (!listening || backend->listening)) {
+            end_backend(backend, sim.now + sim_draw(20, 200 * MS_US));
+            return;
+        }
+    }
+}
+
+void server_notify(bool queue)
 {
     for (int i = 0; i < server.count; i++)
         if (server.backends[i].alive && server.backends[i].listening)
-            say(&server.backends[i], MESSAGE_NOTIFY, NULL, 0);
+            say(&server.backends[i], MESSAGE_NOTIFY, NULL, queue);
+}
+
+/* Its transaction has just committed. */
+static void notify_of(struct backend *backend)
+{
+    if (backend->notifies)
+        server_notify(true);
+    backend->notifies = false;
 }
 
 /* ---- calls ---- */
@@ -270,6 +290,7 @@ static void finish_sync(struct backend *backend)
 {
     if (backend->txn != TXN_NONE && !backend->explicit) {
         store_commit(&sim.store, backend->txn);
+        notify_of(backend);
         backend->txn = TXN_NONE;
         store_unlock_transaction(&sim.store, index_of(backend));
     }
@@ -287,6 +308,7 @@ static void finish_commit(struct backend *backend)
 {
     if (backend->txn != TXN_NONE && !backend->releasing) {
         store_commit(&sim.store, backend->txn);
+        notify_of(backend);
         backend->releasing = true;
         backend->next_at = sim.now + sim_draw(1, 50);
         if (!sim_fails(sim.plan.rates.backend_killed))
@@ -323,6 +345,11 @@ static bool may_be_blamed(const struct call *call)
     return true;
 }
 
+static bool writes_parked(enum query query)
+{
+    return query == QUERY_PARK || query == QUERY_UNPARK || (query >= QUERY_GRANT && query <= QUERY_DUE);
+}
+
 static void finish_query(struct backend *backend)
 {
     const struct call *call = backend->calls;
@@ -347,6 +374,8 @@ static void finish_query(struct backend *backend)
     }
     if (call->query == QUERY_LISTEN)
         backend->listening = true;
+    if (writes_parked(call->query) && call->query != QUERY_UNPARK)
+        backend->notifies = backend->notifies || server_somebody_rests();
     finish_call(backend);
 }
 
@@ -359,11 +388,6 @@ static void vacuum(void)
             oldest = backend->snapshot.commits;
     }
     store_vacuum_waits(&sim.store, oldest);
-}
-
-static bool writes_parked(enum query query)
-{
-    return query == QUERY_PARK || query == QUERY_UNPARK || (query >= QUERY_GRANT && query <= QUERY_DUE);
 }
 
 static void start_call(struct backend *backend)

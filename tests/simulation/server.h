@@ -26,6 +26,10 @@ enum query {
     QUERY_NOTHING, /* or settle_timeouts.sql: see query_run() */
     QUERY_SEARCH,  /* those of sql/unreadable/ */
     QUERY_LISTEN,
+    QUERY_WAKE_LOCK, /* those of sql/rest/ */
+    QUERY_WAKE_UNLOCK,
+    QUERY_WRITERS,
+    QUERY_LAST_LOOK,
     QUERY_LOCK_NEWEST,
     QUERY_LOCK_OLDEST,
     QUERY_LOCK_NAMED,
@@ -90,6 +94,8 @@ struct backend {
     bool running;   /* the first call is being executed */
     bool releasing; /* committed; its locks are not free yet */
     bool listening;
+    int rests;     /* how often it has the locks of rest_lock.sql */
+    bool notifies; /* its transaction has asked, and a relay rested */
     int txn, part; /* what writes: the transaction, or its part from the last savepoint on */
     bool savepoint;
     struct call *calls, **calls_end;
@@ -123,8 +129,13 @@ void server_step(void);
 /* The server goes down: every session ends at once, nobody gets in for a while. */
 void server_restart(int64_t down_us);
 
-/* A transaction of somebody else has committed: tells who listens. */
-void server_notify(void);
+/* One session ends, as by pg_terminate_backend(): any, or one that listens. */
+void server_terminate(bool listening);
+
+/* What a trigger asks; and when it was so, at the commit of its transaction: tells who listens, of the table or the
+ * queue. */
+bool server_somebody_rests(void);
+void server_notify(bool queue);
 
 struct backend *server_backend(int backend);
 bool server_has_backend(int pid);
@@ -151,7 +162,8 @@ bool query_leases(struct backend *backend, const struct call *call);
 bool query_move(struct backend *backend, const struct call *call);
 bool query_give_back(struct backend *backend, const struct call *call);
 bool query_end_ownerless(struct backend *backend);
-bool query_has_owners(const struct backend *backend); /* something is leased by a relay with a backend */
+bool query_has_owners(const struct backend *backend);              /* something is leased by a relay with a backend */
+bool query_rest(struct backend *backend, const struct call *call); /* false: it is none of those */
 bool query_due(struct backend *backend, const struct call *call);
 
 #define QUERY_NO_ID INT64_MIN

@@ -240,6 +240,7 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_horizon_movers, QUERY_MOVERS},
         {sql_horizon_floor, QUERY_FLOOR},
         {sql_queue_empty, QUERY_EMPTY},
+        {sql_rest_look, QUERY_LAST_LOOK},
         {sql_claim_peek, QUERY_PEEK},
         {sql_lease_grant, QUERY_GRANT},
         {sql_lease_renew, QUERY_RENEW},

@@ -201,38 +201,6 @@ def test_an_ordering_that_cannot_work_is_not_installed(db, arguments, code, hint
     assert (refused.value.pgcode, refused.value.diag.message_hint) == (code, hint) and db.value(ORDERERS) == 0
 
 
-@pytest.mark.parametrize("channel", ["null", "''", "repeat('é', 32)"])
-def test_a_channel_that_cannot_be_is_refused(db, channel):
-    with pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
-        db.query(f"select outbox.install_notify('outbox.events', {channel})")
-    assert '"listen"' in refused.value.diag.message_hint and db.value("select count(*) from pg_trigger where tgname ~ 'notify'") == 0
-
-
-def notified(db, listener):
-    """What the listener was sent so far. Notifications come in commit order, so all of it stands before the last one."""
-    db.query("notify courier, 'last'")
-
-    def last_is_there():
-        listener.poll()
-        return any(notice.payload == "last" for notice in listener.notifies)
-
-    wait_until(last_is_there, what="the last notification")
-    texts = [(notice.channel, notice.payload) for notice in listener.notifies]
-    listener.notifies.clear()
-    return texts[:-1]
-
-
-def test_the_notify_trigger_notifies_once_a_transaction(db):
-    db.query("select outbox.install_notify('outbox.events', 'courier'); select outbox.install_notify('outbox.events', 'courier')")
-    listener = db.connect()
-    listener.cursor().execute("listen courier")
-    db.query("insert into outbox.events (type) select 'x' from generate_series(1, 50); insert into outbox.events (type) values ('y')")
-    assert notified(db, listener) == [("courier", "")]
-    db.query("select outbox.uninstall_notify('outbox.events'); insert into outbox.events (type) values ('z')")
-    assert notified(db, listener) == []
-    listener.close()
-
-
 def test_the_command_publishes_one_event(db):
     done = run_command("publish", "-d", db.producer_dsn, "--key", "order-7", "--type", "paid", "--payload", '{"a": 1.10}',
                        "--header", "x=1=2", "--header", "y=é", "--aggregatetype", "order", "--traceparent", "00-a")

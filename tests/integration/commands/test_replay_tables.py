@@ -147,7 +147,6 @@ queues:
     max_events_per_key: 1
     max_event_bytes: 10
     oldest_share: 0
-    listen: nobody
   next: {{ table: outbox.events, columns: {{ payload: payload }}, sink: hook }}
 """
 

@@ -1,4 +1,4 @@
-"""Signals, streams that close, and the ways to be woken up."""
+"""Signals, and streams that close."""
 
 import os
 import resource
@@ -262,65 +262,3 @@ def test_until_empty_ends_when_nothing_is_left(relay, shop, tmp_path):
     assert relay(shop.config(to_file(tmp_path / "out")), until_empty=True).wait() == 0
     assert shop.left() == 0
     assert relay(shop.config(to_file(tmp_path / "none")), until_empty=True).wait() == 0
-
-
-AWAKE_S = 5
-RESTS = {"latency": "5s", "poll": "{ max: 60s }"}  # it looks 5 s after an event, and then not for 7.5 s at least
-
-
-def is_delivered_soon(shop):
-    shop.add(1, 1)
-    return wait_until(lambda: shop.left() == 0, AWAKE_S, "the event to be delivered")
-
-
-def listening_relay(relay, shop, tmp_path, **config):
-    shop.db.query("select outbox.install_notify('public.events', 'wake up')")
-    shop.add(1, 1)
-    one = relay(shop.config(to_file(tmp_path / "out"), listen='"wake up"', **config))
-    wait_until(lambda: shop.left() == 0)
-    return one
-
-
-def resting_relay(relay, shop, tmp_path):
-    """The next event is delivered within 5 s only if something wakes the relay."""
-    one = listening_relay(relay, shop, tmp_path, **RESTS)
-    delivered_at = time.monotonic()
-    wait_until(lambda: time.monotonic() > delivered_at + 6)
-    return one
-
-
-def listener(db):
-    """The backend that listens: the one whose last statement was LISTEN."""
-    rows = db.query("select pid from pg_stat_activity where query ilike 'listen %%' and datname = current_database()")
-    return rows[0][0] if rows else None
-
-
-def test_a_notification_wakes_a_relay_that_polls_seldom(relay, shop, tmp_path):
-    resting_relay(relay, shop, tmp_path)
-    assert is_delivered_soon(shop)
-
-
-def test_a_lost_listener_comes_back(relay, shop, tmp_path):
-    resting_relay(relay, shop, tmp_path)
-    pid = wait_until(lambda: listener(shop.db))
-    shop.db.query("select pg_terminate_backend(%s)", (pid,))
-    wait_until(lambda: listener(shop.db) not in (None, pid), 30, "the listener to come back")
-    assert is_delivered_soon(shop)
-    shop.check(received(tmp_path / "out"))
-
-
-def test_what_came_while_the_listener_was_away_is_found_when_it_is_back(relay, shop, tmp_path):
-    resting_relay(relay, shop, tmp_path)
-    pid = wait_until(lambda: listener(shop.db))
-    shop.db.psql(f"select pg_terminate_backend({pid}); insert into public.events (order_id, status) values (1, 'step')")
-    wait_until(lambda: shop.left() == 0, AWAKE_S)
-
-
-def test_without_a_listener_polling_goes_on(relay, shop, tmp_path):
-    one = listening_relay(relay, shop, tmp_path, poll="{ max: 100ms }",
-                          top='listen_database: "host=127.0.0.1 port=1 dbname=nowhere"')
-    assert is_delivered_soon(shop)
-    assert one.logged("database.unreachable.*listen")
-    assert len(one.logged("database.unreachable")) == 1, "said once"
-    assert one.stop() == 0
-    shop.check(received(tmp_path / "out"))

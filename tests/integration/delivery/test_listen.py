@@ -1,4 +1,4 @@
-"""LISTEN is a hint: a relay that cannot have it delivers all the same, says so once, and does not hammer the server."""
+"""A relay that cannot listen delivers all the same, says so once, and does not hammer the server."""
 
 import socket
 import threading
@@ -15,7 +15,7 @@ listen_database: "{listen_dsn}"
 sinks:
   log: {{ type: file, path: "{out}" }}
 queues:
-  orders: {{ table: public.events, columns: {{ key: order_id }}, sink: log, destination: "orders", listen: wake }}
+  orders: {{ table: public.events, columns: {{ key: order_id }}, sink: log, destination: "orders" }}
 """
 CONNECTIONS = 11
 LEAST_S = 0.6  # 10 waits that double from 50 ms to 2 s, each cut at random: 5 s on average
@@ -64,7 +64,8 @@ def no_listen(pg):
 
 
 def test_listen_that_always_fails_is_tried_ever_more_seldom_and_delays_nothing(db, pg, relay, no_listen, tmp_path):
-    db.psql("create table public.events (id bigserial primary key, order_id bigint); create index on public.events (order_id, id)")
+    db.psql("create table public.events (id bigserial primary key, order_id bigint); create index on public.events (order_id, id);"
+            "select outbox.install_wake('public.events')")
     db.let_relay_in("public.events")
     out = tmp_path / "out.jsonl"
     listen_dsn = db.dsn.replace(f"port={pg.port}", f"port={no_listen.port}")
@@ -75,4 +76,4 @@ def test_listen_that_always_fails_is_tried_ever_more_seldom_and_delays_nothing(d
     wait_until(lambda: out.exists() and [event["id"] for event in read_lines(out)] == [1], 20,
                "the event to arrive")
     assert one.stop() == 0
-    assert len(one.logged("connection=listen")) == 1
+    assert len(one.logged("connection=waking")) == 1

@@ -52,12 +52,20 @@ QUEUES = {"per_key": {}, "unordered": {"ordering": "unordered", "locks": "adviso
 def test_sessions_and_transactions_last_as_long_as_deliveries(shop, relay, http, queue):
     http.respond = lambda request: Reply(action=HANG)
     target = HttpTarget(http)
-    one = relay(shop.config(target.sink(timeout="300s"), connections=1, latency="60s", poll="{ max: 60s }", listen="wake", **QUEUES[queue]))
-    # One that claims, or has claimed, and one that listens.
-    deliver_slowly(shop, http, LASTING, 2)
+    one = relay(shop.config(target.sink(timeout="300s"), connections=1, latency="60s", poll="{ max: 60s }", **QUEUES[queue]))
+    deliver_slowly(shop, http, LASTING, 1)
     assert one.stop() == 0
     assert not one.logged("database.down|claim.lost")
     shop.check(target.receipts())
+
+
+def test_sessions_last_as_long_as_a_queue_rests(shop, relay, http):
+    shop.db.query("select outbox.install_wake('public.events')")
+    one = relay(shop.config(HttpTarget(http).sink(), connections=1, poll="{ max: 60s }"))
+    wait_until(lambda: shop.db.value(LASTING) == 3, 60, "those that claim, settle and listen to last")
+    shop.add(1, 1)
+    wait_until(lambda: shop.left() == 0, 20, "the event, long before the next look")
+    assert not one.logged("database.down")
 
 
 @pytest.mark.parametrize("queue", ["per_key", "locks rows"])

@@ -84,11 +84,10 @@ def test_a_claim_that_finds_nothing_beside_a_straggler_gives_the_table_back(db, 
     target, shop = HttpTarget(http), Shop(db, orders=1)
     http.respond = lambda request: Reply(action=HANG)
     shop.insert([1])
-    one = relay(shop.config(target.sink(timeout="300s"), connections=1, listen="wake", latency="1s", poll="{ max: 60s }"))
+    one = relay(shop.config(target.sink(timeout="300s"), connections=1, latency="1s", poll="{ max: 4s }"))
     wait_until(lambda: http.in_flight == 1 and db.query(WAITING) and not db.value(READS), 60, "the straggler to be kept")
     for number in range(3):
         (before,) = wait_until(lambda: db.query(WAITING))
-        db.query("notify wake")
         wait_until(lambda: db.query(WAITING) not in ([], [before]), 60, "a claim to have found nothing")
         db.psql(MIGRATION.format(number=number))
     one.stop(signal.SIGKILL)

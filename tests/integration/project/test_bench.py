@@ -133,18 +133,15 @@ def test_a_process_has_used_what_the_kernel_says_to_less_than_a_tick():
     assert cpu.TICK_S / 5 <= cpu.of_process(os.getpid()) - before < cpu.TICK_S
 
 
-def test_claims_and_peeks_of_an_idle_relay_are_told_apart_window_by_window():
-    question = importlib.import_module("bench.questions.09_idle")
-    dead, empty, waiting = [question.Idle(2.0, [question.Window(10.0, share, 10, 50, claims, 250, claims + 350) for share, claims in windows])
-                            for windows in ([(0.5, 600), (0.9, 700), (0.6, 680)], [(0.1, 80)] * 3, [(0.7, 18_000)] * 3)]
-    share, poll, claim, peek, wait, nothing = question.answers(5_000_000, dead, empty, 100_000, waiting)
-    assert share.rates == [0.5, 0.9, 0.6] and share.reached == "must" and "150 peeks and 30 claims" in share.note
-    assert poll.rates == [950 / 60, 1050 / 60, 1030 / 60] and poll.reached == "aim"
-    assert claim.rates == [60, 70, 68] and claim.reached is None
-    assert claim.note.endswith("68.0 buffers a claim, 5.00 a peek; of all statements 16.8 a poll, 101 a second")
-    assert peek.rates == [5, 5, 5] and peek.reached is None
-    assert wait.rate == 0.7 and "1,800 buffers a claim" in wait.note
-    assert nothing.rate == 0.1 and nothing.reached is None and "8.00 buffers a claim" in nothing.note
+def test_a_relay_at_rest_is_judged_by_its_statements_and_by_what_the_server_uses_beyond_its_own():
+    question = importlib.import_module("bench.questions.19_rest")
+    alone = [question.Window(10.0, share) for share in (0.02, 0.10, 0.03)]
+    rest = question.Rest(2.0, alone, [question.Window(10.0, server, own, calls) for server, own, calls in ((0.02, 0.01, 0), (0.08, 0.0, 1), (0.03, 0.0, 0))])
+    polled = question.Rest(3.0, alone, [question.Window(10.0, 0.53, 0.2, 87)] * 3)
+    statements, share, *others = question.answers_of_rests({"rest": rest}, polled)
+    assert statements.rates == [0, 0.1, 0] and statements.reached == "aim" and statements.note == "30 s, 2.0 s after the start of the relay"
+    assert [round(one, 3) for one in share.rates] == [0.01, 0.05, 0] and share.reached == "must"
+    assert [(round(one.rate, 3), one.reached) for one in others] == [(8.7, None), (0.7, None)]
 
 
 # ---- how much came ----
@@ -328,5 +325,5 @@ def test_plots_agree_with_the_results():
 
 def test_every_question_has_its_place_on_the_page():
     named = page.blocks(read(page.PAGE))
-    assert [name for name in named if name.isdigit()] == [str(number) for number in range(1, 19)]
+    assert [name for name in named if name.isdigit()] == [str(number) for number in run.questions()]
     assert {str(number) for number in run.questions()} <= set(named)

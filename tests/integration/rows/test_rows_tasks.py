@@ -38,11 +38,11 @@ def ids(http):
 
 def test_t13_a_notification_instead_of_polling(db, start):
     table(db, "tasks")
-    db.query("select outbox.install_notify('public.tasks', 'wake')")
-    one = start("  tasks: { table: public.tasks, columns: { key: k }, sink: none, listen: wake, poll: { max: 10m } }")
-    wait_until(lambda: db.value("select count(*) from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
-                                " and application_name = 'pgcourier'") == 1, what="the relay to listen")
+    db.query("select outbox.install_wake('public.tasks')")
+    one = start("  tasks: { table: public.tasks, columns: { key: k }, sink: none, poll: { max: 10m } }")
+    rests = "select exists (select from pg_locks where locktype = 'advisory' and classid::bigint = 4294967296 - 1818282541)"
     for _ in range(3):
+        wait_until(lambda: db.value(rests), what="the relay to rest")
         db.query("insert into public.tasks (k) values ('a')")
         wait_until(lambda: rows(db, "tasks") == 0, 20, "the task, long before the next poll")
     assert one.stop() == 0

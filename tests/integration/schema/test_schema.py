@@ -195,7 +195,7 @@ FUNCTIONS = """
 
 def test_functions_are_granted_by_name_and_those_with_their_owners_rights_have_a_path_of_their_own(db):
     """Made by migrating, and made for a table."""
-    db.query("select outbox.install_ordering('outbox.events', 'aggregateid'), outbox.install_notify('outbox.events', 'c')")
+    db.query("select outbox.install_ordering('outbox.events', 'aggregateid')")
     functions = db.query(FUNCTIONS)
     assert [name for name, _, _, public in functions if public] == []
     with_rights = [(name, settings) for name, owners, settings, _ in functions if owners]
@@ -207,6 +207,9 @@ def test_functions_are_granted_by_name_and_those_with_their_owners_rights_have_a
 WITHOUT_PATH = {
     "publish": "runs once an event; every name in it is qualified",
     "order_by_key_": "as publish()",
+    "wake_by_statement": "as publish()",
+    "wake_by_row": "as publish()",
+    "wake_by_queue": "as publish()",
     "drain": "commits, which a procedure with settings of its own may not; every name in it is qualified",
     "comes_again": "inlined; every name in it is qualified",
     "comes_after": "inlined; every name in it is qualified",
@@ -215,7 +218,7 @@ WITHOUT_PATH = {
 
 
 def test_functions_have_the_path_of_pg_catalog_alone_but_for_a_few(db):
-    db.query("select outbox.install_ordering('outbox.events', 'aggregateid'), outbox.install_notify('outbox.events', 'c')")
+    db.query("select outbox.install_ordering('outbox.events', 'aggregateid')")
     db.query(f"set role {OWNER_ROLE}; select outbox.queue_set('tasks', not_before_column => 'not_before', delayed => 'pass')")
     names = {name.removeprefix("outbox.").split("(")[0] for name, _, settings, _ in db.query(FUNCTIONS) if "search_path=pg_catalog, pg_temp" not in settings}
     assert {next((known for known in WITHOUT_PATH if name == known or known.endswith("_") and name.startswith(known)), name) for name in names} == set(WITHOUT_PATH)

@@ -136,7 +136,6 @@ START_TEST(what_is_left_out_has_its_default)
     ck_assert_int_eq(queue->poll_max_us, 200 * MS_US);
     ck_assert_int_eq(queue->oldest_share, 55);
     ck_assert_int_eq(queue->lock_class, 0);
-    ck_assert_ptr_null(queue->listen);
     ck_assert_ptr_null(queue->where);
     ck_assert_ptr_null(queue->destination);
     config_free(config);

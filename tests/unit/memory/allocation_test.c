@@ -2,9 +2,10 @@
 #include "tests/unit/memory/allocation.h"
 
 #include "relay/base/clock.h"
-#include "relay/claim/listen.h"
 #include "relay/config/config.h"
 #include "relay/postgres/db.h"
+#include "relay/queue/queue.h"
+#include "relay/rest/waking.h"
 #include "relay/table/table_sql.h"
 #include "sinks/json_line.h"
 #include "sinks/sink.h"
@@ -213,21 +214,22 @@ static void render(void)
 
 /* ---- a database that is not there ---- */
 
-static void listen_to_nobody(void)
+static void wake_nobody(void)
 {
     static char name[] = "orders", nowhere[] = "host=/nonexistent dbname=d";
     const struct log log = {.level = LOG_ERROR, .fd = -1};
-    const struct queue_config config = {.name = name, .listen = name};
+    const struct queue_config config = {.name = name};
     const struct config process = {.database = nowhere, .statement_timeout_us = SECOND_US};
-    struct queue queue = {.config = &config, .process = &process, .log = &log};
-    struct listener *listener = listener_new(&queue);
+    struct queue queue = {.config = &config, .process = &process, .log = &log, .rest.lock = REST_LOCK_WANTED};
+    struct queue *const queues[] = {&queue};
+    struct waking *waking = waking_new(&process, queues, 1, 1);
     struct pollset *ps = pollset_new();
     for (int i = 0; i < 4; i++) {
         pollset_clear(ps);
-        listener_prepare(listener, ps);
-        listener_ready(listener, ps, i * SECOND_US);
+        waking_prepare(waking, ps);
+        waking_ready(waking, ps, i * SECOND_US);
     }
-    listener_free(listener);
+    waking_free(waking);
     pollset_free(ps);
 }
 
@@ -244,7 +246,7 @@ static const struct scene scenes[] = {
     {"exec sink", use_exec},
     {"a line of JSON", write_line},
     {"a statement", render},
-    {"LISTEN", listen_to_nobody},
+    {"the waking connection", wake_nobody},
 };
 
 START_TEST(no_memory_is_said_once_and_ends_the_process_or_is_got_over)

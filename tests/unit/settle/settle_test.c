@@ -435,7 +435,7 @@ END_TEST
 
 START_TEST(next_queue_is_woken_by_what_goes_on_to_it)
 {
-    struct queue next = {.pace = {.poll_at = INSTANT_NEVER, .claim_by = INSTANT_NEVER}};
+    struct queue next = {.config = &stage.config, .pace = {.poll_at = INSTANT_NEVER, .claim_by = INSTANT_NEVER}};
     stage.queue.next = &next;
     stage_finish(stage_lane_of_three(batch, 1, "a"), 0, LANE_RELEASED);
     commit(collect(false));
