@@ -23,7 +23,7 @@ enum lock_column {
     LOCK_CLAIM,
     LOCK_KEYLESS,
     LOCK_MISSED,
-    LOCK_LOW_IDS,
+    LOCK_LOW,
     LOCK_WAITS,
     LOCK_COLUMNS
 };
@@ -206,21 +206,22 @@ static void read_missed(struct claim_plan *plan, const PGresult *res, struct are
     plan->missed_keys = missed;
 }
 
-static void read_low_ids(struct claim_plan *plan, const PGresult *res, struct arena *arena)
+/* A key and an id, and so on. */
+static void read_low(struct claim_plan *plan, const PGresult *res, struct arena *arena)
 {
-    struct span rest = result_span(res, 0, LOCK_LOW_IDS), start = rest;
-    size_t count = plan->low_id_count;
+    struct span rest = result_span(res, 0, LOCK_LOW), start = rest, text;
+    size_t count = plan->low_key_count;
     int64_t id;
-    if (PQgetisnull(res, 0, LOCK_LOW_IDS))
+    if (PQgetisnull(res, 0, LOCK_LOW))
         return;
-    while (next_id(&rest, arena, &id))
+    while (array_text_next(&rest, arena, &text))
         count++;
-    int64_t *ids = arena_array(arena, count, sizeof *ids);
-    if (plan->low_id_count > 0)
-        memcpy(ids, plan->low_ids, plan->low_id_count * sizeof *ids);
-    while (next_id(&start, arena, &id))
-        ids[plan->low_id_count++] = id;
-    plan->low_ids = ids;
+    struct low_key *low = arena_array(arena, count, sizeof *low);
+    if (plan->low_key_count > 0)
+        memcpy(low, plan->low_keys, plan->low_key_count * sizeof *low);
+    while (array_text_next(&start, arena, &text) && next_id(&start, arena, &id))
+        low[plan->low_key_count++] = (struct low_key){text, id};
+    plan->low_keys = low;
 }
 
 static void widen(struct id_range *range, int64_t lo, int64_t hi)
@@ -266,7 +267,7 @@ static void read_ids(struct claim_sections *sections, struct claim_plan *plan, e
         report->seen_max = seen.hi > report->seen_max ? seen.hi : report->seen_max;
     }
     read_left(plan, kind, res, seen);
-    read_low_ids(plan, res, arena);
+    read_low(plan, res, arena);
     result_bigint(res, 0, LOCK_WAITS, &waits);
     sections->waits = waits > 0;
 }

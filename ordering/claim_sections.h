@@ -30,8 +30,7 @@ void claim_sections_ask(const struct claim_sections *sections, const struct clai
                         const struct claim_rows *rows, int64_t floor, struct claim_plan *plan, struct arena *arena,
                         struct statement *ret);
 
-/* Adds what section `index` has locked and seen to the plan, and to `low_ids` the ids below the floor that it has seen.
- */
+/* Adds what section `index` has locked and seen to the plan. */
 bool claim_section_locked(struct claim_sections *sections, struct claim_plan *plan, size_t index, const PGresult *res,
                           struct arena *arena, struct error *err);
 

@@ -40,11 +40,14 @@ void left_behind_move(struct left_behind *left, const int64_t *ids, size_t count
     left->count = kept;
 }
 
-bool left_behind_has(const struct left_behind *left, int64_t id)
+bool left_behind_has(const struct left_behind *left, struct span key, int64_t id)
 {
-    for (size_t i = 0; i < left->count; i++)
-        if (left->events[i].id == id)
+    for (size_t i = 0; i < left->count; i++) {
+        const struct left_behind_event *event = &left->events[i];
+        if (event->key ? event->id <= id && span_equal(key, (struct span){event->key, strlen(event->key)})
+                       : event->id == id && key.size == 0)
             return true;
+    }
     return false;
 }
 

@@ -30,8 +30,8 @@ void left_behind_add(struct left_behind *left, const char *key, int64_t id);
 /* Of the first `count` events those go whose id in `ids` is SCAN_ID_MIN, and the others get that id. */
 void left_behind_move(struct left_behind *left, const int64_t *ids, size_t count);
 
-/* One of the events has this id. */
-bool left_behind_has(const struct left_behind *left, int64_t id);
+/* Event `id` of this key is one that the floor has passed; an empty key may be none. */
+bool left_behind_has(const struct left_behind *left, struct span key, int64_t id);
 
 /* `floor`, or the least id of all when that is less. */
 int64_t left_behind_least(const struct left_behind *left, int64_t floor);

@@ -86,6 +86,12 @@ struct missed_key {
     struct id_range ids; /* of its events, all that were found are in here; empty: none was */
 };
 
+/* A key of which an event was seen below the floor. */
+struct low_key {
+    struct span key; /* empty: none, maybe */
+    int64_t id;
+};
+
 /* What one statement of the half that locks looks at. */
 enum claim_section_kind { SECTION_NAMED, SECTION_DUE, SECTION_FRESH, SECTION_NEWEST, SECTION_OLDEST, SECTION_KINDS };
 
@@ -105,12 +111,12 @@ struct claim_plan {
     bool guarded;                   /* the request has named rows that cannot be read */
     struct claim_section sections[SECTION_KINDS];
     size_t section_count;
-    int64_t tried, enough;  /* keys that had a place, and how many are no reason to look at more rows */
-    bool full;              /* there may be more rows than were looked at */
-    bool thin;              /* and the ones that were had too few keys */
-    bool left;              /* some of the newest ids are left to the next claim */
-    const int64_t *low_ids; /* seen below the floor, of keys that do not wait; in the intake's arena */
-    size_t low_id_count;
+    int64_t tried, enough;          /* keys that had a place, and how many are no reason to look at more rows */
+    bool full;                      /* there may be more rows than were looked at */
+    bool thin;                      /* and the ones that were had too few keys */
+    bool left;                      /* some of the newest ids are left to the next claim */
+    const struct low_key *low_keys; /* that do not wait; in the intake's arena */
+    size_t low_key_count;
     int64_t rows, rows_limit;             /* events returned and asked for */
     int64_t key_limit;                    /* events of one key asked for */
     bool from_top;                        /* it looks at what is most urgent, whatever was looked at before */

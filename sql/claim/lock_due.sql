@@ -33,5 +33,5 @@ select null::bigint as seen_min, null::bigint as seen_max, null::bigint as misse
        pg_catalog.set_config('courier.keyless', ((select b.ids from before b) || coalesce(
            pg_catalog.array_agg(l.keyless) filter (where l.ok and l.keyless is not null), '{}'))::text, true) as keyless,
        pg_catalog.array_agg(array[l.key::text, '1', '0']) filter (where not l.ok and l.keyless is null)::text as missed,
-       null::text as low_ids, null::bigint as waits
+       null::text as low, null::bigint as waits
 from locked l

@@ -21,5 +21,5 @@ select null::bigint as seen_min, null::bigint as seen_max, null::bigint as misse
        pg_catalog.set_config('courier.claim', coalesce(pg_catalog.array_agg(l.key::text) filter (where l.ok), '{}')::text, true) as claim,
        pg_catalog.set_config('courier.keyless', '{}', true) as keyless,
        pg_catalog.array_agg(array[l.key::text, '1', '0']) filter (where not l.ok)::text as missed,
-       null::text as low_ids, null::bigint as waits
+       null::text as low, null::bigint as waits
 from locked l

@@ -252,13 +252,20 @@ static void put_missed(PGresult *res, bool ids)
     put_text(res, 11, missed, false);
 }
 
-static void put_low_ids(PGresult *res, int64_t floor)
+static void put_low(PGresult *res, int64_t floor)
 {
-    struct text ids = begin_text(section.found_count);
-    for (size_t i = 0; i < section.found_count; i++)
-        if (section.found[i].low < floor && !section.found[i].needs_none)
-            add_text(&ids, false, section.found[i].low);
-    put_text(res, 12, ids, false);
+    struct text low = begin_text(2 * section.found_count);
+    for (size_t i = 0; i < section.found_count; i++) {
+        const struct candidate *c = &section.found[i];
+        if (c->low >= floor || c->needs_none)
+            continue;
+        if (c->keyless == QUERY_NO_ID)
+            add_text(&low, true, c->key);
+        else
+            low.end = stpcpy(low.end, low.end > low.start + 1 ? ",\"\"" : "\"\"");
+        add_text(&low, false, c->low);
+    }
+    put_text(res, 12, low, false);
 }
 
 static int64_t count_waits(void)
@@ -300,7 +307,7 @@ void query_lock_ids(struct backend *backend, const struct call *call)
     put_bounds(res, 6, false, true);
     result_bigint(res, 0, 8, section.rows >= section.rows_max);
     put_missed(res, true);
-    put_low_ids(res, n[9]);
+    put_low(res, n[9]);
     result_bigint(res, 0, 13, count_waits());
     server_reply(backend, res);
 }

@@ -36,13 +36,14 @@ class Answer:
 
     def __init__(self, session):
         (self.seen_min, self.seen_max, self.missed_min, self.missed_max, self.locked, self.tried, self.cut_min, self.cut_max, self.full,
-         names, keyless_ids, missed, low_ids, self.waits) = session.fetchone()
+         names, keyless_ids, missed, low, self.waits) = session.fetchone()
         assert session.fetchone() is None
         self.seen, self.cut = (self.seen_min, self.seen_max), (self.cut_min, self.cut_max)
         self.missed = {key: (int(low), int(high)) for key, low, high in re.findall(r"{([^{},]+),(-?\d+),(-?\d+)}", missed or "")}
         assert missed is None or self.missed
-        self.low_ids = sorted(map(int, elements(low_ids or "{}")))
-        assert low_ids is None or self.low_ids
+        self.low_keys = {int(event): key for key, event in re.findall(r'{([^{},]+),(-?\d+)}', low or "")}
+        self.low_ids = sorted(self.low_keys)
+        assert low is None or self.low_ids
         self.keys, self.keyless_ids = sorted(elements(names)), sorted(map(int, elements(keyless_ids)))
         session.execute("select current_setting('courier.claim'), current_setting('courier.keyless')")
         assert session.fetchone() == (names, keyless_ids)
@@ -213,7 +214,7 @@ def test_what_is_busy_is_left_out_and_told(db, session):
         answer = lock_ids(session, end, (1, 22), busy=(["k1", "k4", "elsewhere"], [22]), floor=100)
         assert (answer.keys, answer.keyless_ids, answer.tried) == (["k0", "k2", "k5", "k6", "k7", "k8", "k9"], [], 7)
         assert answer.missed == {"k1": (1, 11), "k4": (4, 14)} and (answer.missed_min, answer.missed_max) == (None, None)
-        assert answer.low_ids == [1, 2, 5, 6, 7, 8, 9, 10, 22]
+        assert answer.low_ids == [1, 2, 5, 6, 7, 8, 9, 10, 22] and (answer.low_keys[1], answer.low_keys[22]) == ("k1", '""')
         anew(session)
     answer = lock_ids(session, "oldest", (1, 22), keys=1, busy=(["k1"], []))
     assert (answer.keys, answer.cut) == (["k2"], (5, 22))  # it takes no place

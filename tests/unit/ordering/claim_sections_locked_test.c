@@ -74,20 +74,22 @@ START_TEST(missed_key_without_its_ids_is_not_told)
 }
 END_TEST
 
-START_TEST(low_ids_of_all_sections_are_told)
+START_TEST(low_keys_of_all_sections_are_told)
 {
     ask(&plain, high, low);
     PGresult *res = lock_row();
-    set_text(res, 0, LOW_IDS, "{5,-9223372036854775808}");
+    set_text(res, 0, LOW, "{{k,5},{\"\",-9223372036854775808}}");
     ck_assert(take(SECTION_OLDEST, res));
     ck_assert(take(SECTION_FRESH, lock_row()));
     res = lock_row();
-    set_text(res, 0, LOW_IDS, "{70}");
+    set_text(res, 0, LOW, "{{k,70}}");
     ck_assert(take(SECTION_NEWEST, res));
-    ck_assert_uint_eq(plan.low_id_count, 3);
-    ck_assert_int_eq(plan.low_ids[0], 5);
-    ck_assert_int_eq(plan.low_ids[1], SCAN_ID_MIN);
-    ck_assert_int_eq(plan.low_ids[2], 70);
+    ck_assert_uint_eq(plan.low_key_count, 3);
+    ck_assert(span_equal(plan.low_keys[0].key, span_of("k")));
+    ck_assert_int_eq(plan.low_keys[0].id, 5);
+    ck_assert_uint_eq(plan.low_keys[1].key.size, 0);
+    ck_assert_int_eq(plan.low_keys[1].id, SCAN_ID_MIN);
+    ck_assert_int_eq(plan.low_keys[2].id, 70);
 }
 END_TEST
 
@@ -246,7 +248,7 @@ int main(void)
     tcase_add_test(tcase, locks_of_all_sections_are_counted_and_the_last_one_names_them);
     tcase_add_test(tcase, missed_keys_of_all_sections_are_told);
     tcase_add_test(tcase, missed_key_without_its_ids_is_not_told);
-    tcase_add_test(tcase, low_ids_of_all_sections_are_told);
+    tcase_add_test(tcase, low_keys_of_all_sections_are_told);
     tcase_add_test(tcase, seen_and_missed_ids_of_all_sections_make_one_range);
     tcase_add_test(tcase, half_of_a_range_is_none);
     tcase_add_test(tcase, ids_without_a_place_and_all_behind_them_are_left);

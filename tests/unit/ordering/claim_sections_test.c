@@ -25,7 +25,7 @@ START_TEST(all_sections_have_an_order)
     request.follow_keys = follow;
     request.follow_key_count = 2;
     ask(&request, high, low);
-    EXPECT_SECTIONS({SECTION_NAMED, 2, 0}, {SECTION_DUE, 2, 0}, {SECTION_OLDEST, 2, 4}, {SECTION_FRESH, 10, 13},
+    EXPECT_SECTIONS({SECTION_NAMED, 2, 0}, {SECTION_DUE, 2, 0}, {SECTION_OLDEST, 1, 4}, {SECTION_FRESH, 10, 13},
                     {SECTION_NEWEST, 10, 13});
 }
 END_TEST

@@ -65,16 +65,18 @@ START_TEST(moving_takes_out_what_is_gone_and_keeps_what_came_later)
 }
 END_TEST
 
-START_TEST(event_is_known_by_its_id)
+START_TEST(event_is_known_by_its_key_and_id)
 {
-    ck_assert(!left_behind_has(&left, 0));
+    const struct span a = SPAN_LITERAL("a"), none = SPAN_LITERAL("");
+    ck_assert(!left_behind_has(&left, none, 0));
     left_behind_add(&left, "a", 7);
     left_behind_add(&left, NULL, -9);
-    ck_assert(left_behind_has(&left, 7) && left_behind_has(&left, -9));
-    ck_assert(!left_behind_has(&left, 8) && !left_behind_has(&left, 9));
+    ck_assert(left_behind_has(&left, a, 7) && left_behind_has(&left, a, 8) && left_behind_has(&left, none, -9));
+    ck_assert(!left_behind_has(&left, a, 6) && !left_behind_has(&left, none, 7) && !left_behind_has(&left, none, -8));
+    ck_assert(!left_behind_has(&left, span_of("b"), 7) && !left_behind_has(&left, a, -9));
     left_behind_move(&left, (int64_t[]){8, SCAN_ID_MIN}, 2);
-    ck_assert(left_behind_has(&left, 8));
-    ck_assert(!left_behind_has(&left, 7) && !left_behind_has(&left, -9));
+    ck_assert(left_behind_has(&left, a, 8));
+    ck_assert(!left_behind_has(&left, a, 7) && !left_behind_has(&left, none, -9));
 }
 END_TEST
 
@@ -116,7 +118,7 @@ int main(void)
     tcase_add_test(tcase, events_without_a_key_stand_for_themselves_and_an_empty_key_is_one);
     tcase_add_test(tcase, nothing_is_added_when_there_is_no_room_but_what_is_there_changes);
     tcase_add_test(tcase, moving_takes_out_what_is_gone_and_keeps_what_came_later);
-    tcase_add_test(tcase, event_is_known_by_its_id);
+    tcase_add_test(tcase, event_is_known_by_its_key_and_id);
     tcase_add_test(tcase, least_is_that_of_all_or_the_floor);
     tcase_add_test(tcase, parameters_are_two_arrays_in_the_same_order);
     return run_suite(suite);

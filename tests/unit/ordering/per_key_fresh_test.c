@@ -29,7 +29,7 @@ static PGresult *fresh_row(void)
 static bool is_fresh_for(const struct claim_request *request)
 {
     claim_for(request);
-    bool fresh = strstr(statements[0].sql, "low_ids") == NULL;
+    bool fresh = strstr(statements[0].sql, "as waits") == NULL;
     ck_assert(fresh == plan.fresh);
     ck_assert_int_eq(statements[0].count == 4, fresh);
     return fresh;

@@ -265,7 +265,7 @@ END_TEST
 START_TEST(notification_on_the_way_ends_it)
 {
     come_to_look(IDLE_AT);
-    rest_notified(queue, IDLE_AT);
+    rest_notified(queue, false, IDLE_AT);
     is_awake(true);
     ck_assert_int_eq(queue->pace.poll_at, IDLE_AT);
     queue->rest_answer.number = queue->side_requests.rest_number - 1; /* of the look */
@@ -279,7 +279,7 @@ START_TEST(locks_that_come_too_late_are_given_back)
     rest_step(queue, IDLE_AT);
     may_rest(IDLE_AT);
     rest_lock_moved(queue, true);
-    rest_notified(queue, IDLE_AT);
+    rest_notified(queue, false, IDLE_AT);
     rest_lock_answered(queue, true, 77, 7);
     is_awake(true);
 }

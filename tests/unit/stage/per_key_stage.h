@@ -194,7 +194,7 @@ enum {
     CLAIM,
     KEYLESS,
     MISSED,
-    LOW_IDS,
+    LOW,
     WAITS,
     LOCK_ALL
 };
