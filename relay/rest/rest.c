@@ -211,6 +211,12 @@ static void begin(struct queue *queue, instant_us now)
         ask(queue, REST_ASKS_WRITERS, REST_ASKING, now);
 }
 
+/* A lost connection comes back soon; what else makes a question fail does not pass so quickly. */
+static instant_us after_failure(const struct queue *queue, instant_us now)
+{
+    return now + (queue->side_status.connected ? MAY_US : CALM_US);
+}
+
 /* False: not for now. */
 static bool take_may(struct queue *queue, instant_us now)
 {
@@ -218,7 +224,7 @@ static bool take_may(struct queue *queue, instant_us now)
     struct rest *rest = &queue->rest;
     rest->may_until = answer->failed || !answer->may ? 0 : now + MAY_US;
     if (rest->may_until == 0)
-        stay_awake(queue, now + MAY_US);
+        stay_awake(queue, answer->failed ? after_failure(queue, now) : now + MAY_US);
     if (!answer->failed && !answer->may)
         report_stays_awake(queue, answer->obstacle);
     return rest->may_until != 0;
@@ -262,7 +268,7 @@ static void take_look(struct queue *queue, instant_us now)
         return;
     int64_t took_us = now - rest->asked_at;
     if (answer->failed) {
-        stay_awake(queue, now + MAY_US);
+        stay_awake(queue, after_failure(queue, now));
         return;
     }
     if (!is_quiet(queue, now) || has_claimed_since(queue, rest->asked_at)) {

@@ -1,12 +1,17 @@
 #include "relay/side/rest_question.h"
 
 #include "ordering/result.h"
+#include "relay/base/lesser.h"
 #include "relay/queue/queue.h"
 #include "relay/table/table.h"
 #include "sql_text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define LOOK_MAX_US SECOND_US
+#define LEASE_PART 6 /* of its term: renewals wait for a look */
 
 enum { WRITERS_OBSTACLE, WRITERS_HELD, WRITERS_LIST };
 enum { LOOK_IDLE, LOOK_WAITING, LOOK_DUE };
@@ -31,6 +36,18 @@ static struct statement look_question(const struct queue *queue, struct arena *a
     statement_add_text(&st, queue->config->window_zone);
     statement_add_int(&st, arena, table_passes_delayed(queue->table, queue->config));
     return st;
+}
+
+bool rest_question_timeout(const struct queue *queue, struct arena *arena, struct statement *ret)
+{
+    if (queue->side_requests.rest != REST_ASKS_LOOK)
+        return false;
+    int64_t most_us = lesser(LOOK_MAX_US, queue->process->statement_timeout_us);
+    if (config_leases(queue->config))
+        most_us = lesser(most_us, queue->config->lease_us / LEASE_PART);
+    *ret = statement_of(sql_rest_timeout);
+    statement_add_text(ret, arena_printf(arena, "%" PRId64 "ms", most_us / MS_US));
+    return true;
 }
 
 struct statement rest_question_begin(struct queue *queue, struct arena *arena)

@@ -10,6 +10,9 @@
 
 struct queue;
 
+/* Goes ahead of it in its transaction, for a look at the whole table. False: nothing does. */
+bool rest_question_timeout(const struct queue *queue, struct arena *arena, struct statement *ret);
+
 /* The statement of the request under way, with parameters in `arena`; the request is taken back. */
 struct statement rest_question_begin(struct queue *queue, struct arena *arena);
 void rest_question_take(struct queue *queue, const PGresult *res);

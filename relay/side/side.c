@@ -222,6 +222,12 @@ static void round_failed(struct queue *queue, instant_us now)
         unreadable_end(queue, &side->round.error, now);
         return;
     }
+    if (side->state == SIDE_RESTING) { /* the queue stays awake */
+        if (side->round.rule->refusal != REFUSAL_BY_TIME)
+            report_side_failed(queue, tasks[side->state], &side->round.error);
+        mend_connection(queue);
+        return;
+    }
     if (side->state == SIDE_PEEKING && side->round.rule->refusal == REFUSAL_OF_ROW) {
         pace_peeked(queue, true, now); /* there is a row at least, and whether it can be read a claim finds out */
         mend_connection(queue);

@@ -157,8 +157,13 @@ void side_start_rest_question(struct queue *queue)
 {
     struct side *side = queue->side;
     struct error err;
+    struct statement st;
     bool ok = begin(queue, &err);
-    struct statement st = rest_question_begin(queue, side->round.arena);
+    if (ok && rest_question_timeout(queue, side->round.arena, &st)) {
+        ok = db_send(side->db, &st, &err);
+        side->round.settle_end = ++side->first;
+    }
+    st = rest_question_begin(queue, side->round.arena);
     ok = ok && db_send(side->db, &st, &err);
     send(side, SIDE_RESTING, ok, &err);
 }

@@ -109,14 +109,23 @@ static enum query query_of(const char *sql)
     static const struct {
         const char *sql;
         enum query query;
-    } plain[] = {{sql_claim_begin, QUERY_BEGIN},           {sql_claim_rest, QUERY_NOTHING},
-                 {sql_session_transaction, QUERY_NOTHING}, {sql_archive_prepare, QUERY_NOTHING},
-                 {sql_settle_savepoint, QUERY_SAVEPOINT},  {sql_settle_undo, QUERY_UNDO},
-                 {sql_settle_constraints, QUERY_NOTHING},  {sql_settle_release, QUERY_RELEASE},
-                 {sql_paused_look, QUERY_PAUSED},          {sql_archive_expire, QUERY_UPKEEP},
-                 {sql_rest_listen, QUERY_LISTEN},          {sql_rest_lock, QUERY_WAKE_LOCK},
-                 {sql_rest_unlock, QUERY_WAKE_UNLOCK},     {sql_rest_writers, QUERY_WRITERS},
-                 {sql_settle_timeouts, QUERY_NOTHING},     {sql_lease_end_ownerless, QUERY_OWNERLESS}};
+    } plain[] = {{sql_claim_begin, QUERY_BEGIN},
+                 {sql_claim_rest, QUERY_NOTHING},
+                 {sql_session_transaction, QUERY_NOTHING},
+                 {sql_archive_prepare, QUERY_NOTHING},
+                 {sql_settle_savepoint, QUERY_SAVEPOINT},
+                 {sql_settle_undo, QUERY_UNDO},
+                 {sql_settle_constraints, QUERY_NOTHING},
+                 {sql_settle_release, QUERY_RELEASE},
+                 {sql_paused_look, QUERY_PAUSED},
+                 {sql_archive_expire, QUERY_UPKEEP},
+                 {sql_rest_listen, QUERY_LISTEN},
+                 {sql_rest_lock, QUERY_WAKE_LOCK},
+                 {sql_rest_unlock, QUERY_WAKE_UNLOCK},
+                 {sql_rest_timeout, QUERY_NOTHING},
+                 {sql_rest_writers, QUERY_WRITERS},
+                 {sql_settle_timeouts, QUERY_NOTHING},
+                 {sql_lease_end_ownerless, QUERY_OWNERLESS}};
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (sql == plain[i].sql)
             return plain[i].query;

@@ -188,7 +188,6 @@ void server_notify(bool queue)
             say(&server.backends[i], MESSAGE_NOTIFY, NULL, queue);
 }
 
-/* Its transaction has just committed. */
 static void notify_of(struct backend *backend)
 {
     if (backend->notifies)
@@ -405,6 +404,8 @@ static void start_call(struct backend *backend)
     backend->snapshot = (struct snapshot){sim.store.commits, backend->txn};
     bool slow = call->query != QUERY_EOF && sim_fails(sim.plan.rates.statement_slow);
     backend->next_at = sim.now + (slow ? sim_draw(1000, 300 * MS_US) : needs_txn ? sim_draw(20, 300) : 5);
+    if (call->query == QUERY_LAST_LOOK && sim_chance(300))
+        backend->next_at += sim_draw(1, 20) * MS_US; /* it goes over the whole table */
     if (call->query != QUERY_EOF && sim_fails(sim.plan.rates.backend_killed))
         end_backend(backend, sim.now + sim_draw(20, 200 * MS_US));
 }

@@ -8,6 +8,7 @@
 
 #define NOW (10 * SECOND_US)
 #define IDLE_AT (NOW + SECOND_US)
+#define QUIET_US (20 * MS_US)
 
 static struct stage stage;
 static struct queue *queue;
@@ -119,15 +120,90 @@ START_TEST(queue_without_work_for_a_second_rests_for_an_hour)
 }
 END_TEST
 
-START_TEST(work_begins_the_second_anew)
+START_TEST(work_begins_the_wait_anew)
 {
     pending = true;
     rest_step(queue, IDLE_AT - 1);
     pending = false;
-    rest_step(queue, IDLE_AT + SECOND_US - 2);
+    rest_step(queue, IDLE_AT + QUIET_US - 2);
     is_awake(false);
-    rest_step(queue, IDLE_AT + SECOND_US - 1);
+    rest_step(queue, IDLE_AT + QUIET_US - 1);
     ck_assert_int_eq(rest->state, REST_ASKING);
+}
+END_TEST
+
+START_TEST(queue_with_many_finds_in_a_second_does_not_rest)
+{
+    queue->pace.finds += 15;
+    rest_step(queue, IDLE_AT);
+    ck_assert_int_eq(rest->state, REST_ASKING);
+    answer((struct rest_answer){.failed = true}, IDLE_AT);
+    queue->pace.finds++;
+    rest_step(queue, IDLE_AT + MINUTE_US);
+    ck_assert_int_eq(rest->state, REST_ASKING);
+    answer((struct rest_answer){.failed = true}, IDLE_AT + MINUTE_US);
+    queue->pace.finds += 16;
+    rest_step(queue, IDLE_AT + 2 * MINUTE_US);
+    is_awake(false);
+    rest_step(queue, IDLE_AT + 2 * MINUTE_US + SECOND_US - 1);
+    is_awake(false);
+    rest_step(queue, IDLE_AT + 2 * MINUTE_US + SECOND_US);
+    ck_assert_int_eq(rest->state, REST_ASKING);
+}
+END_TEST
+
+START_TEST(event_by_itself_is_claimed_and_the_locks_are_held_on)
+{
+    fall_asleep();
+    instant_us at = IDLE_AT + SECOND_US;
+    rest_notified(queue, true, at);
+    ck_assert_int_eq(rest->state, REST_ROUSED);
+    ck_assert_int_eq(rest->lock, REST_LOCKED);
+    ck_assert_int_eq(queue->pace.poll_at, at);
+    rest_step(queue, at); /* the claim goes first */
+    ck_assert_int_eq(rest->state, REST_ROUSED);
+    queue->pace.poll_at = INSTANT_NEVER / 2;
+    queue->pace.finds++;
+    rest_step(queue, at + MS_US);
+    ck_assert_int_eq(rest->state, REST_LOOKING);
+    rest_notified(queue, true, at + MS_US); /* and the look sees what was notified before, alone */
+    ck_assert_int_eq(rest->state, REST_ROUSED);
+    rest_step(queue, at + MS_US);
+    ck_assert_int_eq(rest->state, REST_ROUSED);
+    queue->pace.poll_at = INSTANT_NEVER / 2;
+    rest_step(queue, at + 2 * MS_US);
+    answer((struct rest_answer){0}, at + 2 * MS_US);
+    ck_assert_int_eq(rest->state, REST_RESTING);
+    ck_assert_int_eq(rest->lock, REST_LOCKED);
+}
+END_TEST
+
+START_TEST(queue_with_many_events_a_second_gives_its_locks_back)
+{
+    fall_asleep();
+    queue->pace.finds += REST_FINDS_MAX;
+    rest_step(queue, IDLE_AT + SECOND_US);
+    rest_notified(queue, true, IDLE_AT + SECOND_US + 1);
+    is_awake(true);
+}
+END_TEST
+
+START_TEST(what_is_no_event_wakes_the_queue_for_good)
+{
+    fall_asleep();
+    rest_notified(queue, false, IDLE_AT + SECOND_US);
+    is_awake(true);
+}
+END_TEST
+
+START_TEST(event_that_takes_long_wakes_the_queue_for_good)
+{
+    fall_asleep();
+    rest_notified(queue, true, IDLE_AT + SECOND_US);
+    rest_step(queue, IDLE_AT + SECOND_US + 500 * MS_US - 1);
+    ck_assert_int_eq(rest->state, REST_ROUSED);
+    rest_step(queue, IDLE_AT + SECOND_US + 500 * MS_US);
+    is_awake(true);
 }
 END_TEST
 
@@ -142,6 +218,17 @@ START_TEST(queue_that_may_not_rest_is_asked_about_once_a_minute)
     ck_assert_int_eq(rest->state, REST_ASKING);
     answer((struct rest_answer){.failed = true}, IDLE_AT + MINUTE_US);
     is_awake(false);
+    ck_assert_int_eq(rest->try_at, IDLE_AT + 2 * MINUTE_US);
+}
+END_TEST
+
+START_TEST(question_that_is_lost_with_its_connection_is_asked_again_soon)
+{
+    rest_step(queue, IDLE_AT);
+    queue->side_status.connected = false;
+    answer((struct rest_answer){.failed = true}, IDLE_AT);
+    is_awake(false);
+    ck_assert_int_eq(rest->try_at, IDLE_AT + SECOND_US);
 }
 END_TEST
 
@@ -332,8 +419,14 @@ static void add_tests(TCase *tcase)
 {
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, queue_without_work_for_a_second_rests_for_an_hour);
-    tcase_add_test(tcase, work_begins_the_second_anew);
+    tcase_add_test(tcase, work_begins_the_wait_anew);
+    tcase_add_test(tcase, queue_with_many_finds_in_a_second_does_not_rest);
+    tcase_add_test(tcase, event_by_itself_is_claimed_and_the_locks_are_held_on);
+    tcase_add_test(tcase, queue_with_many_events_a_second_gives_its_locks_back);
+    tcase_add_test(tcase, what_is_no_event_wakes_the_queue_for_good);
+    tcase_add_test(tcase, event_that_takes_long_wakes_the_queue_for_good);
     tcase_add_test(tcase, queue_that_may_not_rest_is_asked_about_once_a_minute);
+    tcase_add_test(tcase, question_that_is_lost_with_its_connection_is_asked_again_soon);
     tcase_add_test(tcase, locks_that_are_refused_are_tried_again_soon);
     tcase_add_test(tcase, writers_are_waited_for_ever_more_seldom);
     tcase_add_test(tcase, locks_that_producers_do_not_see_are_given_back);
