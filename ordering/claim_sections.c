@@ -30,13 +30,45 @@ enum lock_column {
 
 /* ---- the statements' texts ---- */
 
-static bool init_end(struct guarded_text *text, const struct ordering_options *options, const char *order,
-                     const char *near, const char *behind, struct error *err)
+/* The end that a text of lock_ids.sql looks from. */
+struct end {
+    const char *order, *near, *behind;
+    bool first; /* keys whose first event is there come first */
+};
+
+static const struct end end_newest = {"desc", "high", "<=", false}, end_newest_first = {"desc", "high", "<=", true},
+                        end_oldest = {"asc", "low", ">=", false};
+
+/* Backwards from it: in a flood of one key the answer is the entry beside it, and not behind those of all that has been
+ * delivered of the key. */
+static const char late_sql[] =
+    "f.keyless is null and exists (select from :table e"
+    " where (:key, :id) >= (f.key, $10::bigint) and (:key, :id) < (f.key, f.low) and (:where)"
+    " order by :key desc, :id desc offset 0)";
+
+static const struct sql_variable *with_end(const struct sql_variable *variables, const struct end *end,
+                                           struct arena *arena, struct error *err)
 {
-    const struct sql_variable end[] = {{"order", order}, {"near", near}, {"behind", behind}, {NULL, NULL}};
+    char *late = end->first && variables ? sql_render(late_sql, variables, err) : NULL;
+    if (!variables || (end->first && !late))
+        return NULL;
+    const struct sql_variable of_end[] = {{"order", end->order},
+                                          {"near", end->near},
+                                          {"behind", end->behind},
+                                          {"late", late ? arena_printf(arena, "%s", late) : "false"},
+                                          {"more", late ? "l.ok and l.high > l.low" : "false"},
+                                          {NULL, NULL}};
+    free(late);
+    return sql_variables_with(variables, of_end, arena);
+}
+
+static bool init_end(struct guarded_text *text, const struct ordering_options *options, const struct end *end,
+                     struct error *err)
+{
     struct arena *arena = arena_new();
-    bool ok = guarded_text_init(text, sql_lock_ids, sql_variables_with(options->variables, end, arena),
-                                options->guarded ? sql_variables_with(options->guarded, end, arena) : NULL, err);
+    const struct sql_variable *plain = with_end(options->variables, end, arena, err),
+                              *guarded = with_end(options->guarded, end, arena, err);
+    bool ok = plain && (guarded || !options->guarded) && guarded_text_init(text, sql_lock_ids, plain, guarded, err);
     arena_free(arena);
     return ok;
 }
@@ -44,8 +76,9 @@ static bool init_end(struct guarded_text *text, const struct ordering_options *o
 bool claim_sections_init(struct claim_sections *sections, const struct ordering_options *options, struct error *err)
 {
     *sections = (struct claim_sections){.options = options, .waits = true};
-    return init_end(&sections->newest, options, "desc", "high", "<=", err) &&
-           init_end(&sections->oldest, options, "asc", "low", ">=", err) &&
+    return init_end(&sections->newest, options, &end_newest, err) &&
+           init_end(&sections->newest_first, options, &end_newest_first, err) &&
+           init_end(&sections->oldest, options, &end_oldest, err) &&
            (sections->named = sql_render(sql_lock_named, options->variables, err)) &&
            (sections->due = sql_render(sql_lock_due, options->variables, err));
 }
@@ -53,6 +86,7 @@ bool claim_sections_init(struct claim_sections *sections, const struct ordering_
 void claim_sections_done(struct claim_sections *sections)
 {
     guarded_text_done(&sections->newest);
+    guarded_text_done(&sections->newest_first);
     guarded_text_done(&sections->oldest);
     free(sections->named);
     free(sections->due);
@@ -143,13 +177,21 @@ static struct statement ask_for_due(const struct claim_sections *sections, const
     return st;
 }
 
+/* Without an index on the key, asking for each key would read the table each time. */
+static const struct guarded_text *text_of(const struct claim_sections *sections, const struct claim_request *request,
+                                          enum claim_section_kind kind)
+{
+    if (kind == SECTION_OLDEST)
+        return &sections->oldest;
+    return request->behind && sections->options->key_index ? &sections->newest_first : &sections->newest;
+}
+
 static struct statement ask_for_ids(const struct claim_sections *sections, const struct claim_request *request,
                                     const struct claim_plan *plan, size_t index, int64_t floor, struct arena *arena)
 {
     const struct claim_section *section = &plan->sections[index];
     struct id_range ids = ids_of(plan, section->kind);
-    struct statement st = statement_of(
-        guarded_text_of(section->kind == SECTION_OLDEST ? &sections->oldest : &sections->newest, plan->guarded));
+    struct statement st = statement_of(guarded_text_of(text_of(sections, request, section->kind), plan->guarded));
     statement_add_int(&st, arena, ids.lo);
     statement_add_int(&st, arena, ids.hi);
     statement_add_int(&st, arena, section->rows);

@@ -15,6 +15,7 @@
 struct claim_sections {
     const struct ordering_options *options; /* borrowed */
     struct guarded_text newest, oldest;
+    struct guarded_text newest_first; /* newest, and among them first the keys whose first event is there */
     char *named, *due;
     bool waits; /* keys may wait: a claim looks for those whose wait is over */
 };

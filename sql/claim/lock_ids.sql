@@ -19,6 +19,8 @@
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
 -- :lock_hash        integer: the second half of the advisory lock, from k.key and k.keyless
 -- :lock_class       the first half of it
+-- :late :more       where the sink is behind: is the event of f.low not the first of its key, and are there more of key l than one? Those
+--                   that are late have the last places; else false
 -- :order :near :behind   desc, high and <=; or asc, low and >=: from which end, which id of a key lies nearest to it, and what
 --                   compares an id with one that lies nearer
 --
@@ -39,16 +41,14 @@
 -- cut_min, cut_max bigint         ids of keys for which there was no place; null: none
 -- full bigint                     1: as many rows were seen as might be looked at
 -- claim, keyless text             what was left for the second half
--- missed text                     keys locked elsewhere, or found and in $7, each with its smallest and its greatest id found: an array of
+-- missed text                     keys locked elsewhere, found and in $7, or with more events (:more), each with its smallest and its greatest id found: an array of
 --                                 three for each; null: none
 -- low text                        keys that do not wait ('': none), each with its smallest id found, where that is less than $10: an array of two
 --                                 for each; null: none
 -- waits bigint                    entries in parked, up to 65
 with few as materialized (
     select p.key, p.keyless, p.event_id from :state.parked p where p.queue = $6::text order by p.next_at limit 65
-), waits as materialized (
-    select pg_catalog.count(*) as entries from few
-), before as materialized (
+), waits as materialized (select pg_catalog.count(*) as entries from few), before as materialized (
     select case when $9::bigint = 1 then pg_catalog.current_setting('courier.claim')::text[] else '{}' end as keys,
            case when $9::bigint = 1 then pg_catalog.current_setting('courier.keyless')::bigint[] else '{}' end as ids
 ), room as materialized (
@@ -61,7 +61,7 @@ with few as materialized (
           order by :id :order limit (select case when r.keys > 0 then $3::bigint else 0 end from room r)) as s
     group by 1, 2
 ), candidate as materialized (
-    select f.*,
+    select f.*, (:late) as late,
            case when f.keyless is null then f.key::text = any (select pg_catalog.unnest($7::text[]))
            else f.keyless = any (select pg_catalog.unnest($8::bigint[])) end as busy,
            case when f.keyless is null then f.key::text = any (select pg_catalog.unnest(b.keys) from before b)
@@ -81,13 +81,14 @@ with few as materialized (
     from found f
 ), edge as materialized (
     -- The first key for which there is no place, if there may be more keys than places.
-    select c.:near as id from candidate c
+    select c.:near as id, c.late from candidate c
     where (select r.keys from room r) < $3::bigint and not c.busy and not c.needs_none
-    order by c.:near :order offset (select r.keys from room r) limit 1
+    order by c.late, c.:near :order offset (select r.keys from room r) limit 1
 ), locked as (
     -- ok is null: it needs no place, is left out, or there was no place.
     select k.*, case when not (k.busy or k.needs_none or k.cut) then pg_catalog.pg_try_advisory_xact_lock(:lock_class, :lock_hash) end as ok
-    from (select c.*, coalesce(c.:near :behind (select e.id from edge e), false) and not c.busy and not c.needs_none as cut
+    from (select c.*, (select e.id from edge e) is not null and not c.busy and not c.needs_none
+                 and case when c.late = (select e.late from edge e) then c.:near :behind (select e.id from edge e) else c.late end as cut
           from candidate c offset 0) as k offset 0
 )
 select pg_catalog.min(l.low) as seen_min, pg_catalog.max(l.high) as seen_max,
@@ -100,7 +101,7 @@ select pg_catalog.min(l.low) as seen_min, pg_catalog.max(l.high) as seen_max,
        pg_catalog.set_config('courier.keyless', ((select b.ids from before b) || coalesce(
            pg_catalog.array_agg(l.keyless) filter (where l.ok and l.keyless is not null), '{}'))::text, true) as keyless,
        pg_catalog.array_agg(array[l.key::text, l.low::text, l.high::text])
-           filter (where (not l.ok or l.busy) and l.keyless is null)::text as missed,
+           filter (where (not l.ok or l.busy or (:more)) and l.keyless is null)::text as missed,
        pg_catalog.array_agg(array[coalesce(l.key::text, ''), l.low::text]) filter (where l.low < $10::bigint and not l.needs_none)::text as low,
        (select w.entries from waits w) as waits
 from locked l

@@ -422,6 +422,7 @@ static bool run_claim(struct backend *backend, const struct call *call)
 {
     switch (call->query) {
     case QUERY_LOCK_NEWEST:
+    case QUERY_LOCK_FIRST:
     case QUERY_LOCK_OLDEST:
         query_lock_ids(backend, call);
         return true;

@@ -18,7 +18,7 @@
 struct candidate {
     int64_t key, keyless; /* one of them QUERY_NO_ID */
     int64_t low, high;
-    bool busy, needs_none, cut;
+    bool busy, needs_none, late, cut;
     bool tried, locked;
 };
 
@@ -145,14 +145,15 @@ static void lock_found(void)
     backend->claim_keys = grown(&backend->claim_keys);
     backend->claim_keyless_ids = grown(&backend->claim_keyless_ids);
     int64_t places = 0;
-    for (size_t i = 0; i < section.found_count; i++) {
-        struct candidate *c = &section.found[i];
-        if (c->busy || c->needs_none)
-            continue;
-        c->cut = ++places > section.room;
-        if (!c->cut)
-            try_lock(c);
-    }
+    for (int late = 0; late <= 1; late++)
+        for (size_t i = 0; i < section.found_count; i++) {
+            struct candidate *c = &section.found[i];
+            if (c->busy || c->needs_none || c->late != late)
+                continue;
+            c->cut = ++places > section.room;
+            if (!c->cut)
+                try_lock(c);
+        }
     shuffle(&backend->claim_keys, keys);
     shuffle(&backend->claim_keyless_ids, ids);
 }
@@ -235,7 +236,8 @@ static void put_counts(PGresult *res)
 
 static bool is_missed(const struct candidate *c)
 {
-    return c->keyless == QUERY_NO_ID && (c->busy || (c->tried && !c->locked));
+    bool more = section.call->query == QUERY_LOCK_FIRST && c->locked && c->high > c->low;
+    return c->keyless == QUERY_NO_ID && (c->busy || more || (c->tried && !c->locked));
 }
 
 static void put_missed(PGresult *res, bool ids)
@@ -286,6 +288,17 @@ static PGresult *answer(void)
 
 /* ---- sections ---- */
 
+/* Of its key there is an event before it, above the floor. */
+static bool is_late(const struct candidate *c, int64_t floor)
+{
+    const struct store *store = &sim.store;
+    for (size_t i = 0; i < store->row_count && store->rows[i].id < c->low; i++)
+        if (c->keyless == QUERY_NO_ID && store->rows[i].key == c->key && store->rows[i].id >= floor &&
+            query_sees_row(section.backend, &store->rows[i]))
+            return true;
+    return false;
+}
+
 void query_lock_ids(struct backend *backend, const struct call *call)
 {
     const int64_t *n = call->n;
@@ -296,6 +309,7 @@ void query_lock_ids(struct backend *backend, const struct call *call)
     for (size_t i = 0; i < section.found_count; i++) {
         struct candidate *c = &section.found[i];
         bool keyless = c->keyless != QUERY_NO_ID;
+        c->late = call->query == QUERY_LOCK_FIRST && is_late(c, n[9]);
         c->busy = keyless ? has(&call->lists[7], c->keyless) : has(&call->lists[6], c->key);
         c->needs_none = query_find_wait(backend, c->key, c->keyless) ||
                         (keyless ? has(&backend->claim_keyless_ids, c->keyless) : has(&backend->claim_keys, c->key));

@@ -31,6 +31,7 @@ enum query {
     QUERY_WRITERS,
     QUERY_LAST_LOOK,
     QUERY_LOCK_NEWEST,
+    QUERY_LOCK_FIRST, /* the same where the sink is behind */
     QUERY_LOCK_OLDEST,
     QUERY_LOCK_NAMED,
     QUERY_LOCK_DUE,

@@ -211,6 +211,8 @@ const struct sql_variable *table_guarded_variables(const struct table *table, co
 
 /* ---- relay/base/statement.h: a statement's text is only a number here, that of its query ---- */
 
+#define LATE_SQL_MAX 400
+
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err);
 
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err)
@@ -257,11 +259,20 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_unreadable_read, QUERY_SEARCH},
         {sql_unreadable_known, QUERY_SEARCH},
     };
-    bool oldest = variables->name && strcmp(variables->text, "asc") == 0;
+    if (strstr(template, ":late") == NULL && strstr(template, "f.key") != NULL && strlen(template) < LATE_SQL_MAX)
+        return memory_text("late"); /* a part of lock_ids.sql */
+    bool oldest = false, first = false;
+    for (const struct sql_variable *v = variables; v->name; v++) {
+        oldest = oldest || strcmp(v->text, "asc") == 0;
+        first = first || strcmp(v->text, "late") == 0;
+    }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].template == template) {
             char text[16];
-            snprintf(text, sizeof text, "#%d", oldest ? QUERY_LOCK_OLDEST : (int)known[i].query);
+            snprintf(text, sizeof text, "#%d",
+                     (int)(oldest  ? QUERY_LOCK_OLDEST
+                           : first ? QUERY_LOCK_FIRST
+                                   : known[i].query));
             return memory_text(text);
         }
     error_set(err, ERROR_INTERNAL, "the simulation does not know this statement: %.60s", template);

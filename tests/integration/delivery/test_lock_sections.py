@@ -9,8 +9,13 @@ from tests.support.sql_files import rendered
 NAMES = {"state": "outbox", "table": "outbox.events", "id": "e.id", "key": "e.aggregateid", "key_type": "text", "where": "true",
          "parked_key": "case when p.key not like 'odd%' then p.key end", "lock_class": "7",
          "lock_hash": "case when k.keyless is null then hashtext(k.key::text) else hashint8(k.keyless) end"}
-STATEMENTS = {"newest": ("lock_ids.sql", {"order": "desc", "near": "high", "behind": "<="}),
-              "oldest": ("lock_ids.sql", {"order": "asc", "near": "low", "behind": ">="}),
+PLAIN = {"late": "false", "more": "false"}
+FIRST = {"late": "f.keyless is null and exists (select from outbox.events e where (e.aggregateid, e.id) >= (f.key, $10::bigint)"
+                 " and (e.aggregateid, e.id) < (f.key, f.low) order by e.aggregateid desc, e.id desc offset 0)",
+         "more": "l.ok and l.high > l.low"}
+STATEMENTS = {"newest": ("lock_ids.sql", {"order": "desc", "near": "high", "behind": "<=", **PLAIN}),
+              "first": ("lock_ids.sql", {"order": "desc", "near": "high", "behind": "<=", **FIRST}),
+              "oldest": ("lock_ids.sql", {"order": "asc", "near": "low", "behind": ">=", **PLAIN}),
               "named": ("lock_named.sql", {}), "due": ("lock_due.sql", {})}
 PLANNERS = ["", "set enable_indexscan = off; set enable_bitmapscan = off", "set enable_hashagg = off",
             "set enable_hashjoin = off; set enable_material = off", "set plan_cache_mode = force_custom_plan"]
@@ -175,6 +180,19 @@ def test_places_go_to_the_keys_that_lie_nearest_to_the_end(db, session):
         answer = lock_ids(session, "oldest", (1, 22), keys=keys, rows=50)
         assert (answer.locked, answer.cut) == (9, (None, None))
         anew(session)
+
+
+def test_behind_a_slow_sink_keys_whose_first_event_is_there_have_the_first_places(db, session):
+    fill(db)
+    db.query("insert into outbox.events (aggregateid) values ('new'), ('k9')")  # events 23 and 24
+    answer = lock_ids(session, "first", (23, 24), keys=1)
+    assert (answer.keys, answer.cut) == (["new"], (24, 24))
+    anew(session)
+    answer = lock_ids(session, "first", (23, 24), keys=1, floor=24)  # above the floor k9 has no other
+    assert (answer.keys, answer.cut) == (["k9"], (23, 23))
+    anew(session)
+    answer = lock_ids(session, "first", (1, 13), keys=3)
+    assert (answer.keys, answer.missed) == (["k0", "k1", "k2"], {"k1": (1, 11), "k2": (2, 12)})  # and of these there are more
 
 
 def test_section_is_full_when_it_has_seen_as_many_rows_as_it_may(db, session):

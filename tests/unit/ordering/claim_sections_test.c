@@ -99,6 +99,29 @@ START_TEST(behind_a_slow_sink_more_rows_are_looked_at_for_as_many_keys)
 }
 END_TEST
 
+static bool asks_for_the_first(enum claim_section_kind kind)
+{
+    const char *sql = statements[section(kind)].sql;
+    bool late = strstr(sql, "(f.key, $10::bigint)") != NULL;
+    ck_assert_int_eq(late, strstr(sql, "l.high > l.low") != NULL);
+    return late;
+}
+
+START_TEST(behind_a_slow_sink_keys_whose_first_event_is_there_come_first)
+{
+    struct claim_request request = plain;
+    ask(&request, high, low);
+    ck_assert(!asks_for_the_first(SECTION_FRESH));
+    request.behind = true;
+    ask(&request, high, low);
+    ck_assert(asks_for_the_first(SECTION_FRESH) && asks_for_the_first(SECTION_NEWEST));
+    ck_assert(!asks_for_the_first(SECTION_OLDEST));
+    options.key_index = false; /* each key would be looked for in the whole table */
+    ask(&request, high, low);
+    ck_assert(!asks_for_the_first(SECTION_FRESH));
+}
+END_TEST
+
 START_TEST(more_rows_are_looked_at_after_a_claim_that_was_thin)
 {
     ask(&plain, high, nothing);
@@ -351,6 +374,7 @@ int main(void)
     tcase_add_test(tcase, oldest_end_has_its_share_of_keys_and_rows);
     tcase_add_test(tcase, rows_that_the_oldest_end_has_no_ids_for_go_to_the_newest);
     tcase_add_test(tcase, behind_a_slow_sink_more_rows_are_looked_at_for_as_many_keys);
+    tcase_add_test(tcase, behind_a_slow_sink_keys_whose_first_event_is_there_come_first);
     tcase_add_test(tcase, more_rows_are_looked_at_after_a_claim_that_was_thin);
     tcase_add_test(tcase, chance_decides_what_takes_the_one_place_of_a_claim);
     tcase_add_test(tcase, claim_of_followed_keys_looks_for_waits_that_are_over_and_no_others);
