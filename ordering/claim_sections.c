@@ -73,9 +73,10 @@ static bool init_end(struct guarded_text *text, const struct ordering_options *o
     return ok;
 }
 
-bool claim_sections_init(struct claim_sections *sections, const struct ordering_options *options, struct error *err)
+bool claim_sections_init(struct claim_sections *sections, const struct ordering_options *options,
+                         const struct claim_rows *rows, struct error *err)
 {
-    *sections = (struct claim_sections){.options = options, .waits = true};
+    *sections = (struct claim_sections){.options = options, .rows = rows, .waits = true};
     return init_end(&sections->newest, options, &end_newest, err) &&
            init_end(&sections->newest_first, options, &end_newest_first, err) &&
            init_end(&sections->oldest, options, &end_oldest, err) &&
@@ -101,12 +102,12 @@ static void add_section(struct claim_plan *plan, enum claim_section_kind kind, i
 
 /* The oldest come first for their share of `left` keys, and what they leave of it goes to the others. Where nothing
  * else is left to look at, what is new leaves them their share instead. */
-static void add_stretches(const struct claim_sections *sections, const struct claim_request *request,
-                          const struct claim_rows *rows, int64_t left, struct claim_plan *plan)
+static void add_stretches(const struct claim_sections *sections, const struct claim_request *request, int64_t left,
+                          struct claim_plan *plan)
 {
     int64_t keys = request->max_keys, newest_rows, oldest_rows,
             share = claim_rows_share(request, sections->options->oldest_share),
-            look = claim_rows_look(rows, keys, request->behind);
+            look = claim_rows_look(sections->rows, keys, request->behind);
     if (claim_rows_split(&plan->scan, look, sections->options->oldest_share, &newest_rows, &oldest_rows)) {
         newest_rows++;
         oldest_rows++;
@@ -124,7 +125,7 @@ static void add_stretches(const struct claim_sections *sections, const struct cl
 }
 
 static void choose_sections(const struct claim_sections *sections, const struct claim_request *request,
-                            const struct claim_rows *rows, struct claim_plan *plan)
+                            struct claim_plan *plan)
 {
     int64_t due = request->max_keys / DUE_PART > 1 ? request->max_keys / DUE_PART : 1;
     int64_t left = request->max_keys - (int64_t)request->follow_key_count - (sections->waits ? due : 0);
@@ -134,7 +135,7 @@ static void choose_sections(const struct claim_sections *sections, const struct 
     if (sections->waits && !last)
         add_section(plan, SECTION_DUE, due, 0);
     if (!request->followed_only)
-        add_stretches(sections, request, rows, left, plan);
+        add_stretches(sections, request, left, plan);
     if (sections->waits && last)
         add_section(plan, SECTION_DUE, due, 0);
     if (plan->section_count == 0) /* one has to leave names for the half that reads */
@@ -187,7 +188,7 @@ static const struct guarded_text *text_of(const struct claim_sections *sections,
 }
 
 static struct statement ask_for_ids(const struct claim_sections *sections, const struct claim_request *request,
-                                    const struct claim_plan *plan, size_t index, int64_t floor, struct arena *arena)
+                                    const struct claim_plan *plan, size_t index, struct arena *arena)
 {
     const struct claim_section *section = &plan->sections[index];
     struct id_range ids = ids_of(plan, section->kind);
@@ -200,15 +201,14 @@ static struct statement ask_for_ids(const struct claim_sections *sections, const
     statement_add_text(&st, sections->options->queue);
     add_busy(&st, request, arena);
     statement_add_int(&st, arena, index > 0);
-    statement_add_int(&st, arena, floor);
+    statement_add_int(&st, arena, plan->floor);
     return st;
 }
 
 void claim_sections_ask(const struct claim_sections *sections, const struct claim_request *request,
-                        const struct claim_rows *rows, int64_t floor, struct claim_plan *plan, struct arena *arena,
-                        struct statement *ret)
+                        struct claim_plan *plan, struct arena *arena, struct statement *ret)
 {
-    choose_sections(sections, request, rows, plan);
+    choose_sections(sections, request, plan);
     plan->enough = request->max_keys - request->max_keys / ENOUGH_PART;
     for (size_t i = 0; i < plan->section_count; i++)
         if (plan->sections[i].kind == SECTION_NAMED)
@@ -216,7 +216,7 @@ void claim_sections_ask(const struct claim_sections *sections, const struct clai
         else if (plan->sections[i].kind == SECTION_DUE)
             ret[i] = ask_for_due(sections, request, &plan->sections[i], i > 0, arena);
         else
-            ret[i] = ask_for_ids(sections, request, plan, i, floor, arena);
+            ret[i] = ask_for_ids(sections, request, plan, i, arena);
 }
 
 /* ---- what they have locked and seen ---- */

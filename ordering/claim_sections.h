@@ -13,7 +13,8 @@
 #include "ordering/ordering.h"
 
 struct claim_sections {
-    const struct ordering_options *options; /* borrowed */
+    const struct ordering_options *options; /* borrowed, */
+    const struct claim_rows *rows;          /* and how many are looked at */
     struct guarded_text newest, oldest;
     struct guarded_text newest_first; /* newest, and among them first the keys whose first event is there */
     char *named, *due;
@@ -22,14 +23,12 @@ struct claim_sections {
 
 /* After a failure, too, it is ready for claim_sections_done(). */
 bool claim_sections_init(struct claim_sections *sections, const struct ordering_options *options,
-                         struct error *err) MUST_CHECK;
+                         const struct claim_rows *rows, struct error *err) MUST_CHECK;
 void claim_sections_done(struct claim_sections *sections);
 
-/* Fills ret with the statements and plan->sections with what they look at; no event of a key that does not wait has an
- * id below `floor`. */
+/* Fills ret with the statements and plan->sections with what they look at; plan->floor is known. */
 void claim_sections_ask(const struct claim_sections *sections, const struct claim_request *request,
-                        const struct claim_rows *rows, int64_t floor, struct claim_plan *plan, struct arena *arena,
-                        struct statement *ret);
+                        struct claim_plan *plan, struct arena *arena, struct statement *ret);
 
 /* Adds what section `index` has locked and seen to the plan. */
 bool claim_section_locked(struct claim_sections *sections, struct claim_plan *plan, size_t index, const PGresult *res,

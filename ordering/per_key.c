@@ -49,7 +49,7 @@ static struct ordering *per_key_open(const struct ordering_options *options, str
     bool ok = strategy_init(&pk->base, &ordering_per_key, options, FLOOR_KEYS, err) &&
               guarded_text_init(&pk->read, sql_per_key_read, v, guarded, err) &&
               guarded_text_init(&pk->read_few, sql_per_key_read_few, v, guarded, err) &&
-              claim_sections_init(&pk->sections, &pk->base.options, err) &&
+              claim_sections_init(&pk->sections, &pk->base.options, &pk->base.rows, err) &&
               claim_fresh_init(&pk->fresh, &pk->base.options, err) && lease_sql_init(&pk->lease, options, err);
     if (ok)
         return &pk->base.ordering;
@@ -99,6 +99,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
     ret_plan->guarded = request->unreadable_count > 0;
     ret_plan->report = scan_saw_nothing;
     ret_plan->epoch = pk->base.horizon.epoch;
+    ret_plan->floor = pk->base.horizon.floor;
     struct scan_plan *scan = &ret_plan->scan;
     if (request->followed_only)
         *scan = (struct scan_plan){.fresh_above = SCAN_ID_MAX, .newest = {1, 0}, .oldest = {1, 0}};
@@ -112,7 +113,7 @@ static size_t per_key_claim(struct ordering *o, const struct claim_request *requ
         claim_fresh_ask(&pk->fresh, request, ret_plan, pk->base.horizon.floor, arena, ret);
     } else {
         pk->sections.waits = pk->sections.waits || pk->fresh.due;
-        claim_sections_ask(&pk->sections, request, &pk->base.rows, pk->base.horizon.floor, ret_plan, arena, ret);
+        claim_sections_ask(&pk->sections, request, ret_plan, arena, ret);
         ret[ret_plan->section_count] = read_statement(pk, request, arena, ret_plan);
         pk->fresh.looked = true;
         pk->fresh.due = false;

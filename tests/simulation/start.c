@@ -213,6 +213,20 @@ const struct sql_variable *table_guarded_variables(const struct table *table, co
 
 #define LATE_SQL_MAX 400
 
+/* A part of lock_ids.sql. */
+static bool is_late_sql(const char *template)
+{
+    return strlen(template) < LATE_SQL_MAX && strstr(template, "f.key") != NULL;
+}
+
+static bool says(const struct sql_variable *variables, const char *text)
+{
+    bool found = false;
+    for (; variables->name; variables++)
+        found = found || strcmp(variables->text, text) == 0;
+    return found;
+}
+
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err);
 
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err)
@@ -259,13 +273,9 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_unreadable_read, QUERY_SEARCH},
         {sql_unreadable_known, QUERY_SEARCH},
     };
-    if (strstr(template, ":late") == NULL && strstr(template, "f.key") != NULL && strlen(template) < LATE_SQL_MAX)
-        return memory_text("late"); /* a part of lock_ids.sql */
-    bool oldest = false, first = false;
-    for (const struct sql_variable *v = variables; v->name; v++) {
-        oldest = oldest || strcmp(v->text, "asc") == 0;
-        first = first || strcmp(v->text, "late") == 0;
-    }
+    if (is_late_sql(template))
+        return memory_text("late");
+    bool oldest = says(variables, "asc"), first = says(variables, "late");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].template == template) {
             char text[16];

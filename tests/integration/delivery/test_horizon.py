@@ -43,7 +43,7 @@ queues:
   orders: {{ sink: log {more} }}
 """
 PUT = "insert into outbox.events (aggregateid, type) values (%s, 't') returning id"
-READ = re.compile(r"current_setting\('courier\.claim'\).*?parameters: \$1 = '\w+', \$2 = '(-?\d+)', .*?, \$5 = '(\{.*?\})'", re.DOTALL)
+READ = re.compile(r"as attempts, (?:null::bigint|p\.event_id) as head.*?parameters: \$1 = '\w+', \$2 = '(-?\d+)', .*?, \$5 = '(\{.*?\})'", re.DOTALL)
 KEYED = "insert into outbox.parked (queue, key, event_id, attempts, next_at) values ('orders', 'a', %s, 1, {})"
 KEYLESS = "insert into outbox.parked (queue, key, keyless, event_id, attempts, next_at) values ('orders', '', true, %s, 1, {})"
 CLOSED, LATER = "'infinity'", "now() + interval '1 day'"

@@ -113,6 +113,7 @@ def test_a_queue_that_becomes_busy_is_notified_no_more(relay, shop, out):
     listener.poll()
     assert 1 <= len(listener.notifies) < 200
     add_at_a_rate(shop, 100, 0.005)
+    is_delivered(shop)
     listener.poll()
     assert len(listener.notifies) < 200
     shop.check(out.receipts())

@@ -21,7 +21,7 @@ static inline void set_up_sections(void)
 {
     set_up();
     options = options_with(true, false);
-    ck_assert(claim_sections_init(&sections, &options, &err));
+    ck_assert(claim_sections_init(&sections, &options, &rows, &err));
     claim_rows_init(&rows);
 }
 
@@ -34,8 +34,9 @@ static inline void tear_down_sections(void)
 static inline void ask(const struct claim_request *request, struct id_range newest, struct id_range oldest)
 {
     plan = (struct claim_plan){.scan = {.fresh_above = FRESH_ABOVE, .newest = newest, .oldest = oldest},
-                               .report = scan_saw_nothing};
-    claim_sections_ask(&sections, request, &rows, FLOOR_ID, &plan, arena, statements);
+                               .report = scan_saw_nothing,
+                               .floor = FLOOR_ID};
+    claim_sections_ask(&sections, request, &plan, arena, statements);
 }
 
 static inline bool take(enum claim_section_kind kind, PGresult *res)
