@@ -100,6 +100,15 @@ static void add_section(struct claim_plan *plan, enum claim_section_kind kind, i
     plan->sections[plan->section_count++] = (struct claim_section){.kind = kind, .keys = keys, .rows = rows};
 }
 
+/* Behind a slow sink, what is new gets its places by keys whose first event is there, and what those leave goes to the
+ * oldest end, which has the first events of the others. Without an index on the key, asking for each key would read the
+ * table each time. */
+static bool puts_first(const struct claim_sections *sections, const struct claim_request *request,
+                       const struct scan_plan *scan)
+{
+    return request->behind && sections->options->key_index && !id_range_is_empty(scan->oldest) && !scan->sweeping;
+}
+
 /* The oldest come first for their share of `left` keys, and what they leave of it goes to the others. Where nothing
  * else is left to look at, what is new leaves them their share instead. */
 static void add_stretches(const struct claim_sections *sections, const struct claim_request *request, int64_t left,
@@ -114,12 +123,15 @@ static void add_stretches(const struct claim_sections *sections, const struct cl
     }
     bool oldest = !id_range_is_empty(plan->scan.oldest), newest = !id_range_is_empty(plan->scan.newest);
     int64_t part = left * share / 100 > 0 || share == 0 ? left * share / 100 : 1;
-    bool first = oldest && share > 0 && (newest || part == keys);
+    bool last = puts_first(sections, request, &plan->scan) && part < keys;
+    bool first = oldest && share > 0 && !last && (newest || part == keys);
     if (first)
         add_section(plan, SECTION_OLDEST, part, oldest_rows);
-    add_section(plan, SECTION_FRESH, oldest && !newest && !first ? keys - part : keys, newest_rows);
+    int64_t rest = oldest && !first && (last || !newest) ? keys - part : keys;
+    add_section(plan, SECTION_FRESH, rest, newest_rows);
     if (newest)
-        add_section(plan, SECTION_NEWEST, keys, newest_rows);
+        add_section(plan, SECTION_NEWEST, last ? rest : keys, newest_rows);
+    plan->for_oldest = last ? part : 0;
     if (oldest && !first)
         add_section(plan, SECTION_OLDEST, keys, oldest_rows);
 }
@@ -178,13 +190,12 @@ static struct statement ask_for_due(const struct claim_sections *sections, const
     return st;
 }
 
-/* Without an index on the key, asking for each key would read the table each time. */
 static const struct guarded_text *text_of(const struct claim_sections *sections, const struct claim_request *request,
-                                          enum claim_section_kind kind)
+                                          const struct claim_plan *plan, enum claim_section_kind kind)
 {
     if (kind == SECTION_OLDEST)
         return &sections->oldest;
-    return request->behind && sections->options->key_index ? &sections->newest_first : &sections->newest;
+    return puts_first(sections, request, &plan->scan) ? &sections->newest_first : &sections->newest;
 }
 
 static struct statement ask_for_ids(const struct claim_sections *sections, const struct claim_request *request,
@@ -192,12 +203,12 @@ static struct statement ask_for_ids(const struct claim_sections *sections, const
 {
     const struct claim_section *section = &plan->sections[index];
     struct id_range ids = ids_of(plan, section->kind);
-    struct statement st = statement_of(guarded_text_of(text_of(sections, request, section->kind), plan->guarded));
+    struct statement st = statement_of(guarded_text_of(text_of(sections, request, plan, section->kind), plan->guarded));
     statement_add_int(&st, arena, ids.lo);
     statement_add_int(&st, arena, ids.hi);
     statement_add_int(&st, arena, section->rows);
     statement_add_int(&st, arena, section->keys);
-    statement_add_int(&st, arena, request->max_keys);
+    statement_add_int(&st, arena, request->max_keys - (section->kind == SECTION_OLDEST ? 0 : plan->for_oldest));
     statement_add_text(&st, sections->options->queue);
     add_busy(&st, request, arena);
     statement_add_int(&st, arena, index > 0);

@@ -109,7 +109,8 @@ struct claim_plan {
     struct span locked_keys;        /* their keys, see array_text.h; in the intake's arena */
     struct span locked_keyless_ids; /* events without a key, the same by their ids */
     bool guarded;                   /* the request has named rows that cannot be read */
-    int64_t floor; /* no event of a key that does not wait, and was not left behind, has a smaller id */
+    int64_t floor;      /* no event of a key that does not wait, and was not left behind, has a smaller id */
+    int64_t for_oldest; /* keys that the sections before that of the oldest end leave to it */
     struct claim_section sections[SECTION_KINDS];
     size_t section_count;
     int64_t tried, enough;          /* keys that had a place, and how many are no reason to look at more rows */

@@ -19,8 +19,8 @@
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
 -- :lock_hash        integer: the second half of the advisory lock, from k.key and k.keyless
 -- :lock_class       the first half of it
--- :late :more       where the sink is behind: is the event of f.low not the first of its key, and are there more of key l than one? Those
---                   that are late have the last places; else false
+-- :late :more       where the sink is behind: is the event of f.low not the first of its key, and are there more of key l than one? A key
+--                   that is late has no place: its first event is left to the oldest end; else false
 -- :order :near :behind   desc, high and <=; or asc, low and >=: from which end, which id of a key lies nearest to it, and what
 --                   compares an id with one that lies nearer
 --
@@ -81,14 +81,14 @@ with few as materialized (
     from found f
 ), edge as materialized (
     -- The first key for which there is no place, if there may be more keys than places.
-    select c.:near as id, c.late from candidate c
-    where (select r.keys from room r) < $3::bigint and not c.busy and not c.needs_none
-    order by c.late, c.:near :order offset (select r.keys from room r) limit 1
+    select c.:near as id from candidate c
+    where (select r.keys from room r) < $3::bigint and not c.busy and not c.needs_none and not c.late
+    order by c.:near :order offset (select r.keys from room r) limit 1
 ), locked as (
     -- ok is null: it needs no place, is left out, or there was no place.
     select k.*, case when not (k.busy or k.needs_none or k.cut) then pg_catalog.pg_try_advisory_xact_lock(:lock_class, :lock_hash) end as ok
-    from (select c.*, (select e.id from edge e) is not null and not c.busy and not c.needs_none
-                 and case when c.late = (select e.late from edge e) then c.:near :behind (select e.id from edge e) else c.late end as cut
+    from (select c.*, not c.busy and not c.needs_none
+                      and (c.late or coalesce(c.:near :behind (select e.id from edge e), false)) as cut
           from candidate c offset 0) as k offset 0
 )
 select pg_catalog.min(l.low) as seen_min, pg_catalog.max(l.high) as seen_max,

@@ -145,15 +145,14 @@ static void lock_found(void)
     backend->claim_keys = grown(&backend->claim_keys);
     backend->claim_keyless_ids = grown(&backend->claim_keyless_ids);
     int64_t places = 0;
-    for (int late = 0; late <= 1; late++)
-        for (size_t i = 0; i < section.found_count; i++) {
-            struct candidate *c = &section.found[i];
-            if (c->busy || c->needs_none || c->late != late)
-                continue;
-            c->cut = ++places > section.room;
-            if (!c->cut)
-                try_lock(c);
-        }
+    for (size_t i = 0; i < section.found_count; i++) {
+        struct candidate *c = &section.found[i];
+        if (c->busy || c->needs_none)
+            continue;
+        c->cut = c->late || ++places > section.room;
+        if (!c->cut)
+            try_lock(c);
+    }
     shuffle(&backend->claim_keys, keys);
     shuffle(&backend->claim_keyless_ids, ids);
 }

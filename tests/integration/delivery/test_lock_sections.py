@@ -188,6 +188,9 @@ def test_behind_a_slow_sink_keys_whose_first_event_is_there_have_the_first_place
     answer = lock_ids(session, "first", (23, 24), keys=1)
     assert (answer.keys, answer.cut) == (["new"], (24, 24))
     anew(session)
+    answer = lock_ids(session, "first", (23, 24), keys=2)
+    assert (answer.keys, answer.cut) == (["new"], (24, 24))
+    anew(session)
     answer = lock_ids(session, "first", (23, 24), keys=1, floor=24)  # above the floor k9 has no other
     assert (answer.keys, answer.cut) == (["k9"], (23, 23))
     anew(session)

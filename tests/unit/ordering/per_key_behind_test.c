@@ -26,7 +26,7 @@ START_TEST(behind_a_slow_sink_no_more_keys_are_locked_and_one_event_of_each_is_r
 {
     probe(1000, 0, false, 0);
     claim_behind();
-    ck_assert_int_eq(section_parameter(SECTION_NEWEST, 5), 10);
+    ck_assert_int_eq(section_parameter(SECTION_NEWEST, 5), 9);
     ck_assert_int_eq(read_parameter(3), 1);
 }
 END_TEST
