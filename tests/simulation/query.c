@@ -420,21 +420,9 @@ static void run_keep(struct backend *backend, const struct call *call)
 /* The statements of a claim; false: it is none of them. */
 static bool run_claim(struct backend *backend, const struct call *call)
 {
+    if (query_lock(backend, call))
+        return true;
     switch (call->query) {
-    case QUERY_LOCK_NEWEST:
-    case QUERY_LOCK_FIRST:
-    case QUERY_LOCK_OLDEST:
-        query_lock_ids(backend, call);
-        return true;
-    case QUERY_LOCK_NAMED:
-        query_lock_named(backend, call);
-        return true;
-    case QUERY_LOCK_DUE:
-        query_lock_due(backend, call);
-        return true;
-    case QUERY_LOCK_FRESH:
-        query_lock_fresh(backend, call);
-        return true;
     case QUERY_LOCK_EVENTS:
         query_lock_events(backend, call);
         return true;

@@ -298,7 +298,7 @@ static bool is_late(const struct candidate *c, int64_t floor)
     return false;
 }
 
-void query_lock_ids(struct backend *backend, const struct call *call)
+static void lock_ids(struct backend *backend, const struct call *call)
 {
     const int64_t *n = call->n;
     begin_section(backend, call, n[8] != 0);
@@ -325,7 +325,7 @@ void query_lock_ids(struct backend *backend, const struct call *call)
     server_reply(backend, res);
 }
 
-void query_lock_named(struct backend *backend, const struct call *call)
+static void lock_named(struct backend *backend, const struct call *call)
 {
     const struct list *named = &call->lists[0];
     begin_section(backend, call, false);
@@ -369,7 +369,7 @@ static const struct wait *next_due(void)
     return next;
 }
 
-void query_lock_due(struct backend *backend, const struct call *call)
+static void lock_due(struct backend *backend, const struct call *call)
 {
     const int64_t *n = call->n;
     begin_section(backend, call, n[5] != 0);
@@ -393,7 +393,7 @@ static bool a_wait_is_over(const struct backend *backend)
 }
 
 /* fresh_lock.sql */
-void query_lock_fresh(struct backend *backend, const struct call *call)
+static void lock_fresh(struct backend *backend, const struct call *call)
 {
     begin_section(backend, call, false);
     section.rows_max = call->n[1];
@@ -412,4 +412,26 @@ void query_lock_fresh(struct backend *backend, const struct call *call)
     result_bigint(res, 0, 7, section.rows >= section.rows_max);
     result_bigint(res, 0, 8, a_wait_is_over(backend));
     server_reply(backend, res);
+}
+
+bool query_lock(struct backend *backend, const struct call *call)
+{
+    switch (call->query) {
+    case QUERY_LOCK_NEWEST:
+    case QUERY_LOCK_FIRST:
+    case QUERY_LOCK_OLDEST:
+        lock_ids(backend, call);
+        return true;
+    case QUERY_LOCK_NAMED:
+        lock_named(backend, call);
+        return true;
+    case QUERY_LOCK_DUE:
+        lock_due(backend, call);
+        return true;
+    case QUERY_LOCK_FRESH:
+        lock_fresh(backend, call);
+        return true;
+    default:
+        return false;
+    }
 }

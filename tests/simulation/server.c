@@ -481,10 +481,8 @@ instant_us server_next(void)
         if (!backend->alive)
             continue;
         instant_us at = may_go_on(backend) ? sim.now : backend->next_at;
-        if (at < next_at) {
-            next_at = at;
-            server.next = backend;
-        }
+        server.next = at < next_at ? backend : server.next;
+        next_at = instant_min(next_at, at);
     }
     return next_at;
 }

@@ -151,10 +151,7 @@ void server_reply(struct backend *backend, PGresult *res);
  * `backend->refusal`. */
 bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
-void query_lock_ids(struct backend *backend, const struct call *call);
-void query_lock_named(struct backend *backend, const struct call *call);
-void query_lock_due(struct backend *backend, const struct call *call);
-void query_lock_fresh(struct backend *backend, const struct call *call);
+bool query_lock(struct backend *backend, const struct call *call); /* false: it is no section of a claim */
 void query_lock_events(struct backend *backend, const struct call *call);
 
 bool query_grant(struct backend *backend, const struct call *call);
