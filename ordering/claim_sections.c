@@ -33,7 +33,7 @@ enum lock_column {
 /* The end that a text of lock_ids.sql looks from. */
 struct end {
     const char *order, *near, *behind;
-    bool first; /* keys whose first event is there come first */
+    bool first; /* a key whose first event is not there has no place */
 };
 
 static const struct end end_newest = {"desc", "high", "<=", false}, end_newest_first = {"desc", "high", "<=", true},

@@ -16,7 +16,7 @@ struct claim_sections {
     const struct ordering_options *options; /* borrowed, */
     const struct claim_rows *rows;          /* and how many are looked at */
     struct guarded_text newest, oldest;
-    struct guarded_text newest_first; /* newest, and among them first the keys whose first event is there */
+    struct guarded_text newest_first; /* newest, for keys alone whose first event is there */
     char *named, *due;
     bool waits; /* keys may wait: a claim looks for those whose wait is over */
 };

@@ -59,7 +59,7 @@ struct claim_request {
     const int64_t *unreadable; /* rows that cannot be read: not tried, they end what is read of their key */
     size_t unreadable_count;
     bool followed_only; /* look for no others */
-    bool behind;        /* their sink is: of the newest events, those that are the first of their key come first */
+    bool behind;        /* their sink is: the newest ids have places for keys whose first event is there */
     uint64_t draw;      /* a random number: which of all that wait for it gets the place of a claim of one key */
 };
 

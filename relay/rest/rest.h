@@ -13,8 +13,8 @@
  *      what becomes due by itself, and when;
  *   5. it has found nothing, no notification has come since 2., and the locks are held still: the queue rests.
  * While only a few events come, the locks are held on: every commit is announced. Behind the claim that a notification
- * was for, a look is enough, and the queue rests again. So at ten events a second each is taken at once, and no look at
- * the table is in vain; that many notifications cost producers nothing that they could measure.
+ * was for, a look is enough, and the queue rests again. So at ten events a second each is claimed at once, and the
+ * relay does not poll between them.
  *
  * A lost connection ends it at once, because the locks are gone with the session. What the relay itself finds out
  * (another queue has handed on an event) moves pace.poll_at, which ends it, too.

@@ -10,7 +10,7 @@
 -- $5 bigint[]  the same for events without a key
 -- $6 bigint    1: there were sections before
 --
--- One row with the columns of lock_ids.sql, of which those that tell of ids are null, and those of a missed key 1 and 0.
+-- One row with the columns of lock_ids.sql, of which those that tell of ids are null; of a missed key the ids are 1 and 0.
 with before as materialized (
     select case when $6::bigint = 1 then pg_catalog.current_setting('courier.claim')::text[] else '{}' end as keys,
            case when $6::bigint = 1 then pg_catalog.current_setting('courier.keyless')::bigint[] else '{}' end as ids

@@ -19,8 +19,8 @@
 -- :id :key          e's order column and key as expressions; :key is null::text when no key column is mapped
 -- :lock_hash        integer: the second half of the advisory lock, from k.key and k.keyless
 -- :lock_class       the first half of it
--- :late :more       where the sink is behind: is the event of f.low not the first of its key, and are there more of key l than one? A key
---                   that is late has no place: its first event is left to the oldest end; else false
+-- :late :more       false; or, where the sink is behind: does key f have an event before f.low, and were more of key l found than one? A key
+--                   that is late has no place, because its first event is left to the oldest end
 -- :order :near :behind   desc, high and <=; or asc, low and >=: from which end, which id of a key lies nearest to it, and what
 --                   compares an id with one that lies nearer
 --
@@ -41,8 +41,8 @@
 -- cut_min, cut_max bigint         ids of keys for which there was no place; null: none
 -- full bigint                     1: as many rows were seen as might be looked at
 -- claim, keyless text             what was left for the second half
--- missed text                     keys locked elsewhere, found and in $7, or with more events (:more), each with its smallest and its greatest id found: an array of
---                                 three for each; null: none
+-- missed text                     keys locked elsewhere, found and in $7, or with more events (:more), each with its smallest and its greatest id
+--                                 found: an array of three for each; null: none
 -- low text                        keys that do not wait ('': none), each with its smallest id found, where that is less than $10: an array of two
 --                                 for each; null: none
 -- waits bigint                    entries in parked, up to 65

@@ -6,7 +6,8 @@
 -- $1 text[]    keys
 -- $2 text      queue
 --
--- One row with the columns of lock_ids.sql, of which those that tell of ids are null, and those of a missed key 1 and 0. It is the first section.
+-- One row with the columns of lock_ids.sql, of which those that tell of ids are null; of a missed key the ids are 1 and 0, which is
+-- no range. This section is the first one.
 with locked as materialized (
     -- ok is null: it waits.
     select k.key, case when not exists (
