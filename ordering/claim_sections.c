@@ -39,36 +39,16 @@ struct end {
 static const struct end end_newest = {"desc", "high", "<=", false}, end_newest_first = {"desc", "high", "<=", true},
                         end_oldest = {"asc", "low", ">=", false};
 
-/* Backwards from it: in a flood of one key the answer is the entry beside it, and not behind those of all that has been
- * delivered of the key. */
-static const char late_sql[] =
-    "f.keyless is null and exists (select from :table e"
-    " where (:key, :id) >= (f.key, $10::bigint) and (:key, :id) < (f.key, f.low) and (:where)"
-    " order by :key desc, :id desc offset 0)";
-
-static const struct sql_variable *with_end(const struct sql_variable *variables, const struct end *end,
-                                           struct arena *arena, struct error *err)
-{
-    char *late = end->first && variables ? sql_render(late_sql, variables, err) : NULL;
-    if (!variables || (end->first && !late))
-        return NULL;
-    const struct sql_variable of_end[] = {{"order", end->order},
-                                          {"near", end->near},
-                                          {"behind", end->behind},
-                                          {"late", late ? arena_printf(arena, "%s", late) : "false"},
-                                          {"more", late ? "l.ok and l.high > l.low" : "false"},
-                                          {NULL, NULL}};
-    free(late);
-    return sql_variables_with(variables, of_end, arena);
-}
-
 static bool init_end(struct guarded_text *text, const struct ordering_options *options, const struct end *end,
                      struct error *err)
 {
+    const struct sql_variable all[] = {{"late", "false"},   {"more", "false"},       {"order", end->order},
+                                       {"near", end->near}, {"behind", end->behind}, {NULL, NULL}};
+    const struct sql_variable *of_end = end->first ? all + 2 : all;
     struct arena *arena = arena_new();
-    const struct sql_variable *plain = with_end(options->variables, end, arena, err),
-                              *guarded = with_end(options->guarded, end, arena, err);
-    bool ok = plain && (guarded || !options->guarded) && guarded_text_init(text, sql_lock_ids, plain, guarded, err);
+    const struct sql_variable *plain = sql_variables_with(options->variables, of_end, arena),
+                              *guarded = options->guarded ? sql_variables_with(options->guarded, of_end, arena) : NULL;
+    bool ok = guarded_text_init(text, sql_lock_ids, plain, guarded, err);
     arena_free(arena);
     return ok;
 }
@@ -241,47 +221,22 @@ static bool next_id(struct span *rest, struct arena *arena, int64_t *ret)
     return true;
 }
 
-/* A key, the least and the greatest id that was found of it, and so on. */
-static void read_missed(struct claim_plan *plan, const PGresult *res, struct arena *arena)
+/* A key, the least and the greatest id that was found of it, and so on: they are added to the list. */
+static void read_keys(struct found_keys *keys, struct span texts, struct arena *arena)
 {
-    struct span rest = result_span(res, 0, LOCK_MISSED), start = rest, text;
-    size_t count = plan->missed_key_count;
-    if (PQgetisnull(res, 0, LOCK_MISSED))
+    struct span rest = texts, text;
+    size_t most = keys->count;
+    while (texts.data && array_text_next(&rest, arena, &text))
+        most++;
+    if (most == keys->count)
         return;
-    while (array_text_next(&rest, arena, &text))
-        count++;
-    struct missed_key *missed = arena_array(arena, count, sizeof *missed);
-    if (plan->missed_key_count > 0)
-        memcpy(missed, plan->missed_keys, plan->missed_key_count * sizeof *missed);
+    struct found_key *at = arena_array(arena, most, sizeof *at);
+    if (keys->count > 0)
+        memcpy(at, keys->at, keys->count * sizeof *at);
     struct id_range ids;
-    while (array_text_next(&start, arena, &text) && next_id(&start, arena, &ids.lo) && next_id(&start, arena, &ids.hi))
-        missed[plan->missed_key_count++] = (struct missed_key){.key = text, .ids = ids};
-    plan->missed_keys = missed;
-}
-
-/* A key and an id, and so on. */
-static void read_low(struct claim_plan *plan, const PGresult *res, struct arena *arena)
-{
-    struct span rest = result_span(res, 0, LOCK_LOW), start = rest, text;
-    size_t count = plan->low_key_count;
-    int64_t id;
-    if (PQgetisnull(res, 0, LOCK_LOW))
-        return;
-    while (array_text_next(&rest, arena, &text))
-        count++;
-    struct low_key *low = arena_array(arena, count, sizeof *low);
-    if (plan->low_key_count > 0)
-        memcpy(low, plan->low_keys, plan->low_key_count * sizeof *low);
-    while (array_text_next(&start, arena, &text) && next_id(&start, arena, &id))
-        low[plan->low_key_count++] = (struct low_key){text, id};
-    plan->low_keys = low;
-}
-
-static void widen(struct id_range *range, int64_t lo, int64_t hi)
-{
-    bool empty = id_range_is_empty(*range);
-    range->lo = empty || lo < range->lo ? lo : range->lo;
-    range->hi = empty || hi > range->hi ? hi : range->hi;
+    while (array_text_next(&texts, arena, &text) && next_id(&texts, arena, &ids.lo) && next_id(&texts, arena, &ids.hi))
+        at[keys->count++] = (struct found_key){.key = text, .ids = ids};
+    keys->at = at;
 }
 
 /* Where there was no place, or no row more to be looked at. What is new and left over needs no note: each claim looks
@@ -314,13 +269,13 @@ static void read_ids(struct claim_sections *sections, struct claim_plan *plan, e
     if (result_bigint(res, 0, LOCK_SEEN_MIN, &missed.lo) && result_bigint(res, 0, LOCK_SEEN_MAX, &missed.hi))
         seen = missed;
     if (result_bigint(res, 0, LOCK_MISSED_MIN, &missed.lo) && result_bigint(res, 0, LOCK_MISSED_MAX, &missed.hi))
-        widen(&report->missed, missed.lo, missed.hi);
+        id_range_widen(&report->missed, missed);
     if (!id_range_is_empty(seen)) {
         report->seen_min = report->seen_max == SCAN_ID_MIN || seen.lo < report->seen_min ? seen.lo : report->seen_min;
         report->seen_max = seen.hi > report->seen_max ? seen.hi : report->seen_max;
     }
     read_left(plan, kind, res, seen);
-    read_low(plan, res, arena);
+    read_keys(&plan->low, result_span(res, 0, LOCK_LOW), arena);
     result_bigint(res, 0, LOCK_WAITS, &waits);
     sections->waits = waits > 0;
 }
@@ -338,7 +293,7 @@ bool claim_section_locked(struct claim_sections *sections, struct claim_plan *pl
     plan->tried += tried;
     plan->locked_keys = arena_copy(arena, result_span(res, 0, LOCK_CLAIM));
     plan->locked_keyless_ids = arena_copy(arena, result_span(res, 0, LOCK_KEYLESS));
-    read_missed(plan, res, arena);
+    read_keys(&plan->missed, result_span(res, 0, LOCK_MISSED), arena);
     enum claim_section_kind kind = plan->sections[index].kind;
     if (kind != SECTION_NAMED && kind != SECTION_DUE)
         read_ids(sections, plan, kind, res, arena);

@@ -38,6 +38,13 @@ static void drop(struct id_ranges *ranges, size_t place)
     memmove(&ranges->at[place], &ranges->at[place + 1], (ranges->count - place) * sizeof ranges->at[0]);
 }
 
+void id_range_widen(struct id_range *range, struct id_range by)
+{
+    bool empty = id_range_is_empty(*range);
+    range->lo = empty || by.lo < range->lo ? by.lo : range->lo;
+    range->hi = empty || by.hi > range->hi ? by.hi : range->hi;
+}
+
 bool id_ranges_hold(const struct id_ranges *ranges, int64_t id)
 {
     for (size_t i = 0; i < ranges->count; i++)

@@ -40,6 +40,9 @@ struct id_range id_range_common(struct id_range a, struct id_range b);
 struct id_range id_range_below(struct id_range range, int64_t id);
 struct id_range id_range_above(struct id_range range, int64_t id);
 
+/* So that all of `by` is in it, too. */
+void id_range_widen(struct id_range *range, struct id_range by);
+
 bool id_ranges_hold(const struct id_ranges *ranges, int64_t id);
 
 /* Added, `range` becomes one with one of them. */

@@ -80,16 +80,16 @@ struct lease_list {
     size_t count;
 };
 
-/* A key of which a later event may have been gone past. */
-struct missed_key {
-    struct span key;
+/* A key that a claim has found. */
+struct found_key {
+    struct span key;     /* empty: none, maybe */
     struct id_range ids; /* of its events, all that were found are in here; empty: none was */
 };
 
-/* A key of which an event was seen below the floor. */
-struct low_key {
-    struct span key; /* empty: none, maybe */
-    int64_t id;
+/* In the intake's arena. */
+struct found_keys {
+    const struct found_key *at;
+    size_t count;
 };
 
 /* What one statement of the half that locks looks at. */
@@ -113,25 +113,23 @@ struct claim_plan {
     int64_t for_oldest; /* keys that the sections before that of the oldest end leave to it */
     struct claim_section sections[SECTION_KINDS];
     size_t section_count;
-    int64_t tried, enough;          /* keys that had a place, and how many are no reason to look at more rows */
-    bool full;                      /* there may be more rows than were looked at */
-    bool thin;                      /* and the ones that were had too few keys */
-    bool left;                      /* some of the newest ids are left to the next claim */
-    const struct low_key *low_keys; /* that do not wait; in the intake's arena */
-    size_t low_key_count;
-    int64_t rows, rows_limit;             /* events returned and asked for */
-    int64_t key_limit;                    /* events of one key asked for */
-    bool from_top;                        /* it looks at what is most urgent, whatever was looked at before */
-    int64_t top_priority, top_id;         /* where to go on from there */
-    bool behind;                          /* the request's word */
-    bool few;                             /* asked for without that limit: the keys are believed to have few */
-    bool fresh;                           /* it looks at the newest ids alone */
-    const struct missed_key *missed_keys; /* in the intake's arena */
-    size_t missed_key_count;
-    size_t events;  /* the relay's word to claim_done() and claim_failed(): events it has taken, */
-    bool spilled;   /* whether it had no room for others, */
-    int64_t room;   /* and for how many of their size it has; 0: it has not said */
-    bool truncated; /* claim_done()'s answer: keys were locked and not all of their events returned */
+    int64_t tried, enough;        /* keys that had a place, and how many are no reason to look at more rows */
+    bool full;                    /* there may be more rows than were looked at */
+    bool thin;                    /* and the ones that were had too few keys */
+    bool left;                    /* some of the newest ids are left to the next claim */
+    struct found_keys low;        /* with an event below the floor, and that do not wait */
+    int64_t rows, rows_limit;     /* events returned and asked for */
+    int64_t key_limit;            /* events of one key asked for */
+    bool from_top;                /* it looks at what is most urgent, whatever was looked at before */
+    int64_t top_priority, top_id; /* where to go on from there */
+    bool behind;                  /* the request's word */
+    bool few;                     /* asked for without that limit: the keys are believed to have few */
+    bool fresh;                   /* it looks at the newest ids alone */
+    struct found_keys missed;     /* of which a later event may have been gone past */
+    size_t events;                /* the relay's word to claim_done() and claim_failed(): events it has taken, */
+    bool spilled;                 /* whether it had no room for others, */
+    int64_t room;                 /* and for how many of their size it has; 0: it has not said */
+    bool truncated;               /* claim_done()'s answer: keys were locked and not all of their events returned */
 };
 
 /* Where the relay wants what a claim returns. */

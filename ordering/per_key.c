@@ -146,14 +146,13 @@ static void note_bare(struct per_key *pk, const struct claim_plan *plan, bool se
 static void lower_floor(struct per_key *pk, struct claim_plan *plan)
 {
     struct id_range *missed = &plan->report.missed;
-    for (size_t i = 0; i < plan->low_key_count; i++) {
-        const struct low_key *low = &plan->low_keys[i];
-        if (low->id >= pk->base.horizon.floor || left_behind_has(&pk->base.horizon.left, low->key, low->id))
+    for (size_t i = 0; i < plan->low.count; i++) {
+        struct span key = plan->low.at[i].key;
+        int64_t id = plan->low.at[i].ids.lo;
+        if (id >= pk->base.horizon.floor || left_behind_has(&pk->base.horizon.left, key, id))
             continue;
-        horizon_lower(&pk->base.horizon, low->id);
-        bool none = id_range_is_empty(*missed);
-        missed->hi = none || missed->hi < low->id ? low->id : missed->hi;
-        missed->lo = none || missed->lo > low->id ? low->id : missed->lo;
+        horizon_lower(&pk->base.horizon, id);
+        id_range_widen(missed, (struct id_range){id, id});
     }
 }
 

@@ -217,7 +217,7 @@ static bool has_all(const struct lane *lane, struct id_range ids)
 
 /* Whether `holder` has this key, in a lane or from an earlier lane of its open transaction: then it is followed there.
  */
-static bool follow_at(struct claim *holder, const struct missed_key *missed, uint64_t hash, instant_us now)
+static bool follow_at(struct claim *holder, const struct found_key *missed, uint64_t hash, instant_us now)
 {
     struct span key = missed->key;
     struct lane *lane = find_lane(holder->batches, key, hash);
@@ -234,7 +234,7 @@ static bool follow_at(struct claim *holder, const struct missed_key *missed, uin
 static void note_followed(const struct claim *claim, struct keyset *ret)
 {
     *ret = (struct keyset){0};
-    if (claim->followed_count == 0 || claim->plan.missed_key_count == 0)
+    if (claim->followed_count == 0 || claim->plan.missed.count == 0)
         return;
     keyset_init(ret, claim->followed_count);
     for (size_t i = 0; i < claim->followed_count; i++)
@@ -246,8 +246,8 @@ void claim_follow_missed(struct claim *claim, instant_us now)
     struct queue *queue = claim->queue;
     struct keyset followed;
     note_followed(claim, &followed);
-    for (size_t i = 0; i < claim->plan.missed_key_count; i++) {
-        const struct missed_key *missed = &claim->plan.missed_keys[i];
+    for (size_t i = 0; i < claim->plan.missed.count; i++) {
+        const struct found_key *missed = &claim->plan.missed.at[i];
         struct span key = missed->key;
         uint64_t hash = span_hash(key);
         struct lane *lost = find_lane(queue->holds.orphans, key, hash);

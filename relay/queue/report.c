@@ -66,7 +66,7 @@ void report_claimed(const struct queue *queue, size_t index, const struct claim_
 {
     LOG(queue->log, LOG_DEBUG, "claim.done", log_text("queue", queue->config->name), log_int("claim", (int64_t)index),
         log_int("keys", (int64_t)batch->lane_count), log_int("events", (int64_t)batch->event_count),
-        log_int("locked", plan->locked), log_int("missed", (int64_t)plan->missed_key_count),
+        log_int("locked", plan->locked), log_int("missed", (int64_t)plan->missed.count),
         log_int("fresh_above", plan->scan.fresh_above), log_int("newest_lo", plan->scan.newest.lo),
         log_int("newest_hi", plan->scan.newest.hi), log_int("oldest_lo", plan->scan.oldest.lo),
         log_int("oldest_hi", plan->scan.oldest.hi), log_int("took_us", took_us));

@@ -118,6 +118,18 @@ static const char *behind_entry(const struct table *table, struct arena *arena, 
     return arena_printf(arena, "%s = %s and %s >= p.event_id", key, parked_key, id);
 }
 
+/* Of what lock_ids.sql has found of key f: an event before that is not settled. Looked for from it backwards: in a
+ * flood of one key the answer is the entry beside it, and not behind those of all that has been delivered of the key.
+ */
+static const char *late(const struct table *table, struct arena *arena, const char *key, const char *id,
+                        const char *where)
+{
+    return arena_printf(arena,
+                        "f.keyless is null and exists (select from %s e where (%s, %s) >= (f.key, $10::bigint)"
+                        " and (%s, %s) < (f.key, f.low) and (%s) order by %s desc, %s desc offset 0)",
+                        table->name_sql, key, id, key, id, where, key, id);
+}
+
 #define NEXT_VARIABLES 7
 
 /* What goes on to the next queue: one column of its table, and what stands in it, over `e`, or over the answer `r`. */
@@ -229,6 +241,7 @@ static const struct sql_variable *variables_of(const struct table *table, const 
                *feeds = table->sequence_sql ? table->sequence_sql : table->name_sql;
     const char *class = regclass(arena, table->name_sql);
     const char *created_at = table_column(arena, table->created_at_sql, "null");
+    const char *where = condition(table, queue, guarded, arena);
     const struct sql_variable *next = next_variables(table, queue, arena);
     const char *handed = table->next ? next->text : ""; /* the first of them */
     const struct sql_variable variables[] = {
@@ -237,7 +250,9 @@ static const struct sql_variable *variables_of(const struct table *table, const 
         {"table_class", class},
         {"deleted", deleted(sql_deleted_by_id, table, queue, handed, arena)},
         {"placed", deleted(sql_deleted_by_place, table, queue, handed, arena)},
-        {"where", condition(table, queue, guarded, arena)},
+        {"where", where},
+        {"late", late(table, arena, key, id, where)},
+        {"more", "l.ok and l.high > l.low"},
         {"behind_entry", behind_entry(table, arena, key, id, parked_key(table, arena))},
         {"in_order", queue->where ? "" : arena_printf(arena, "order by %s", id)},
         {"in_range", queue->where ? "true" : arena_printf(arena, "%s between r.lo and r.hi", id)},
@@ -274,10 +289,7 @@ static const struct sql_variable *variables_of(const struct table *table, const 
                               : "$1::bigint is not null"},
         {NULL, NULL},
     };
-    struct sql_variable *out = arena_alloc(arena, sizeof variables + NEXT_VARIABLES * sizeof *out);
-    memcpy(out, variables, sizeof variables);
-    memcpy(out + sizeof variables / sizeof variables[0] - 1, next, (NEXT_VARIABLES + 1) * sizeof *out);
-    return out;
+    return sql_variables_with(next, variables, arena);
 }
 
 const struct sql_variable *table_variables(const struct table *table, const struct queue_config *queue,

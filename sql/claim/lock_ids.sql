@@ -43,8 +43,7 @@
 -- claim, keyless text             what was left for the second half
 -- missed text                     keys locked elsewhere, found and in $7, or with more events (:more), each with its smallest and its greatest id
 --                                 found: an array of three for each; null: none
--- low text                        keys that do not wait ('': none), each with its smallest id found, where that is less than $10: an array of two
---                                 for each; null: none
+-- low text                        keys that do not wait ('': none) and whose smallest id found is less than $10, as in missed; null: none
 -- waits bigint                    entries in parked, up to 65
 with few as materialized (
     select p.key, p.keyless, p.event_id from :state.parked p where p.queue = $6::text order by p.next_at limit 65
@@ -102,6 +101,7 @@ select pg_catalog.min(l.low) as seen_min, pg_catalog.max(l.high) as seen_max,
            pg_catalog.array_agg(l.keyless) filter (where l.ok and l.keyless is not null), '{}'))::text, true) as keyless,
        pg_catalog.array_agg(array[l.key::text, l.low::text, l.high::text])
            filter (where (not l.ok or l.busy or (:more)) and l.keyless is null)::text as missed,
-       pg_catalog.array_agg(array[coalesce(l.key::text, ''), l.low::text]) filter (where l.low < $10::bigint and not l.needs_none)::text as low,
+       pg_catalog.array_agg(array[coalesce(l.key::text, ''), l.low::text, l.high::text])
+           filter (where l.low < $10::bigint and not l.needs_none)::text as low,
        (select w.entries from waits w) as waits
 from locked l

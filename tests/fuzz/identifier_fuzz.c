@@ -129,8 +129,6 @@ static const struct sql_variable *with_end(const struct sql_variable *of_table, 
     const struct sql_variable end[] = {{"order", oldest ? "asc" : "desc"},
                                        {"near", oldest ? "low" : "high"},
                                        {"behind", oldest ? ">=" : "<="},
-                                       {"late", "false"},
-                                       {"more", "false"},
                                        {NULL, NULL}};
     return sql_variables_with(of_table, end, arena);
 }

@@ -255,7 +255,7 @@ static void put_missed(PGresult *res, bool ids)
 
 static void put_low(PGresult *res, int64_t floor)
 {
-    struct text low = begin_text(2 * section.found_count);
+    struct text low = begin_text(3 * section.found_count);
     for (size_t i = 0; i < section.found_count; i++) {
         const struct candidate *c = &section.found[i];
         if (c->low >= floor || c->needs_none)
@@ -265,6 +265,7 @@ static void put_low(PGresult *res, int64_t floor)
         else
             low.end = stpcpy(low.end, low.end > low.start + 1 ? ",\"\"" : "\"\"");
         add_text(&low, false, c->low);
+        add_text(&low, false, c->high);
     }
     put_text(res, 12, low, false);
 }

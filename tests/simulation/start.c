@@ -211,14 +211,6 @@ const struct sql_variable *table_guarded_variables(const struct table *table, co
 
 /* ---- relay/base/statement.h: a statement's text is only a number here, that of its query ---- */
 
-#define LATE_SQL_MAX 400
-
-/* A part of lock_ids.sql. */
-static bool is_late_sql(const char *template)
-{
-    return strlen(template) < LATE_SQL_MAX && strstr(template, "f.key") != NULL;
-}
-
 static bool says(const struct sql_variable *variables, const char *text)
 {
     bool found = false;
@@ -273,9 +265,7 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         {sql_unreadable_read, QUERY_SEARCH},
         {sql_unreadable_known, QUERY_SEARCH},
     };
-    if (is_late_sql(template))
-        return memory_text("late");
-    bool oldest = says(variables, "asc"), first = says(variables, "late");
+    bool oldest = says(variables, "asc"), first = says(variables, "desc") && !says(variables, "false");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].template == template) {
             char text[16];

@@ -86,8 +86,6 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
     put(work, "order", "desc"); /* of lock_ids.sql: ordering/claim_sections.c asks it from the other end, too */
     put(work, "near", "high");
     put(work, "behind", "<=");
-    put(work, "late", "false");
-    put(work, "more", "false");
     if (dead)
         put_plain_names(work);
     if (!dead)

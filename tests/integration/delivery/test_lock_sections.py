@@ -46,7 +46,7 @@ class Answer:
         self.seen, self.cut = (self.seen_min, self.seen_max), (self.cut_min, self.cut_max)
         self.missed = {key: (int(low), int(high)) for key, low, high in re.findall(r"{([^{},]+),(-?\d+),(-?\d+)}", missed or "")}
         assert missed is None or self.missed
-        self.low_keys = {int(event): key for key, event in re.findall(r'{([^{},]+),(-?\d+)}', low or "")}
+        self.low_keys = {int(event): key for key, event in re.findall(r'{([^{},]+),(-?\d+),-?\d+}', low or "")}
         self.low_ids = sorted(self.low_keys)
         assert low is None or self.low_ids
         self.keys, self.keyless_ids = sorted(elements(names)), sorted(map(int, elements(keyless_ids)))

@@ -220,12 +220,12 @@ static const struct {
 START_TEST(key_cut_short_behind_a_slow_sink_is_followed_only_when_a_later_event_of_it_was_found)
 {
     const struct event events[] = {event_of(5, "a"), event_of(7, "b"), event_of(8, NULL)};
-    const struct missed_key found[] = {{SPAN_LITERAL("b"), {7, 9}}};
+    const struct found_key found[] = {{SPAN_LITERAL("b"), {7, 9}}};
     claim_keys();
     claim->plan.behind = true;
     claim->plan.key_limit = 1;
-    claim->plan.missed_keys = found;
-    claim->plan.missed_key_count = 1;
+    claim->plan.missed.at = found;
+    claim->plan.missed.count = 1;
     claim_brings(events, 3);
     script_brings(DB_ROUND_END);
     progress();

@@ -232,8 +232,8 @@ START_TEST(what_a_full_list_cannot_take_is_left_to_the_scan)
     ck_assert_uint_eq(stage.noting.released_count, 1);
     ck_assert_int_eq(stage.noting.released.lo, SCAN_ID_MIN);
     ck_assert_int_eq(stage.noting.released.hi, SCAN_ID_MAX);
-    struct missed_key missed = {span_of("b"), {1, 0}};
-    claims[0].plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
+    struct found_key missed = {span_of("b"), {1, 0}};
+    claims[0].plan = (struct claim_plan){.missed = {&missed, 1}};
     ck_assert(keyset_put(&claims[1].held, missed.key, span_hash(missed.key), 0, NULL));
     claim_follow_missed(&claims[0], NOW);
     ck_assert_uint_eq(stage.noting.released_count, 2);

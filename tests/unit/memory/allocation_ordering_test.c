@@ -35,7 +35,7 @@ static void claim_and_settle(void)
     for (size_t i = 0; i < plan.section_count; i++) {
         PGresult *res = lock_row_of(1, 900);
         set_text(res, 0, MISSED, "{{k1,5,7}}");
-        set_text(res, 0, LOW, "{{k,5}}");
+        set_text(res, 0, LOW, "{{k,5,5}}");
         ck_assert(take_result(i, res));
     }
     for (int64_t id = 1; id <= 3; id++)

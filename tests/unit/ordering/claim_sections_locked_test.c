@@ -52,10 +52,10 @@ START_TEST(missed_keys_of_all_sections_are_told)
         const char *key;
         struct id_range ids;
     } expected[] = {{"due", {1, 0}}, {"},{", {-5, 300}}, {"", {350, 360}}, {"k3", {900, 901}}};
-    ck_assert_uint_eq(plan.missed_key_count, 4);
+    ck_assert_uint_eq(plan.missed.count, 4);
     for (size_t i = 0; i < 4; i++) {
-        ck_assert(span_equal(plan.missed_keys[i].key, span_of(expected[i].key)));
-        expect_range(plan.missed_keys[i].ids, expected[i].ids.lo, expected[i].ids.hi);
+        ck_assert(span_equal(plan.missed.at[i].key, span_of(expected[i].key)));
+        expect_range(plan.missed.at[i].ids, expected[i].ids.lo, expected[i].ids.hi);
     }
 }
 END_TEST
@@ -68,8 +68,8 @@ START_TEST(missed_key_without_its_ids_is_not_told)
         PGresult *res = lock_row();
         set_text(res, 0, MISSED, texts[i]);
         ck_assert(take(SECTION_FRESH, res));
-        ck_assert_uint_eq(plan.missed_key_count, i + 1);
-        ck_assert(span_equal(plan.missed_keys[i].key, span_of("k1")));
+        ck_assert_uint_eq(plan.missed.count, i + 1);
+        ck_assert(span_equal(plan.missed.at[i].key, span_of("k1")));
     }
 }
 END_TEST
@@ -78,18 +78,18 @@ START_TEST(low_keys_of_all_sections_are_told)
 {
     ask(&plain, high, low);
     PGresult *res = lock_row();
-    set_text(res, 0, LOW, "{{k,5},{\"\",-9223372036854775808}}");
+    set_text(res, 0, LOW, "{{k,5,5},{\"\",-9223372036854775808,-9223372036854775808}}");
     ck_assert(take(SECTION_OLDEST, res));
     ck_assert(take(SECTION_FRESH, lock_row()));
     res = lock_row();
-    set_text(res, 0, LOW, "{{k,70}}");
+    set_text(res, 0, LOW, "{{k,70,70}}");
     ck_assert(take(SECTION_NEWEST, res));
-    ck_assert_uint_eq(plan.low_key_count, 3);
-    ck_assert(span_equal(plan.low_keys[0].key, span_of("k")));
-    ck_assert_int_eq(plan.low_keys[0].id, 5);
-    ck_assert_uint_eq(plan.low_keys[1].key.size, 0);
-    ck_assert_int_eq(plan.low_keys[1].id, SCAN_ID_MIN);
-    ck_assert_int_eq(plan.low_keys[2].id, 70);
+    ck_assert_uint_eq(plan.low.count, 3);
+    ck_assert(span_equal(plan.low.at[0].key, span_of("k")));
+    ck_assert_int_eq(plan.low.at[0].ids.lo, 5);
+    ck_assert_uint_eq(plan.low.at[1].key.size, 0);
+    ck_assert_int_eq(plan.low.at[1].ids.lo, SCAN_ID_MIN);
+    ck_assert_int_eq(plan.low.at[2].ids.lo, 70);
 }
 END_TEST
 

@@ -142,7 +142,7 @@ START_TEST(what_was_bare_is_forgotten_when_somebody_has_put_in_an_old_id)
     finish_claim();
     claim();
     PGresult *res = lock_row_of(15000, 15000);
-    set_text(res, 0, LOW, "{{k,15000}}");
+    set_text(res, 0, LOW, "{{k,15000,15000}}");
     answer(SECTION_OLDEST, res);
     ck_assert(take_locks());
     EXPECT_INHABITED({15000, SCAN_ID_MAX});

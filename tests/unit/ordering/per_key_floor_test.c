@@ -236,7 +236,7 @@ START_TEST(answer_to_a_probe_does_not_undo_what_a_claim_has_found_meanwhile)
     ordering_per_key.probe(o, 0, arena, statements);
     claim();
     PGresult *res = lock_row_of(20, 20);
-    set_text(res, 0, LOW, "{{k,20}}");
+    set_text(res, 0, LOW, "{{k,20,20}}");
     answer(SECTION_OLDEST, res);
     ck_assert(take_locks());
     floor_probed(2, 700, false, 0);

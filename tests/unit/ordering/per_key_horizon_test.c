@@ -332,8 +332,8 @@ START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
     probe(1000, 0, false, 0);
     probe(1000, 0, true, 0);
     claim();
-    PGresult *res = lock_row_of(100, 1000); /* an entry covers the first of them */
-    set_text(res, 0, LOW, "{{k,1001}}");    /* nothing wrong with this one */
+    PGresult *res = lock_row_of(100, 1000);   /* an entry covers the first of them */
+    set_text(res, 0, LOW, "{{k,1001,1001}}"); /* nothing wrong with this one */
     answer(SECTION_FRESH, res);
     ck_assert(take_locks());
     ck_assert(id_range_is_empty(plan.report.missed));
@@ -341,7 +341,7 @@ START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
     claim();
     ck_assert_int_eq(read_parameter(2), 1001);
     res = lock_row_of(500, 1000);
-    set_text(res, 0, LOW, "{{k,700},{l,500},{\"\",600}}");
+    set_text(res, 0, LOW, "{{k,700,700},{l,500,500},{\"\",600,600}}");
     answer(SECTION_FRESH, res);
     ck_assert(take_locks());
     ck_assert_int_eq(plan.report.missed.lo, 500);
@@ -350,7 +350,7 @@ START_TEST(floor_falls_to_an_id_that_was_inserted_below_it)
     claim();
     ck_assert_int_eq(read_parameter(2), 500);
     res = lock_row_of(400, 1000);
-    set_text(res, 0, LOW, "{{k,400}}");
+    set_text(res, 0, LOW, "{{k,400,400}}");
     set_bigint(res, 0, MISSED_MIN, 450);
     set_bigint(res, 0, MISSED_MAX, 600);
     answer(SECTION_FRESH, res);

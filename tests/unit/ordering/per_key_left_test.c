@@ -165,7 +165,7 @@ START_TEST(list_counts_when_a_claim_has_moved_the_floor_meanwhile)
     size_t count = ordering_per_key.probe(o, SECOND_US, arena, statements);
     claim();
     PGresult *res = lock_row_of(20, 20);
-    set_text(res, 0, LOW, "{{k,20}}");
+    set_text(res, 0, LOW, "{{k,20,20}}");
     answer(SECTION_OLDEST, res);
     ck_assert(take_locks());
     res = floor_row(500, false, 0);
@@ -185,7 +185,7 @@ START_TEST(floor_does_not_fall_to_an_event_that_was_left_behind)
     find_of_key(500, 77, SECOND_US);
     claim();
     PGresult *res = lock_row_of(77, 400);
-    set_text(res, 0, LOW, "{{a,77},{b,400}}");
+    set_text(res, 0, LOW, "{{a,77,77},{b,400,400}}");
     answer(SECTION_OLDEST, res);
     ck_assert(take_locks());
     ck_assert_int_eq(plan.report.missed.lo, 400);

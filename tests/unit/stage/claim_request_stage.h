@@ -73,9 +73,9 @@ static inline bool has(const struct span *keys, size_t count, const char *key)
 
 static inline void miss_ids(struct claim *claim, const char *key, int64_t low, int64_t high)
 {
-    static struct missed_key missed;
-    missed = (struct missed_key){span_of(key), {low, high}};
-    claim->plan = (struct claim_plan){.missed_keys = &missed, .missed_key_count = 1};
+    static struct found_key missed;
+    missed = (struct found_key){span_of(key), {low, high}};
+    claim->plan = (struct claim_plan){.missed = {&missed, 1}};
     claim_follow_missed(claim, NOW);
 }
 

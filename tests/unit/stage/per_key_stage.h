@@ -42,6 +42,8 @@ static const struct sql_variable variables[] = {
     {"deleted", "with deleted as (delete from t e returning e.id as id)"},
     {"placed", "with deleted as (delete from only t e returning e.id as id)"},
     {"behind_entry", "true"},
+    {"late", "is_late"},
+    {"more", "has_more"},
     {"lock_class", "7"},
     {NULL, NULL},
 };

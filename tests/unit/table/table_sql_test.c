@@ -50,6 +50,21 @@ static void assert_has_not(const char *text, const char *part)
     ck_assert_msg(strstr(text, part) == NULL, "\"%s\" in: %s", part, text);
 }
 
+/* tests/integration/delivery/test_lock_sections.py runs it, with other names. */
+START_TEST(key_is_late_by_an_event_of_its_own_between_the_floor_and_what_was_found)
+{
+    static char where[] = "kind = 1";
+    config.where = where;
+    const char *late = value("late");
+    assert_has(late,
+               "f.keyless is null and exists (select from \"public\".\"events\" e where (e.\"order_id\", e.\"id\") >= "
+               "(f.key, $10::bigint) and (e.\"order_id\", e.\"id\") < (f.key, f.low) and (");
+    assert_has(late, "kind = 1");
+    assert_has(late, " order by e.\"order_id\" desc, e.\"id\" desc offset 0)");
+    ck_assert_str_eq(value("more"), "l.ok and l.high > l.low");
+}
+END_TEST
+
 START_TEST(names_become_literals_that_cannot_end_early)
 {
     static const char *const rows[][2] = {
@@ -355,6 +370,7 @@ int main(void)
     TCase *tcase = tcase_create("table_sql");
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, key_is_late_by_an_event_of_its_own_between_the_floor_and_what_was_found);
     tcase_add_test(tcase, names_become_literals_that_cannot_end_early);
     tcase_add_test(tcase, regclasses_are_made_of_quoted_names);
     tcase_add_test(tcase, range_of_a_key_is_one_walk_of_an_index_on_key_and_id);
