@@ -136,6 +136,8 @@ def test_nobody_notifies_while_the_relay_is_awake(relay, shop, out):
 
 
 OID = "select 'public.events'::regclass::oid::bigint"
+LOCKS = ("select count(*) from pg_locks where locktype = 'advisory' and classid in (2476684755, 1189806900)"
+         " and database = (select oid from pg_database where datname = current_database())")
 
 
 def test_without_the_trigger_the_table_is_polled(relay, shop, out):
@@ -203,7 +205,8 @@ def test_a_transaction_that_wrote_before_the_relay_rested_is_waited_for(relay, s
     late = shop.db.connect(autocommit=False)
     late.cursor().execute("insert into public.events (order_id, status) values (1, 'step')")
     one = start(relay, shop, out, poll="{ max: 1s }")
-    time.sleep(3)
+    wait_until(lambda: shop.db.value(LOCKS) == 2, 15, "the relay to have its locks")
+    time.sleep(1)  # it would rest within some milliseconds
     assert not one.logged("msg=queue.rest "), "somebody may still commit an event"
     late.commit()
     is_delivered(shop)
@@ -238,9 +241,18 @@ def test_an_old_snapshot_wakes_the_relay(relay, shop, out):
 def test_what_is_rolled_back_wakes_nobody(relay, shop, out):
     one = start(relay, shop, out)
     rests(one)
+    listener = shop.db.connect()
+    listener.cursor().execute("listen pgcourier")
     shop.insert([1], commit=False)
-    time.sleep(1)
-    assert not one.logged("msg=queue.wake ")
+    shop.db.query("notify pgcourier, 'last'")  # notifications come in the order of commits
+
+    def payloads():
+        listener.poll()
+        return [notice.payload for notice in listener.notifies]
+
+    wait_until(payloads, what="the notification behind it")
+    assert payloads() == ["last"] and not one.logged("msg=queue.wake ")
+    listener.close()
 
 
 # ---- what becomes due ----
@@ -415,7 +427,7 @@ def test_all_relays_that_rest_are_woken(relay, shop, out):
         rests(one, 2)
     for one in several:
         assert one.stop() == 0
-    assert shop.db.value("select count(*) from pg_locks where locktype = 'advisory' and classid in (2476684755, 1189806900)") == 0
+    assert shop.db.value(LOCKS) == 0
 
 
 def test_what_one_queue_hands_on_wakes_the_next(relay, db, tmp_path):
