@@ -132,7 +132,7 @@ static const struct setting retry_settings[] = {
 
 static const struct setting poll_settings[] = {
     {"max", SETTING_DURATION, AT_QUEUE(poll_max_us), "200ms", .min = MS_US, .max = HOUR_US,
-     .help = "time between looks while the table is empty"},
+     .help = "time between looks while a queue cannot rest"},
     {.name = NULL},
 };
 

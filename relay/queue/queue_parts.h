@@ -128,7 +128,7 @@ struct rest_answer {
     unsigned number;               /* of the question that is answered */
     bool failed;
     bool may, held;    /* the queue may rest; producers see its locks */
-    char obstacle[64]; /* why it may not */
+    char obstacle[80]; /* why it may not */
     char *writers;     /* that have not ended, as an array in text; NULL: none */
     bool idle;         /* nobody may claim now */
     bool waiting;      /* there is something to claim */

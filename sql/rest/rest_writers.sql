@@ -37,7 +37,7 @@ select case when pg_catalog.current_setting('max_prepared_transactions')::int > 
               or exists (select from pg_class c where c.oid in (select f.relation from family f) and c.relkind not in ('r', 'p'))
               or exists (select from pg_inherits i join pg_class c on c.oid = i.inhparent
                           where i.inhparent in (select f.relation from family f) and c.relkind <> 'p')
-            then 'rows get into the table by way of another one'
+            then 'rows come into the table through another one'
             when exists (select from unguarded) then 'the table has no trigger outbox_wake: see outbox.install_wake()'
             when $2::text ~* '\m(select|current_\w+|localtime(stamp)?)\M'
               or exists (select from named n join pg_proc p on p.proname = n.name where p.provolatile <> 'i')

@@ -183,7 +183,7 @@ MUTANTS = [
     Mutant("rests_past_what_becomes_due", ["G6"], "relay/rest/rest.c", "    if (answer->due)\n", "    if (false)\n", soon=True),
     Mutant("forgets_a_notification_on_the_way_to_rest", ["G6"], "relay/rest/rest.c",
            "    else\n        wake(queue, \"notified\", now);\n", "    else if (rest->state == REST_RESTING)\n        wake(queue, \"notified\", now);\n"),
-    Mutant("looks_again_before_the_claim_that_was_notified", ["G6"], "relay/rest/rest.c",
+    Mutant("looks_again_before_the_claim_that_was_notified", ["G6", "spin"], "relay/rest/rest.c",
            "    else if (!is_busy(queue, now) && is_quiet(queue, now))\n        ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);\n", "    else\n        ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);\n"),
     Mutant("rests_on_without_its_locks", ["G6"], "relay/rest/rest.c", "        wake(queue, \"connection lost\", now);\n", "        (void)now;\n"),
     Mutant("rests_without_listening", ["G6"], "relay/rest/waking.c", "send(waking, WAKING_SUBSCRIBES, &st);", "(void)st, waking->state = WAKING_IDLE;", soon=True),

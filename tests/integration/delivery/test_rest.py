@@ -155,7 +155,7 @@ def test_without_the_trigger_the_table_is_polled(relay, shop, out):
 def test_a_table_with_a_way_past_its_trigger_is_polled(relay, shop, out, change):
     shop.db.psql(change)
     one = start(relay, shop, out)
-    stays_awake(one, "the table has no trigger|rows get into the table")
+    stays_awake(one, "the table has no trigger|rows come into the table")
 
 
 @pytest.mark.parametrize("where, may_rest", [
