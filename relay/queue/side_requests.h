@@ -24,8 +24,8 @@ struct side_requests {
     bool found_empty;             /* answer: the last one */
     bool answer_outdated;         /* events have come since the question under way was sent */
     bool peek;                    /* request: is there anything to claim? See peek.h; pace_peeked() has the answer */
-    enum rest_question_kind rest; /* request; rest_answer has the answer to question */
-    unsigned rest_number;
+    enum rest_question_kind rest; /* request; its answer is in rest_answer, */
+    unsigned rest_number;         /* with this number */
 };
 
 /* A connection is new, maybe on another server: nothing is claimed until a probe says how far ids go there. */
