@@ -3,6 +3,12 @@
 #include "relay/base/lesser.h"
 #include "relay/queue/queue.h"
 
+/* Half the events wait for their claim no longer than half of this, and then for the claim and for the sink. */
+static int64_t between_claims_us(const struct queue *queue)
+{
+    return queue->config->latency_us * 7 / 5;
+}
+
 static void plan_poll(struct queue *queue, struct pace_claim claim, instant_us now)
 {
     const struct queue_config *config = queue->config;
@@ -11,7 +17,7 @@ static void plan_poll(struct queue *queue, struct pace_claim claim, instant_us n
     pace->found = claim.found;
     if (claim.found) {
         pace->idle_us = config->latency_us;
-        pace_poll_by(pace, claim.sent_at + config->latency_us);
+        pace_poll_by(pace, claim.sent_at + between_claims_us(queue));
         return;
     }
     queue->metrics.empty_claims++;
@@ -24,7 +30,7 @@ void pace_sent(struct queue *queue, bool full, instant_us now)
         queue->pace.poll_at =
             INSTANT_NEVER; /* until the answer is here: one claim at a time asks when nothing is known */
     if (queue->pace.took_all)
-        queue->pace.earliest_at = now + queue->config->latency_us; /* for the claim beside it, too */
+        queue->pace.earliest_at = now + between_claims_us(queue); /* for the claim beside it, too */
 }
 
 /* Counted from when the claim was sent, so that what it takes is not lost. Of the time before, nothing is saved up. */
@@ -41,7 +47,7 @@ void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
         plan_poll(queue, claim, now);
     pace->took_all = claim.took_all;
     pace->finds += claim.found;
-    instant_us next_at = pace->took_all ? claim.sent_at + queue->config->latency_us : now, rate = rate_at(queue, claim);
+    instant_us next_at = pace->took_all ? claim.sent_at + between_claims_us(queue) : now, rate = rate_at(queue, claim);
     pace->earliest_at = next_at > rate ? next_at : rate;
     pace->poll_at = pace->poll_at > pace->earliest_at ? pace->poll_at : pace->earliest_at;
 }

@@ -6,7 +6,8 @@
 #include "tests/unit/stage/hand_made.h"
 
 #define NOW (10 * SECOND_US)
-#define MIN_US (2 * MS_US)
+#define LATENCY (2 * MS_US)
+#define BETWEEN_US (LATENCY * 7 / 5)
 #define KEYS 256
 
 static struct stage stage;
@@ -22,7 +23,7 @@ static void set_up(void)
     stage_init(&stage, "there");
     stage.claim.plan.scan = (struct scan_plan){.newest = {1, 0}, .oldest = {1, 0}};
     stage.claim.plan.report = (struct scan_report){.newest_left = {1, 0}, .oldest_left = {1, 0}, .missed = {1, 0}};
-    stage.config.latency_us = MIN_US;
+    stage.config.latency_us = LATENCY;
     stage.config.poll_max_us = 100 * MS_US;
     queue = &stage.queue;
     queue->outlet = &outlet;
@@ -64,7 +65,7 @@ START_TEST(next_claim_is_sent_when_its_time_has_passed_since_the_last_one_was)
 {
     claim->sent_at = NOW - MS_US;
     find(_i == 0 ? 1 : 1000);
-    ck_assert_int_eq(queue->pace.earliest_at, NOW - MS_US + MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW - MS_US + BETWEEN_US);
     ck_assert_int_eq(queue->pace.poll_at, queue->pace.earliest_at);
 }
 END_TEST
@@ -82,12 +83,12 @@ START_TEST(claim_that_found_nothing_holds_up_no_notification)
 {
     claim->sent_at = NOW;
     find(0);
-    ck_assert_int_eq(queue->pace.earliest_at, NOW + MIN_US); /* but for what is to be looked at again */
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + BETWEEN_US); /* but for what is to be looked at again */
     pace_wake(queue, NOW);
     ck_assert_int_eq(queue->pace.earliest_at, NOW);
     find(1);
     pace_wake(queue, NOW);
-    ck_assert_int_eq(queue->pace.earliest_at, NOW + MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, NOW + BETWEEN_US);
 }
 END_TEST
 
@@ -99,14 +100,14 @@ START_TEST(claim_that_found_nothing_is_waited_for_ever_longer)
     ck_assert_int_eq(queue->pace.idle_us, 100 * MS_US);
     ck_assert_uint_eq(queue->metrics.empty_claims, 2);
     find(1);
-    ck_assert_int_eq(queue->pace.idle_us, MIN_US);
+    ck_assert_int_eq(queue->pace.idle_us, LATENCY);
 }
 END_TEST
 
 START_TEST(what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten)
 {
     queue->pace.poll_at = NOW - MS_US;
-    claim->sent_at = NOW - MIN_US;
+    claim->sent_at = NOW - BETWEEN_US;
     find(0);
     ck_assert_int_le(queue->pace.poll_at, NOW);
 }
@@ -123,10 +124,10 @@ START_TEST(claim_that_left_something_is_followed_at_once)
     for (int64_t id = 1; id <= 12; id++)
         stage_event(batch, id, "a")->lane->more = _i == EVENTS_OF_A_KEY;
     bring(NOW);
-    ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + MIN_US : NOW);
+    ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + BETWEEN_US : NOW);
     queue->pace.earliest_at = NOW;
     pace_sent(queue, false, NOW);
-    ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + MIN_US : NOW); /* nor is there another beside it */
+    ck_assert_int_eq(queue->pace.earliest_at, _i == LEFT ? NOW + BETWEEN_US : NOW); /* nor is there another beside it */
 }
 END_TEST
 
@@ -166,7 +167,7 @@ START_TEST(stretch_of_ids_says_nothing_of_what_was_to_be_looked_at_besides)
     plan->report.oldest_left = _i == OLDEST || _i == SWEPT ? some : none;
     find(10);
     bool more = _i == NEWEST || _i == OLDEST || _i == OTHERS;
-    ck_assert_int_eq(queue->pace.earliest_at, more ? NOW : NOW + MIN_US);
+    ck_assert_int_eq(queue->pace.earliest_at, more ? NOW : NOW + BETWEEN_US);
 }
 END_TEST
 
