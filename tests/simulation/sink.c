@@ -15,6 +15,7 @@ struct flight {
     int process;
     int key;
     int64_t id;
+    bool follows;          /* one of its key was under way, without which it does not arrive */
     instant_us arrives_at; /* INSTANT_NEVER: it does not, or it has */
     instant_us verdict_at;
     enum verdict verdict;
@@ -178,6 +179,7 @@ static const struct flight *flight_before(const struct flight *of)
 
 static void follow(struct flight *flight, const struct flight *before)
 {
+    flight->follows = true;
     if (before->verdict != VERDICT_ACKED) {
         flight->arrives_at = INSTANT_NEVER;
         is_not_taken(flight, sim_chance(500) ? VERDICT_RETRY : VERDICT_UNKNOWN, before->kind, 0);
@@ -269,6 +271,23 @@ static void sink_go_on(struct sink *base, const struct pollset *ps, instant_us n
     }
 }
 
+/* Nor does what follows, though its verdict may have been given. */
+static void stop_behind(const struct flight *first)
+{
+    const struct sim_sink *sink = first->sink;
+    int key = first->key;
+    int64_t id = first->id;
+    for (size_t i = network.count; i-- > 0;) {
+        struct flight *flight = &network.flights[i];
+        if (!flight->follows || flight->sink != sink || flight->key != key || flight->id <= id)
+            continue;
+        flight->arrives_at = INSTANT_NEVER;
+        if (flight->verdict == VERDICT_ACKED)
+            is_not_taken(flight, VERDICT_UNKNOWN, ERROR_LOST_CLAIM, 0);
+        forget_if_over(flight);
+    }
+}
+
 /* Nothing more of it arrives. */
 static void sink_call_back(struct sink *base, struct delivery *d)
 {
@@ -280,6 +299,9 @@ static void sink_call_back(struct sink *base, struct delivery *d)
         if (!arrived)
             is_not_taken(flight, VERDICT_UNKNOWN, ERROR_LOST_CLAIM, 0);
         flight->arrives_at = INSTANT_NEVER;
+        if (!arrived)
+            stop_behind(flight);
+        return;
     }
 }
 
