@@ -9,10 +9,10 @@ RATE = 1000  # events/s
 LEAST_OF_RATE = 0.98  # with less, what is measured is the latency at another rate
 
 
-def insert_steadily(bench, seconds, rate=RATE):
+def insert_steadily(bench, seconds, rate=RATE, insert=None):
     """Inserts by PRODUCERS connections, evenly spaced, one event a transaction. Returns the events/s that were reached, when all are
-    committed."""
-    reached, = run_floor("insert", bench.db.superuser_dsn, read_sql("floor_insert.sql"), PRODUCERS, rate, rate * seconds)
+    committed. `insert`: the statement, if it is not that of an event."""
+    reached, = run_floor("insert", bench.db.superuser_dsn, insert or read_sql("floor_insert.sql"), PRODUCERS, rate, rate * seconds)
     return reached
 
 

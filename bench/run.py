@@ -73,6 +73,11 @@ def ask(postgres, number, name, run):
     return answers
 
 
+def prepare(name):
+    """What a question builds before it can be asked, once a machine: not in its time, as the build of the relay is not."""
+    getattr(importlib.import_module(name), "prepare", lambda _: None)(say)
+
+
 def keep(entries):
     """After each question: whoever breaks off leaves pages that agree with the results."""
     results.write(entries)
@@ -130,6 +135,8 @@ def main():
     if pairs < 1:
         parser.error("at least one pair")
     exit_on_signals()
+    for number in numbers:
+        prepare(found[number])
     begun = time.monotonic()
     complete = ask_all(numbers, Run(arguments.quick, pairs, lambda text: say(f"  {text}"), not arguments.print))
     say(time_said(time.monotonic() - begun, arguments.quick, numbers == list(found) and not arguments.pairs))

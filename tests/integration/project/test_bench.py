@@ -144,6 +144,51 @@ def test_a_relay_at_rest_is_judged_by_its_statements_and_by_what_the_server_uses
     assert [(round(one.rate, 3), one.reached) for one in others] == [(8.7, None), (0.7, None)]
 
 
+# ---- River beside the relay ----
+
+def ask_ordinary_day(monkeypatch, absent="", failure=None):
+    """The answers of question 18, with a relay and a River that are not there, and what was said."""
+    question, said = importlib.import_module("bench.questions.18_ordinary_day"), []
+
+    def with_river(*_):
+        if failure:
+            raise failure
+        return question.Day(30.0, 8.0, 6.0, 19.0, 24.0)
+
+    monkeypatch.setattr(question, "of_relay", lambda _: [answer([1], number=18, must=2, more=False)])
+    monkeypatch.setattr(question, "share_of_server", lambda *_: 24.0)
+    monkeypatch.setattr(question, "with_river", with_river)
+    monkeypatch.setattr(question, "REST_S", 0)
+    monkeypatch.setattr(question.river_worker, "reason_absent", lambda: absent)
+    monkeypatch.setattr(question.river_worker.subprocess, "run", lambda *_, **__: types.SimpleNamespace(returncode=0))
+    db = types.SimpleNamespace(superuser_dsn="", query=lambda _: [])
+    return question.ask(types.SimpleNamespace(run=Run(True, 1, None), say=said.append, db=db)), said
+
+
+def test_river_is_shown_beside_the_relay_without_a_target(monkeypatch):
+    (relay, *river), _ = ask_ordinary_day(monkeypatch)
+    assert relay.note == ""
+    assert [(one.question, one.rate) for one in river] == [
+        (f"River: {name} at {rate}/s", value) for rate in ("200", "1,000") for name, value in (("cost", 6), ("p50", 6), ("p99", 19))]
+    assert {one.reached for one in river} == {None}
+    assert river[0].note == "inserts alone 24.0 %; the worker itself 8.00 %" and "plain SQL" in river[1].note
+
+
+@pytest.mark.parametrize("absent, failure, why", [
+    ("go is not installed", None, "go is not installed"), ("", BenchFailed("its worker ended with 1\nmore"), "its worker ended with 1"),
+    ("", TimeoutError(), "TimeoutError")])
+def test_question_18_goes_on_without_river_and_says_so(monkeypatch, absent, failure, why):
+    answers, said = ask_ordinary_day(monkeypatch, absent, failure)
+    assert [(one.question, one.note) for one in answers] == [("drain", f"River is NOT beside the relay: {why}")]
+    assert said[-1].startswith(f"!! River is NOT beside the relay: {why}")
+
+
+@pytest.mark.parametrize("rate, each", [(10, 1), (200, 1), (1000, 5)])
+def test_river_is_notified_as_often_as_its_client_would(rate, each):
+    insert = importlib.import_module("bench.questions.18_ordinary_day").river_insert(rate)
+    assert f"id % {each} = 0" in insert and "EACH" not in insert
+
+
 # ---- how much came ----
 
 @pytest.mark.parametrize("reached, kept", [(1000, True), (980, True), (979, False)])
