@@ -51,8 +51,8 @@ with taken as (
     having pg_catalog.count(*) > 0
     on conflict :conflict do update
        set event_id = least(p.event_id, excluded.event_id), updated_at = pg_catalog.now(),
-           -- A worker that has the key keeps it; after its event comes the one put back.
-           attempts = case when p.token is null then 0 else p.attempts end,
+           -- A worker that has the key keeps it; after its event comes the one put back, which begins anew.
+           attempts = case when p.token is null or p.event_id = excluded.event_id then 0 else p.attempts end,
            last_error = case when p.token is null then '' else p.last_error end,
            next_at = case when p.resume_at is null and p.token is null then pg_catalog.now() else p.next_at end,
            resume_at = case when p.resume_at is not null and p.token is null then pg_catalog.now() else p.resume_at end

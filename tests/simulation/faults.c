@@ -138,6 +138,8 @@ static void put_back(struct row *row)
         judge_opened(entry);
         if (entry->token != 0)
             wait = *entry; /* whoever has it keeps it */
+        if (row->id == entry->head)
+            wait.attempts = 0; /* it begins anew */
         wait.head = entry->head < row->id ? entry->head : row->id;
         entry->version.ended_by = txn;
     }

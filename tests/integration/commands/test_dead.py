@@ -124,6 +124,16 @@ def test_retry_lowers_the_head_of_a_key_that_is_parked_already(shop):
     assert shop.parked() == [("7", first, False, 0, True)]
 
 
+def test_retry_of_an_event_whose_lease_goes_on_begins_anew(shop):
+    """Another relay took the lease over while the letter was being written."""
+    (dead,) = shop.insert(7)
+    shop.kill(dead)
+    shop.park(dead, "7", next_at="2099-01-01")
+    shop.db.query("update outbox.parked set attempts = 2, token = gen_random_uuid()")
+    shop.dead("retry", "--key", "7")
+    assert shop.db.query("select event_id, attempts, token is not null from outbox.parked") == [(dead, 0, True)]
+
+
 def test_retry_leaves_the_head_of_a_key_that_comes_before_it(shop):
     """It was committed late, when what has the higher id was dead already."""
     late, dead = shop.insert(7, 7)
