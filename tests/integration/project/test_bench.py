@@ -210,7 +210,7 @@ def test_question_5_fails_when_a_run_has_less_than_its_rate(monkeypatch):
         came = iter(rates)
         monkeypatch.setattr(question, "of_relay", lambda *_, came=came: (3, 9, next(came)))
         if answered:
-            assert question.ask(bench)[0].note == "with `latency: 2ms`, at 990 events/s or more in each run"
+            assert question.ask(bench)[0].note == "with `latency: 1ms`, at 990 events/s or more in each run"
             continue
         with pytest.raises(BenchFailed, match="970 of 1,000"):
             question.ask(bench)
