@@ -75,12 +75,12 @@ def with_relay(bench, seconds, rate):
 def at_rate(bench, rate, seconds):
     """Pairs of runs: inserts alone, and with a relay; what the server uses beyond the inserts alone is what the relay costs."""
     alone, days = [], []
-    for number in range(bench.run.pairs):
+    for pair in range(bench.run.pairs):
         bench.empty()
         time.sleep(REST_S)
         alone.append(share_of_server(bench, seconds, rate))
         days.append(with_relay(bench, seconds, rate))
-        bench.say(f"{rate:,} events/s, pair {number + 1} of {bench.run.pairs}: server {alone[-1]:.1f} % of a core without a relay, {days[-1].server:.1f} "
+        bench.say(f"{rate:,} events/s, pair {pair + 1} of {bench.run.pairs}: server {alone[-1]:.1f} % of a core without a relay, {days[-1].server:.1f} "
                   f"with one, which uses {days[-1].own:.1f} itself; p50 {days[-1].p50:.1f} ms, p99 {days[-1].p99:.1f}, p99.9 {days[-1].p999:.1f}")
     return alone, days
 

@@ -68,7 +68,7 @@ struct queue_config {
     int64_t max_events_per_key; /* of one key in one claim */
     int64_t max_batch_bytes;    /* of payload and headers held for one claim; one larger row goes alone */
     int64_t max_event_bytes;    /* larger events become dead letters; 0 = no limit */
-    int64_t latency_us;         /* from commit to delivery, in the median, while events come */
+    int64_t latency_us;         /* in which half the events are claimed, while many come */
     int64_t poll_max_us;        /* between looks at the table while it is empty */
     int64_t oldest_share;       /* percent of the places in a claim that go to the oldest end */
     int64_t lock_class;         /* first half of the advisory lock; 0 = from the table's name */

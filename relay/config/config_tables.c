@@ -93,7 +93,7 @@ const struct setting queue_settings[] = {
     {"lock_class", SETTING_COUNT, AT_QUEUE(lock_class), "0", .max = INT32_MAX,
      .help = "first number of the advisory locks; the same for all relays of a table; `0`: from its name"},
     {"latency", SETTING_DURATION, AT_QUEUE(latency_us), "5ms", .min = 100, .max = 60 * SECOND_US,
-     .help = "half the events wait no longer; more costs the server less"},
+     .help = "half are claimed within it while many come; more costs less"},
     {.name = NULL},
 };
 

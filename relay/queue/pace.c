@@ -3,7 +3,8 @@
 #include "relay/base/lesser.h"
 #include "relay/queue/queue.h"
 
-/* Half the events wait for their claim no longer than half of this, and then for the claim and for the sink. */
+/* Half the events wait for the next claim no longer than half of this; the rest of `latency` is for the claim itself.
+ */
 static int64_t between_claims_us(const struct queue *queue)
 {
     return queue->config->latency_us * 7 / 5;

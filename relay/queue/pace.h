@@ -1,10 +1,9 @@
 /* relay/queue/pace.h -- when a queue is claimed from again.
  *
  * Most of what a claim costs the database does not depend on how many events it brings. So a claim that took all there
- * was is followed by the next one so that half the events wait no longer than `latency`; one that left something, at
- * once. While nothing comes, each look at
- * the table is twice as late as the one before, up to `poll.max`. With a rate, what a claim brings has its time before
- * the next one. */
+ * was is followed by the next one so late that half the events are claimed within `latency`; one that left something,
+ * at once. While nothing comes, each look at the table is twice as late as the one before, up to `poll.max`. With a
+ * rate, what a claim brings has its time before the next one. */
 #pragma once
 
 #include "relay/base/clock.h"

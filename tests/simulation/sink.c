@@ -271,7 +271,7 @@ static void sink_go_on(struct sink *base, const struct pollset *ps, instant_us n
     }
 }
 
-/* Nor does what follows, though its verdict may have been given. */
+/* What follows `first` does not arrive either, though its verdict may have been given. */
 static void stop_behind(const struct flight *first)
 {
     const struct sim_sink *sink = first->sink;
@@ -288,7 +288,7 @@ static void stop_behind(const struct flight *first)
     }
 }
 
-/* Nothing more of it arrives. */
+/* Nothing more of the delivery arrives. */
 static void sink_call_back(struct sink *base, struct delivery *d)
 {
     for (size_t i = 0; sim.plan.calls_back && i < network.count; i++) {
