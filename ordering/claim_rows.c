@@ -44,6 +44,11 @@ int64_t claim_rows_share(const struct claim_request *request, int64_t share)
     return (int64_t)(request->draw / 2 % 100) < share ? 100 : 0;
 }
 
+int64_t claim_rows_part(const struct claim_request *request, int64_t share)
+{
+    return (request->max_keys * share + (int64_t)(request->draw / 2 % 100)) / 100;
+}
+
 bool claim_rows_waits_last(const struct claim_request *request)
 {
     return request->max_keys == 1 && request->draw % 2 == 1;

@@ -26,6 +26,9 @@ bool claim_rows_suffice(const struct claim_rows *rows);
 /* How many of 100 places go to the oldest end, of which `share` do in the long run, */
 int64_t claim_rows_share(const struct claim_request *request, int64_t share);
 
+/* or how many of the claim's own, where that is no whole number by chance, */
+int64_t claim_rows_part(const struct claim_request *request, int64_t share);
+
 /* and whether waits that are over come behind everything else. */
 bool claim_rows_waits_last(const struct claim_request *request);
 

@@ -9,7 +9,7 @@
 #define ENOUGH_PART 8 /* a few keys too few are enough: looking at more rows costs more than they do */
 #define DUE_PART 4    /* of the keys, as many at most whose wait is over */
 
-/* Those of sql/claim/lock_ids.sql, lock_named.sql and lock_due.sql. */
+/* Those of sql/claim/lock_ids.sql, lock_events.sql, lock_named.sql and lock_due.sql. */
 enum lock_column {
     LOCK_SEEN_MIN,
     LOCK_SEEN_MAX,
@@ -39,17 +39,53 @@ struct end {
 static const struct end end_newest = {"desc", "high", "<=", false}, end_newest_first = {"desc", "high", "<=", true},
                         end_oldest = {"asc", "low", ">=", false};
 
+static bool init_text(struct guarded_text *text, const char *template, const struct ordering_options *options,
+                      const struct sql_variable *more, struct error *err)
+{
+    struct arena *arena = arena_new();
+    const struct sql_variable *plain = sql_variables_with(options->variables, more, arena),
+                              *guarded = options->guarded ? sql_variables_with(options->guarded, more, arena) : NULL;
+    bool ok = guarded_text_init(text, template, plain, guarded, err);
+    arena_free(arena);
+    return ok;
+}
+
 static bool init_end(struct guarded_text *text, const struct ordering_options *options, const struct end *end,
                      struct error *err)
 {
     const struct sql_variable all[] = {{"late", "false"},   {"more", "false"},       {"order", end->order},
                                        {"near", end->near}, {"behind", end->behind}, {NULL, NULL}};
-    const struct sql_variable *of_end = end->first ? all + 2 : all;
-    struct arena *arena = arena_new();
-    const struct sql_variable *plain = sql_variables_with(options->variables, of_end, arena),
-                              *guarded = options->guarded ? sql_variables_with(options->guarded, of_end, arena) : NULL;
-    bool ok = guarded_text_init(text, sql_lock_ids, plain, guarded, err);
-    arena_free(arena);
+    return init_text(text, sql_lock_ids, options, end->first ? all + 2 : all, err);
+}
+
+#define OF_IDS ":id between $1::bigint and $2::bigint"
+#define OF_RANK ":id >= greatest($2::bigint, $9::bigint) and :priority "
+#define RANKED ":id as id, :priority as rank"
+#define BY_RANK "f.rank desc nulls last, f.id"
+
+/* What a text of lock_events.sql looks at. Of what is new the urgent alone are looked at where others come first. */
+static const char *const
+    look_newest[] = {":id as id", OF_IDS, ":id desc", "f.id", "o.id", "true"},
+    *const look_oldest[] = {":id as id", OF_IDS, ":id", "f.id", "o.id", "true"},
+    *const look_urgent[] = {RANKED,     OF_IDS " and coalesce(:priority, -9223372036854775807 - 1) >= $10::bigint",
+                            ":id desc", BY_RANK,
+                            "o.id",     "true"},
+    *const look_top[] = {RANKED, OF_RANK "between $1::bigint and $1::bigint", ":priority desc, :id", BY_RANK, "o.id",
+                         "false"},
+    *const look_below[] = {RANKED, OF_RANK "< $1::bigint", ":priority desc, :id", BY_RANK, "o.rank", "false"};
+
+static bool init_look(struct guarded_text *text, const struct ordering_options *options, const char *const *look,
+                      struct error *err)
+{
+    struct sql_variable variables[] = {{"seen", 0}, {"stretch", 0}, {"sort", 0}, {"first", 0},
+                                       {"by", 0},   {"all", 0},     {0, 0}};
+    char *parts[6] = {NULL};
+    size_t n = 0;
+    while (n < 6 && (variables[n].text = parts[n] = sql_render(look[n], options->variables, err)))
+        n++;
+    bool ok = n == 6 && init_text(text, sql_lock_events, options, variables, err);
+    while (n > 0)
+        free(parts[--n]);
     return ok;
 }
 
@@ -64,8 +100,24 @@ bool claim_sections_init(struct claim_sections *sections, const struct ordering_
            (sections->due = sql_render(sql_lock_due, options->variables, err));
 }
 
+bool claim_sections_init_events(struct claim_sections *sections, const struct ordering_options *options,
+                                const struct claim_rows *rows, struct error *err)
+{
+    static const struct sql_variable no_keys[] = {{"parked_key", "null::text"}, {NULL, NULL}};
+    *sections = (struct claim_sections){.options = options, .rows = rows, .waits = true, .events = true};
+    struct arena *arena = arena_new();
+    sections->due = sql_render(sql_lock_due, sql_variables_with(options->variables, no_keys, arena), err);
+    arena_free(arena);
+    return sections->due && init_look(&sections->newest, options, options->priority ? look_urgent : look_newest, err) &&
+           init_look(&sections->oldest, options, look_oldest, err) &&
+           (!options->priority || (init_look(&sections->top, options, look_top, err) &&
+                                   init_look(&sections->below, options, look_below, err)));
+}
+
 void claim_sections_done(struct claim_sections *sections)
 {
+    guarded_text_done(&sections->top);
+    guarded_text_done(&sections->below);
     guarded_text_done(&sections->newest);
     guarded_text_done(&sections->newest_first);
     guarded_text_done(&sections->oldest);
@@ -86,32 +138,45 @@ static void add_section(struct claim_plan *plan, enum claim_section_kind kind, i
 static bool puts_first(const struct claim_sections *sections, const struct claim_request *request,
                        const struct scan_plan *scan)
 {
-    return request->behind && sections->options->key_index && !id_range_is_empty(scan->oldest) && !scan->sweeping;
+    return request->behind && !sections->events && sections->options->key_index && !id_range_is_empty(scan->oldest) &&
+           !scan->sweeping;
+}
+
+/* Of `left` keys. Of events, whose priority counts, it is no more than their share. */
+static int64_t part_of_oldest(const struct claim_sections *sections, const struct claim_request *request, int64_t left)
+{
+    if (sections->events)
+        return claim_rows_part(request, sections->options->oldest_share);
+    int64_t share = claim_rows_share(request, sections->options->oldest_share), part = left * share / 100;
+    return part > 0 || share == 0 ? part : 1;
 }
 
 /* The oldest come first for their share of `left` keys, and what they leave of it goes to the others. Where nothing
- * else is left to look at, what is new leaves them their share instead. */
+ * else is left to look at but the most urgent, those and what is new leave them their share instead. */
 static void add_stretches(const struct claim_sections *sections, const struct claim_request *request, int64_t left,
                           struct claim_plan *plan)
 {
     int64_t keys = request->max_keys, newest_rows, oldest_rows,
-            share = claim_rows_share(request, sections->options->oldest_share),
-            look = claim_rows_look(sections->rows, keys, request->behind);
+            look = claim_rows_look(sections->rows, keys, request->behind && !sections->events);
     if (claim_rows_split(&plan->scan, look, sections->options->oldest_share, &newest_rows, &oldest_rows)) {
         newest_rows++;
         oldest_rows++;
     }
     bool oldest = !id_range_is_empty(plan->scan.oldest), newest = !id_range_is_empty(plan->scan.newest);
-    int64_t part = left * share / 100 > 0 || share == 0 ? left * share / 100 : 1;
+    int64_t part = part_of_oldest(sections, request, left);
     bool last = puts_first(sections, request, &plan->scan) && part < keys;
-    bool first = oldest && share > 0 && !last && (newest || part == keys);
+    bool first = oldest && part > 0 && !last && (newest || part == keys);
     if (first)
         add_section(plan, SECTION_OLDEST, part, oldest_rows);
-    int64_t rest = oldest && !first && (last || !newest) ? keys - part : keys;
+    plan->for_oldest = oldest && !first && (last || !newest) ? part : 0;
+    int64_t rest = keys - plan->for_oldest;
     add_section(plan, SECTION_FRESH, rest, newest_rows);
+    if (plan->top) {
+        add_section(plan, SECTION_TOP, rest, newest_rows);
+        add_section(plan, SECTION_BELOW, rest, newest_rows);
+    }
     if (newest)
-        add_section(plan, SECTION_NEWEST, last ? rest : keys, newest_rows);
-    plan->for_oldest = last ? part : 0;
+        add_section(plan, SECTION_NEWEST, rest, newest_rows);
     if (oldest && !first)
         add_section(plan, SECTION_OLDEST, keys, oldest_rows);
 }
@@ -140,6 +205,8 @@ static struct id_range ids_of(const struct claim_plan *plan, enum claim_section_
 {
     if (kind == SECTION_FRESH)
         return (struct id_range){id_add(plan->scan.fresh_above, 1), SCAN_ID_MAX};
+    if (kind == SECTION_TOP || kind == SECTION_BELOW)
+        return (struct id_range){plan->top_priority, kind == SECTION_TOP ? plan->top_id : SCAN_ID_MIN};
     return kind == SECTION_NEWEST ? plan->scan.newest : plan->scan.oldest;
 }
 
@@ -175,6 +242,8 @@ static const struct guarded_text *text_of(const struct claim_sections *sections,
 {
     if (kind == SECTION_OLDEST)
         return &sections->oldest;
+    if (kind == SECTION_TOP || kind == SECTION_BELOW)
+        return kind == SECTION_TOP ? &sections->top : &sections->below;
     return puts_first(sections, request, &plan->scan) ? &sections->newest_first : &sections->newest;
 }
 
@@ -190,9 +259,14 @@ static struct statement ask_for_ids(const struct claim_sections *sections, const
     statement_add_int(&st, arena, section->keys);
     statement_add_int(&st, arena, request->max_keys - (section->kind == SECTION_OLDEST ? 0 : plan->for_oldest));
     statement_add_text(&st, sections->options->queue);
-    add_busy(&st, request, arena);
+    if (sections->events)
+        statement_add_ids(&st, arena, request->busy_keyless_ids, request->busy_keyless_count);
+    else
+        add_busy(&st, request, arena);
     statement_add_int(&st, arena, index > 0);
     statement_add_int(&st, arena, plan->floor);
+    if (section->kind == SECTION_FRESH && sections->top.plain) /* beside the top those alone that come before it */
+        statement_add_int(&st, arena, plan->top ? id_add(plan->top_priority, 1) : PRIORITY_LEAST);
     return st;
 }
 
@@ -280,6 +354,27 @@ static void read_ids(struct claim_sections *sections, struct claim_plan *plan, e
     sections->waits = waits > 0;
 }
 
+/* Where the next claim goes on. Where there was no place left nothing was seen, and it goes on from the same one. */
+static void read_top(struct claim_plan *plan, enum claim_section_kind kind, const PGresult *res)
+{
+    int64_t to = 0, cut = 0, full = 0;
+    bool any = result_bigint(res, 0, kind == SECTION_TOP ? LOCK_SEEN_MAX : LOCK_SEEN_MIN, &to),
+         is_cut = result_bigint(res, 0, kind == SECTION_TOP ? LOCK_CUT_MIN : LOCK_CUT_MAX, &cut);
+    result_bigint(res, 0, LOCK_FULL, &full);
+    plan->full = plan->full || full != 0;
+    bool left = is_cut || full;
+    if (kind == SECTION_TOP) {
+        plan->left = true; /* what is new and less urgent was not looked at */
+        if (is_cut || (any && full))
+            plan->top_id = is_cut ? cut : id_add(to, 1);
+        else if (!left)
+            plan->top_id = SCAN_ID_MAX;
+    } else if (plan->top_id == SCAN_ID_MAX && (any || !left)) {
+        plan->top_priority = !left ? PRIORITY_LEAST : is_cut ? cut : to;
+        plan->top_id = SCAN_ID_MIN;
+    }
+}
+
 bool claim_section_locked(struct claim_sections *sections, struct claim_plan *plan, size_t index, const PGresult *res,
                           struct arena *arena, struct error *err)
 {
@@ -295,7 +390,9 @@ bool claim_section_locked(struct claim_sections *sections, struct claim_plan *pl
     plan->locked_keyless_ids = arena_copy(arena, result_span(res, 0, LOCK_KEYLESS));
     read_keys(&plan->missed, result_span(res, 0, LOCK_MISSED), arena);
     enum claim_section_kind kind = plan->sections[index].kind;
-    if (kind != SECTION_NAMED && kind != SECTION_DUE)
+    if (kind == SECTION_TOP || kind == SECTION_BELOW)
+        read_top(plan, kind, res);
+    else if (kind != SECTION_NAMED && kind != SECTION_DUE)
         read_ids(sections, plan, kind, res, arena);
     plan->thin = plan->full && plan->tried < plan->enough;
     return true;

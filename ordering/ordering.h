@@ -93,7 +93,16 @@ struct found_keys {
 };
 
 /* What one statement of the half that locks looks at. */
-enum claim_section_kind { SECTION_NAMED, SECTION_DUE, SECTION_FRESH, SECTION_NEWEST, SECTION_OLDEST, SECTION_KINDS };
+enum claim_section_kind {
+    SECTION_NAMED,
+    SECTION_DUE,
+    SECTION_FRESH,
+    SECTION_NEWEST,
+    SECTION_OLDEST,
+    SECTION_TOP,   /* one priority, from an id on */
+    SECTION_BELOW, /* what is less urgent than that */
+    SECTION_KINDS
+};
 
 struct claim_section {
     enum claim_section_kind kind;
@@ -120,7 +129,8 @@ struct claim_plan {
     struct found_keys low;        /* with an event below the floor, and that do not wait */
     int64_t rows, rows_limit;     /* events returned and asked for */
     int64_t key_limit;            /* events of one key asked for */
-    bool from_top;                /* it looks at what is most urgent, whatever was looked at before */
+    bool top;                     /* it looks at priorities, */
+    bool from_top;                /* at what is most urgent, whatever was looked at before */
     int64_t top_priority, top_id; /* where to go on from there */
     bool behind;                  /* the request's word */
     bool few;                     /* asked for without that limit: the keys are believed to have few */

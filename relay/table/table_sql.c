@@ -191,16 +191,22 @@ static struct sql_variable *next_variables(const struct table *table, const stru
     return out;
 }
 
-/* How unordered_lock.sql locks event k.id. The row is looked up as everything there is: see lock_ids.sql. */
-static const char *lock_of_event(const struct table *table, const struct queue_config *queue, struct arena *arena)
+/* How a claim locks key k.key, or event k.keyless. A row is looked up as everything there is, see lock_ids.sql; of an
+ * event that waited and is gone there is none, and whoever finds its entry first removes that. The lock that is shared
+ * is for those who ask what is under way. */
+static const char *try_lock(const struct table *table, const struct queue_config *queue, struct arena *arena)
 {
-    if (queue->locks == LOCKS_ADVISORY)
-        return arena_printf(arena, "where pg_catalog.pg_try_advisory_xact_lock(%d, pg_catalog.hashint8(k.id))",
-                            (int)table->lock_class);
+    int class = (int)table->lock_class;
+    if (!queue->unordered || queue->locks == LOCKS_ADVISORY)
+        return arena_printf(arena, "pg_catalog.pg_try_advisory_xact_lock(%d, %s)", class,
+                            queue->unordered ? "pg_catalog.hashint8(k.keyless)" : lock_hash(table, arena));
+    const char *row =
+        arena_printf(arena, "select from %s e where e.%s between k.keyless and k.keyless order by e.%s offset 0",
+                     table->name_sql, table->id_sql, table->id_sql);
     return arena_printf(arena,
-                        "cross join lateral (select from %s e where e.%s between k.id and k.id order by e.%s offset 0 "
-                        "for update skip locked) as l",
-                        table->name_sql, table->id_sql, table->id_sql);
+                        "(exists (%s for update skip locked) and "
+                        "pg_catalog.pg_try_advisory_xact_lock_shared(%d, 0) is not null or not exists (%s))",
+                        row, class, row);
 }
 
 /* What is wanted of a delivered row, besides its id. */
@@ -268,10 +274,8 @@ static const struct sql_variable *variables_of(const struct table *table, const 
         {"not_before", table_column(arena, table->not_before_sql, "null::timestamptz")},
         {"key_type", key_type_name(table->key_type)},
         {"priority", table_column(arena, table->priority_sql, "null::bigint")},
-        {"urgent", table->priority_sql ? "true" : "false"},
-        {"lock", lock_of_event(table, queue, arena)},
+        {"try_lock", try_lock(table, queue, arena)},
         {"lock_class", arena_printf(arena, "%d", (int)table->lock_class)},
-        {"locks_rows", queue->locks == LOCKS_ROWS ? "true" : "false"},
         {"parked_key", parked_key(table, arena)},
         {"lock_hash", lock_hash(table, arena)},
         {"columns", table_event_columns(table, queue, guarded, arena)},

@@ -1,7 +1,8 @@
 -- One section of the first half of a claim, see lock_ids.sql: keys, and events without one, whose wait is over.
 --
--- :state :parked_key :lock_hash :lock_class   as in lock_ids.sql; :parked_key is p.key as a :key_type, null when it is none: an entry left
---                                 from a key column of another type
+-- :state        as in lock_ids.sql
+-- :parked_key   p.key as a key, null when it is none: an entry left from a key column of another type
+-- :try_lock     locks key k.key, or event k.keyless, or says that it cannot be
 --
 -- $1 bigint    keys to lock in this section
 -- $2 bigint    keys to lock, with those of the sections before
@@ -23,7 +24,7 @@ with before as materialized (
     order by p.next_at
     limit (select greatest(least($1::bigint, $2::bigint - pg_catalog.cardinality(b.keys) - pg_catalog.cardinality(b.ids)), 0) from before b)
 ), locked as materialized (
-    select k.*, pg_catalog.pg_try_advisory_xact_lock(:lock_class, :lock_hash) as ok from (select d.* from due d offset 0) as k
+    select k.*, :try_lock as ok from (select d.* from due d offset 0) as k
 )
 select null::bigint as seen_min, null::bigint as seen_max, null::bigint as missed_min, null::bigint as missed_max,
        pg_catalog.count(*) filter (where l.ok) as locked, pg_catalog.count(l.ok) as tried,

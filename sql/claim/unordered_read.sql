@@ -1,4 +1,4 @@
--- The second half of a claim: the events that unordered_lock.sql has locked, with what was noted of those that waited. A
+-- The second half of a claim: the events that lock_events.sql has locked, with what was noted of those that waited. A
 -- snapshot younger than the locks sees what earlier holders have committed.
 --
 -- :table :where :state :id :columns :text_once   as in per_key_read.sql

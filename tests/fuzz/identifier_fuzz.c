@@ -36,7 +36,7 @@ static const struct names plain = {
 
 #define NAMES (sizeof(struct names) / sizeof(char *))
 
-/* What table_variables() fills in, and for lock_ids the end that it looks from;
+/* What table_variables() fills in, and for lock_ids and lock_events what they look at;
  * tests/integration/schema/test_statements.py compares. */
 static const char *const templates[] = {
     sql_per_key_read,
@@ -58,7 +58,7 @@ static const char *const templates[] = {
     sql_claim_peek,
     sql_session_lock,
     sql_session_unlock,
-    sql_unordered_lock,
+    sql_lock_events,
     sql_unordered_read,
     sql_delayed_due,
     sql_after_look,
@@ -129,6 +129,12 @@ static const struct sql_variable *with_end(const struct sql_variable *of_table, 
     const struct sql_variable end[] = {{"order", oldest ? "asc" : "desc"},
                                        {"near", oldest ? "low" : "high"},
                                        {"behind", oldest ? ">=" : "<="},
+                                       {"seen", "e.id as id"},
+                                       {"stretch", "e.id > $2::bigint"},
+                                       {"sort", "e.id"},
+                                       {"first", "f.id"},
+                                       {"by", "o.id"},
+                                       {"all", "true"},
                                        {NULL, NULL}};
     return sql_variables_with(of_table, end, arena);
 }

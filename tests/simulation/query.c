@@ -423,7 +423,11 @@ static bool run_claim(struct backend *backend, const struct call *call)
     if (query_lock(backend, call))
         return true;
     switch (call->query) {
-    case QUERY_LOCK_EVENTS:
+    case QUERY_LOCK_LATEST:
+    case QUERY_LOCK_URGENT:
+    case QUERY_LOCK_TOP:
+    case QUERY_LOCK_BELOW:
+    case QUERY_LOCK_LOWEST:
         query_lock_events(backend, call);
         return true;
     case QUERY_READ:

@@ -115,10 +115,11 @@ static bool try_lock(struct candidate *c)
     struct backend *backend = section.backend;
     int key = c->keyless == QUERY_NO_ID ? (int)c->key : KEY_NONE_SIM, index = (int)(backend - server_backend(0));
     int64_t name = query_lock_name(key, c->keyless);
-    if (sim.plan.lock_names == 0 && store_is_kept(&sim.store, name, index))
+    if (!sim.plan.unordered && sim.plan.lock_names == 0 && store_is_kept(&sim.store, name, index))
         judge_violation("G5", NULL, "a session claims a key that it keeps: it is given the lock once more");
     c->tried = true;
-    c->locked = store_try_lock(&sim.store, name, index, false);
+    c->locked =
+        sim.plan.unordered ? query_lock_event(backend, c->keyless) : store_try_lock(&sim.store, name, index, false);
     struct list *list = c->keyless == QUERY_NO_ID ? &backend->claim_keys : &backend->claim_keyless_ids;
     if (c->locked)
         list->values[list->count++] = c->keyless == QUERY_NO_ID ? c->key : c->keyless;
@@ -191,9 +192,9 @@ static void put_text(PGresult *res, int column, struct text text, bool always)
         result_text(res, 0, column, text.start, (size_t)(text.end + 1 - text.start));
 }
 
-static void put_claim(PGresult *res, int column)
+void query_put_claim(const struct backend *backend, PGresult *res, int column)
 {
-    const struct list *keys = &section.backend->claim_keys, *ids = &section.backend->claim_keyless_ids;
+    const struct list *keys = &backend->claim_keys, *ids = &backend->claim_keyless_ids;
     struct text claim = begin_text(keys->count), keyless = begin_text(ids->count);
     for (size_t i = 0; i < keys->count; i++)
         add_text(&claim, true, keys->values[i]);
@@ -282,7 +283,7 @@ static PGresult *answer(void)
 {
     PGresult *res = result_new(PGRES_TUPLES_OK, 1, SECTION_COLUMNS);
     put_counts(res);
-    put_claim(res, 9);
+    query_put_claim(section.backend, res, 9);
     return res;
 }
 
@@ -409,7 +410,7 @@ static void lock_fresh(struct backend *backend, const struct call *call)
     put_bounds(res, 0, false, false);
     put_bounds(res, 2, true, false);
     result_bigint(res, 0, 4, locked);
-    put_claim(res, 5);
+    query_put_claim(backend, res, 5);
     result_bigint(res, 0, 7, section.rows >= section.rows_max);
     result_bigint(res, 0, 8, a_wait_is_over(backend));
     server_reply(backend, res);

@@ -1,306 +1,216 @@
-/* What unordered_lock.sql does: choose events and lock them one by one, as rows or by their ids. */
+/* What lock_events.sql does: look at a stretch of ids or priorities, choose events and lock them one by one, as rows or
+ * by their ids. */
 #include "tests/simulation/judge.h"
 #include "tests/simulation/result.h"
 #include "tests/simulation/server.h"
 #include "tests/simulation/world.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#define CANDIDATES_MAX (2 * ROWS_MAX + 64)
-#define NOWHERE INT64_C(1000000000)
+#define LOW_TEXT_MAX 64
 
-/* A row of the query's `candidate`. */
+/* A row that was found. */
 struct candidate {
-    const struct row *row; /* NULL: of an event that waits and is gone */
-    int64_t id;
-    int64_t oldest_at; /* its place in `oldest`, from 1 on; 0: it is not in there */
-    int64_t place;
-    uint64_t tie;
-    bool by_id, waited, locked;
+    const struct row *row;
+    bool free, tried, locked, cut;
 };
 
 static struct {
     struct backend *backend;
     const struct call *call;
-    struct candidate all[CANDIDATES_MAX];
+    struct candidate all[ROWS_MAX];
     size_t count;
-    const struct row *top[ROWS_MAX];
-    size_t top_count, fresh_count, oldest_count;
-    int64_t oldest_max, bare_min, seen_max;
+    int64_t room, rows; /* events that may be locked, and rows that may be looked at */
 } choice;
 
-static bool sees(const struct row *row)
+/* ---- locks ---- */
+
+/* FOR UPDATE SKIP LOCKED */
+static bool lock_row(struct backend *backend, struct row *row)
 {
-    return query_sees_row(choice.backend, row);
+    if (!row || !query_sees(backend, &row->version) ||
+        store_contested(&sim.store, &row->version, backend->txn) != TXN_NONE ||
+        !store_is_live(&sim.store, &row->version, backend->txn))
+        return false;
+    if (store_is_locked(&sim.store, &row->version))
+        judge_violation("G5", row, "a transaction claims event %d, which it has claimed already", (int)row->id);
+    store_lock_version(&row->version, backend->txn);
+    return true;
 }
 
-static bool is_busy(int64_t id)
+/* There is no row to lock of an event that waited and is gone. It may have been put back since: then an older version
+ * of its row is what the snapshot shows. */
+static bool is_gone(const struct backend *backend, const struct row *row)
 {
-    const struct list *busy = &choice.call->lists[6];
-    for (size_t i = 0; i < busy->count; i++)
-        if (busy->values[i] == id)
+    return !row || (!query_sees(backend, &row->version) && !store_is_live(&sim.store, &row->version, backend->txn));
+}
+
+bool query_lock_event(struct backend *backend, int64_t id)
+{
+    struct row *row = store_find_row(&sim.store, id);
+    if (sim.plan.lock_rows)
+        return lock_row(backend, row) || is_gone(backend, row);
+    int64_t name = query_lock_name(KEY_NONE_SIM, id);
+    int index = (int)(backend - server_backend(0));
+    if (sim.plan.lock_names == 0 && store_is_kept(&sim.store, name, index))
+        judge_violation("G5", row, "a session claims an event that it keeps: it is given the lock once more");
+    return store_try_lock(&sim.store, name, index, false);
+}
+
+/* ---- what is found ---- */
+
+static bool has(const struct list *list, int64_t value)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->values[i] == value)
             return true;
     return false;
 }
 
-static bool waits(int64_t id)
+static bool is_free(const struct row *row)
 {
-    return query_find_wait(choice.backend, KEY_NONE_SIM, id) != NULL;
+    return !has(&choice.call->lists[6], row->id) && !has(&choice.backend->claim_keyless_ids, row->id) &&
+           !query_find_wait(choice.backend, KEY_NONE_SIM, row->id);
 }
 
-static struct candidate *add(const struct row *row, int64_t id)
-{
-    for (size_t i = 0; row && i < choice.count; i++)
-        if (choice.all[i].row == row)
-            return &choice.all[i];
-    struct candidate *c = &choice.all[choice.count++];
-    *c = (struct candidate){.row = row, .id = id, .place = INT64_MAX};
-    return c;
-}
-
-static struct candidate *note_seen(const struct row *row)
-{
-    struct candidate *c = add(row, row->id);
-    c->by_id = true;
-    bool bare = row->id < choice.call->n[11] && !query_find_wait(choice.backend, QUERY_NO_ID, row->id);
-    if (bare && (choice.bare_min == QUERY_NO_ID || row->id < choice.bare_min))
-        choice.bare_min = row->id;
-    choice.seen_max = row->id > choice.seen_max ? row->id : choice.seen_max;
-    return c;
-}
-
-static void look_by_id(void)
+/* A null priority is the least. */
+static bool is_in_stretch(const struct row *row)
 {
     const int64_t *n = choice.call->n;
-    const struct store *store = &sim.store;
-    for (size_t i = store->row_count; i-- > 0 && (int64_t)choice.fresh_count < n[3];)
-        if (store->rows[i].id > n[0] && sees(&store->rows[i])) {
-            note_seen(&store->rows[i]);
-            choice.fresh_count++;
-        }
-    for (size_t i = 0; i < store->row_count && (int64_t)choice.oldest_count < n[3]; i++) {
-        const struct row *row = &store->rows[i];
-        if (row->id < n[1] || row->id > n[2] || !sees(row))
-            continue;
-        note_seen(row)->oldest_at = (int64_t)++choice.oldest_count;
-        choice.oldest_max = row->id;
+    bool ranked = row->priority != PRIORITY_NONE && row->id >= n[1] && row->id >= n[8] && is_free(row);
+    switch (choice.call->query) {
+    case QUERY_LOCK_TOP:
+        return ranked && row->priority == n[0];
+    case QUERY_LOCK_BELOW:
+        return ranked && row->priority < n[0];
+    case QUERY_LOCK_URGENT:
+        return row->id >= n[0] && row->id <= n[1] && row->priority >= n[9];
+    default:
+        return row->id >= n[0] && row->id <= n[1];
     }
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const struct row *x = ((const struct candidate *)a)->row, *y = ((const struct candidate *)b)->row;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int compare_newest(const void *a, const void *b)
+{
+    return compare_ids(b, a);
 }
 
 static int compare_urgency(const void *a, const void *b)
 {
-    const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;
+    const struct row *x = ((const struct candidate *)a)->row, *y = ((const struct candidate *)b)->row;
     if (x->priority != y->priority)
-        return x->priority > y->priority ? -1 : 1; /* null is the least */
-    return x->id < y->id ? -1 : x->id > y->id;
+        return x->priority > y->priority ? -1 : 1;
+    return compare_ids(a, b);
 }
 
-/* Of those that have a priority, from a place in the order of priorities on. */
-static void look_at_the_top(void)
+static void sort(int (*compare)(const void *a, const void *b))
 {
-    const int64_t *n = choice.call->n;
-    const struct store *store = &sim.store;
-    for (size_t i = 0; sim.plan.priority && i < store->row_count; i++) {
-        const struct row *row = &store->rows[i];
-        bool here = row->priority < n[9] || (row->priority == n[9] && row->id >= n[10]);
-        if (row->priority != PRIORITY_NONE && here && row->id >= n[11] && sees(row) && !is_busy(row->id) &&
-            !waits(row->id))
-            choice.top[choice.top_count++] = row;
+    qsort(choice.all, choice.count, sizeof choice.all[0], compare);
+}
+
+/* The nearest to its end, then in the order of their places. */
+static void find(void)
+{
+    enum query query = choice.call->query;
+    bool by_rank = query == QUERY_LOCK_TOP || query == QUERY_LOCK_BELOW;
+    for (size_t i = 0; i < sim.store.row_count; i++) {
+        const struct row *row = &sim.store.rows[i];
+        if (query_sees_row(choice.backend, row) && is_in_stretch(row))
+            choice.all[choice.count++] = (struct candidate){.row = row, .free = is_free(row)};
     }
-    qsort(choice.top, choice.top_count, sizeof(const struct row *), compare_urgency);
-    if ((int64_t)choice.top_count > n[3])
-        choice.top_count = (size_t)n[3];
-    for (size_t i = 0; i < choice.top_count; i++)
-        add(choice.top[i], choice.top[i]->id);
+    sort(by_rank ? compare_urgency : query == QUERY_LOCK_LOWEST ? compare_ids : compare_newest);
+    if ((int64_t)choice.count > choice.rows)
+        choice.count = (size_t)choice.rows;
+    sort(by_rank || query == QUERY_LOCK_URGENT ? compare_urgency : compare_ids);
 }
 
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+/* ---- the section ---- */
 
-/* The oldest and the most urgent take turns. */
-static void give_places(void)
+static void lock_in_order(void)
 {
-    int64_t share = choice.call->n[5];
-    const struct row *urgent[CANDIDATES_MAX];
-    for (size_t i = 0; i < choice.count; i++)
-        urgent[i] = choice.all[i].row;
-    qsort(urgent, choice.count, sizeof(const struct row *), compare_urgency);
+    struct list *ids = &choice.backend->claim_keyless_ids, before = *ids;
+    *ids = (struct list){.values = arena_array(sim.arena, before.count + choice.count, sizeof(int64_t)),
+                         .count = before.count};
+    if (before.count > 0)
+        memcpy(ids->values, before.values, before.count * sizeof(int64_t));
     for (size_t i = 0; i < choice.count; i++) {
         struct candidate *c = &choice.all[i];
-        int64_t n = 0;
-        while (urgent[n++] != c->row)
-            ;
-        c->place = share < 100 ? n * 100 / (100 - share) : NOWHERE + n;
-        if (c->oldest_at > 0)
-            c->place = lesser(c->place, share > 0 ? c->oldest_at * 100 / share : NOWHERE + c->oldest_at);
+        c->cut = c->free && choice.room == 0;
+        c->tried = c->free && !c->cut;
+        if (!c->tried)
+            continue;
+        c->locked = query_lock_event(choice.backend, c->row->id);
+        TRACE("  lock event %d %s", (int)c->row->id, c->locked ? "taken" : "missed");
+        if (c->locked)
+            ids->values[ids->count++] = c->row->id;
+        choice.room -= c->locked;
     }
 }
 
-static void leave_out_what_waits(void)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < choice.count; i++)
-        if (!is_busy(choice.all[i].id) && !waits(choice.all[i].id))
-            choice.all[kept++] = choice.all[i];
-    choice.count = kept;
-}
+enum which { ALL, MISSED, CUT };
 
-static bool is_added(int64_t id)
+/* By the id, or by the priority. */
+static void put_bounds(PGresult *res, int column, enum which which)
 {
-    for (size_t i = 0; i < choice.count; i++)
-        if (choice.all[i].id == id)
-            return true;
-    return false;
-}
-
-/* Waits that are over, soonest first, up to a quarter of the claim. */
-static void add_waits(void)
-{
-    int64_t most = choice.call->n[4] / 4 > 1 ? choice.call->n[4] / 4 : 1;
-    for (int64_t n = 0; n < most; n++) {
-        const struct wait *next = NULL;
-        for (size_t i = 0; i < sim.store.wait_count; i++) {
-            const struct wait *wait = &sim.store.waits[i];
-            if (wait->key == KEY_NONE_SIM && wait->next_at <= choice.backend->started_at && !is_busy(wait->head) &&
-                query_sees(choice.backend, &wait->version) && !is_added(wait->head) &&
-                (!next || wait->next_at < next->next_at))
-                next = wait;
-        }
-        if (!next)
-            return;
-        const struct row *row = store_find_row(&sim.store, next->head);
-        struct candidate *c = add(row && sees(row) ? row : NULL, next->head);
-        c->waited = true;
-        c->place = choice.call->n[8] ? 2 * NOWHERE : -1;
-    }
-}
-
-static int compare_places(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    if (x->place != y->place)
-        return x->place < y->place ? -1 : 1;
-    return x->tie < y->tie ? -1 : x->tie > y->tie;
-}
-
-/* FOR UPDATE SKIP LOCKED */
-static bool lock_row(const struct candidate *c)
-{
-    struct row *row = c->row ? store_find_row(&sim.store, c->id) : NULL;
-    int txn = choice.backend->txn;
-    if (!row || store_contested(&sim.store, &row->version, txn) != TXN_NONE ||
-        !store_is_live(&sim.store, &row->version, txn))
-        return false;
-    if (store_is_locked(&sim.store, &row->version))
-        judge_violation("G5", row, "a transaction claims event %d, which it has claimed already", (int)c->id);
-    store_lock_version(&row->version, txn);
-    return true;
-}
-
-static bool lock_id(const struct candidate *c)
-{
-    int64_t name = query_lock_name(KEY_NONE_SIM, c->id);
-    int backend = (int)(choice.backend - server_backend(0));
-    if (sim.plan.lock_names == 0 && store_is_kept(&sim.store, name, backend))
-        judge_violation("G5", c->row, "a session claims an event that it keeps: it is given the lock once more");
-    return store_try_lock(&sim.store, name, backend, false);
-}
-
-/* And not put back since: an older version of its row may be what the snapshot shows. */
-static bool is_gone(const struct candidate *c)
-{
-    const struct row *row = store_find_row(&sim.store, c->id);
-    return !c->row && !(row && store_is_live(&sim.store, &row->version, choice.backend->txn));
-}
-
-/* Returns how many are taken; `ret_stop` is behind the last of them when there was no place for more, else at the end.
- * There is no row to lock of an event that waited and is gone, and it takes no place. */
-static int64_t lock_in_order(size_t *ret_stop)
-{
-    int64_t taken = 0;
-    *ret_stop = choice.count;
-    for (size_t i = 0; i < choice.count; i++) {
-        struct candidate *c = &choice.all[i];
-        if (sim.plan.lock_rows && c->waited && is_gone(c)) {
-            c->locked = true;
-        } else if (taken < choice.call->n[4]) {
-            c->locked = sim.plan.lock_rows ? lock_row(c) : lock_id(c);
-            TRACE("  lock event %d %s", (int)c->id, c->locked ? "taken" : "missed");
-            taken += c->locked;
-            if (taken == choice.call->n[4])
-                *ret_stop = i + 1;
-        }
-    }
-    return taken;
-}
-
-static size_t leave_for_the_second_half(void)
-{
-    struct list *keyless_ids = &choice.backend->claim_keyless_ids;
-    choice.backend->claim_keys = (struct list){0};
-    *keyless_ids = (struct list){.values = arena_array(sim.arena, choice.count, sizeof(int64_t))};
-    for (size_t i = 0; i < choice.count; i++)
-        if (choice.all[i].locked)
-            keyless_ids->values[keyless_ids->count++] = choice.all[i].id;
-    return keyless_ids->count;
-}
-
-static void put_id(PGresult *res, int column, int64_t id)
-{
-    if (id != QUERY_NO_ID)
-        result_bigint(res, 0, column, id);
-}
-
-static bool is_left_over(const struct row *row, size_t stop)
-{
-    for (size_t i = stop; i < choice.count; i++)
-        if (choice.all[i].row == row)
-            return true;
-    return false;
-}
-
-/* Where the next claim goes on in the order of priorities. */
-static void put_edge(PGresult *res, size_t stop)
-{
-    for (size_t i = 0; i < choice.top_count; i++)
-        if (is_left_over(choice.top[i], stop)) {
-            result_bigint(res, 0, 7, choice.top[i]->priority);
-            result_bigint(res, 0, 8, choice.top[i]->id);
-            return;
-        }
-    if ((int64_t)choice.top_count < choice.call->n[3] || choice.top_count == 0)
-        return;
-    result_bigint(res, 0, 7, choice.top[choice.top_count - 1]->priority);
-    result_bigint(res, 0, 8, choice.top[choice.top_count - 1]->id + 1);
-}
-
-static PGresult *summarise(int64_t taken, size_t stop)
-{
-    int64_t limit = choice.call->n[3], oldest_left = QUERY_NO_ID, missed_min = QUERY_NO_ID, missed_max = QUERY_NO_ID;
+    bool any = false, by_rank = choice.call->query == QUERY_LOCK_BELOW && which != MISSED;
+    int64_t low = 0, high = 0;
     for (size_t i = 0; i < choice.count; i++) {
         const struct candidate *c = &choice.all[i];
-        if (i >= stop && c->oldest_at > 0 && (oldest_left == QUERY_NO_ID || c->id < oldest_left))
-            oldest_left = c->id;
-        if (i < stop && c->by_id && !c->locked) {
-            missed_min = missed_min == QUERY_NO_ID || c->id < missed_min ? c->id : missed_min;
-            missed_max = c->id > missed_max ? c->id : missed_max;
-        }
+        int64_t value = by_rank ? c->row->priority : c->row->id;
+        if (!(which == ALL || (which == CUT ? c->cut : c->tried && !c->locked)))
+            continue;
+        low = !any || value < low ? value : low;
+        high = !any || value > high ? value : high;
+        any = true;
     }
-    bool oldest_cut = (int64_t)choice.oldest_count >= limit;
-    if (oldest_left == QUERY_NO_ID && oldest_cut)
-        oldest_left = choice.oldest_max + 1;
-    bool cut = oldest_cut || (int64_t)choice.fresh_count >= limit || (int64_t)choice.top_count >= limit;
-    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 11);
-    put_id(res, 0, oldest_left);
-    put_id(res, 1, choice.seen_max);
-    put_id(res, 2, choice.bare_min);
-    put_id(res, 3, missed_min);
-    put_id(res, 4, missed_max);
-    result_bigint(res, 0, 5, (int64_t)leave_for_the_second_half());
-    result_bigint(res, 0, 6, taken < choice.call->n[4] && cut);
-    put_edge(res, stop);
+    if (!any)
+        return;
+    result_bigint(res, 0, column, low);
+    result_bigint(res, 0, column + 1, high);
+}
+
+static void put_low(PGresult *res, int64_t floor)
+{
+    char *text = arena_alloc(sim.arena, choice.count * LOW_TEXT_MAX + 3), *end = text;
+    for (size_t i = 0; i < choice.count; i++) {
+        int64_t id = choice.all[i].row->id;
+        if (choice.all[i].free && id < floor)
+            end += snprintf(end, LOW_TEXT_MAX, "%s\"\",%" PRId64 ",%" PRId64, end == text ? "{" : ",", id, id);
+    }
+    if (end == text)
+        return;
+    *end++ = '}';
+    result_text(res, 0, 12, text, (size_t)(end - text));
+}
+
+static PGresult *summarise(void)
+{
+    int64_t locked = 0, tried = 0;
+    for (size_t i = 0; i < choice.count; i++) {
+        locked += choice.all[i].locked;
+        tried += choice.all[i].tried;
+    }
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 14);
+    put_bounds(res, 0, ALL);
+    put_bounds(res, 2, MISSED);
+    result_bigint(res, 0, 4, locked);
+    result_bigint(res, 0, 5, tried);
+    put_bounds(res, 6, CUT);
+    result_bigint(res, 0, 8, (int64_t)choice.count >= choice.rows);
+    query_put_claim(choice.backend, res, 9);
+    put_low(res, choice.call->n[8]);
+    bool waits = false;
+    for (size_t i = 0; i < sim.store.wait_count; i++)
+        waits = waits || query_sees(choice.backend, &sim.store.waits[i].version);
+    result_bigint(res, 0, 13, waits);
     return res;
 }
 
@@ -308,17 +218,15 @@ void query_lock_events(struct backend *backend, const struct call *call)
 {
     choice.backend = backend;
     choice.call = call;
-    choice.count = choice.top_count = choice.fresh_count = choice.oldest_count = 0;
-    choice.bare_min = choice.seen_max = QUERY_NO_ID;
-    look_by_id();
-    look_at_the_top();
-    give_places();
-    leave_out_what_waits();
-    add_waits();
-    for (size_t i = 0; i < choice.count; i++)
-        choice.all[i].tie = rng_next(&sim.rng);
-    qsort(choice.all, choice.count, sizeof choice.all[0], compare_places);
-    size_t stop;
-    int64_t taken = lock_in_order(&stop);
-    server_reply(backend, summarise(taken, stop));
+    choice.count = 0;
+    backend->claim_keys = (struct list){0};
+    if (call->n[7] == 0)
+        backend->claim_keyless_ids = (struct list){0};
+    int64_t left = call->n[4] - (int64_t)backend->claim_keyless_ids.count;
+    choice.room = left < call->n[3] ? left : call->n[3];
+    choice.room = choice.room > 0 ? choice.room : 0;
+    choice.rows = choice.room > 0 ? call->n[2] : 0;
+    find();
+    lock_in_order();
+    server_reply(backend, summarise());
 }

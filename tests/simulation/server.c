@@ -20,13 +20,13 @@ static struct {
 } server;
 
 static const char *const query_names[] = {
-    "begin",       "commit",      "rollback",   "savepoint",   "undo",        "release",     "sync",
-    "eof",         "nothing",     "search",     "listen",      "wake_lock",   "wake_unlock", "writers",
-    "last_look",   "lock_newest", "lock_first", "lock_oldest", "lock_named",  "lock_due",    "lock_fresh",
-    "lock_events", "read",        "read_few",   "read_fresh",  "read_events", "keep",        "free",
-    "done",        "bury",        "kept",       "park",        "unpark",      "drawn",       "seen",
-    "holders",     "movers",      "floor",      "peek",        "empty",       "paused",      "grant",
-    "renew",       "leases",      "move",       "give_back",   "ownerless",   "due",         "upkeep"};
+    "begin",      "commit",      "rollback",   "savepoint", "undo",        "release",     "sync",        "eof",
+    "nothing",    "search",      "listen",     "wake_lock", "wake_unlock", "writers",     "last_look",   "lock_newest",
+    "lock_first", "lock_oldest", "lock_named", "lock_due",  "lock_fresh",  "lock_latest", "lock_urgent", "lock_top",
+    "lock_below", "lock_lowest", "read",       "read_few",  "read_fresh",  "read_events", "keep",        "free",
+    "done",       "bury",        "kept",       "park",      "unpark",      "drawn",       "seen",        "holders",
+    "movers",     "floor",       "peek",       "empty",     "paused",      "grant",       "renew",       "leases",
+    "move",       "give_back",   "ownerless",  "due",       "upkeep"};
 _Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "each has a name");
 
 /* What a statement may fail with; FATAL ones end the session as well. */

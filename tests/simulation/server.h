@@ -36,7 +36,11 @@ enum query {
     QUERY_LOCK_NAMED,
     QUERY_LOCK_DUE,
     QUERY_LOCK_FRESH,
-    QUERY_LOCK_EVENTS,
+    QUERY_LOCK_LATEST, /* those of lock_events.sql */
+    QUERY_LOCK_URGENT,
+    QUERY_LOCK_TOP,
+    QUERY_LOCK_BELOW,
+    QUERY_LOCK_LOWEST,
     QUERY_READ,
     QUERY_READ_FEW,
     QUERY_READ_FRESH,
@@ -152,6 +156,11 @@ void server_reply(struct backend *backend, PGresult *res);
 bool query_run(struct backend *backend, const struct call *call);
 bool query_settle(struct backend *backend, const struct call *call);
 bool query_lock(struct backend *backend, const struct call *call); /* false: it is no section of a claim */
+/* The columns that tell what was left for the half that reads. */
+void query_put_claim(const struct backend *backend, PGresult *res, int column);
+
+/* An event by itself, as a row or by its id; or it is gone. */
+bool query_lock_event(struct backend *backend, int64_t id);
 void query_lock_events(struct backend *backend, const struct call *call);
 
 bool query_grant(struct backend *backend, const struct call *call);

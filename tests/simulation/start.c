@@ -219,6 +219,19 @@ static bool says(const struct sql_variable *variables, const char *text)
     return found;
 }
 
+/* Which text of lock_events.sql it is. */
+static enum query query_of_events(const struct sql_variable *variables)
+{
+    const char *stretch = "";
+    for (const struct sql_variable *v = variables; v->name; v++)
+        stretch = strcmp(v->name, "stretch") == 0 ? v->text : stretch;
+    return strstr(stretch, ":priority < $1")         ? QUERY_LOCK_BELOW
+           : strstr(stretch, ":priority between $1") ? QUERY_LOCK_TOP
+           : strstr(stretch, "coalesce(:priority")   ? QUERY_LOCK_URGENT
+           : says(variables, ":id desc")             ? QUERY_LOCK_LATEST
+                                                     : QUERY_LOCK_LOWEST;
+}
+
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err);
 
 char *__wrap_sql_render(const char *template, const struct sql_variable *variables, struct error *err)
@@ -227,52 +240,37 @@ char *__wrap_sql_render(const char *template, const struct sql_variable *variabl
         const char *template;
         enum query query;
     } known[] = {
-        {sql_lock_ids, QUERY_LOCK_NEWEST},
-        {sql_lock_named, QUERY_LOCK_NAMED},
-        {sql_lock_due, QUERY_LOCK_DUE},
-        {sql_fresh_lock, QUERY_LOCK_FRESH},
-        {sql_unordered_lock, QUERY_LOCK_EVENTS},
-        {sql_unordered_read, QUERY_READ_EVENTS},
-        {sql_per_key_read, QUERY_READ},
-        {sql_per_key_read_few, QUERY_READ_FEW},
-        {sql_fresh_read, QUERY_READ_FRESH},
-        {sql_settle_delete, QUERY_DONE},
-        {sql_settle_archive, QUERY_DONE},
-        {sql_settle_bury, QUERY_BURY},
-        {sql_settle_park, QUERY_PARK},
-        {sql_settle_unpark, QUERY_UNPARK},
-        {sql_horizon_drawn, QUERY_DRAWN},
-        {sql_horizon_seen, QUERY_SEEN},
-        {sql_settle_undeleted, QUERY_KEPT},
-        {sql_horizon_holders, QUERY_HOLDERS},
-        {sql_horizon_movers, QUERY_MOVERS},
-        {sql_horizon_floor, QUERY_FLOOR},
-        {sql_queue_empty, QUERY_EMPTY},
-        {sql_rest_look, QUERY_LAST_LOOK},
-        {sql_claim_peek, QUERY_PEEK},
-        {sql_lease_grant, QUERY_GRANT},
-        {sql_lease_renew, QUERY_RENEW},
-        {sql_settle_leases, QUERY_LEASES},
-        {sql_settle_move, QUERY_MOVE},
-        {sql_settle_give_back, QUERY_GIVE_BACK},
-        {sql_session_lock, QUERY_KEEP},
-        {sql_delayed_due, QUERY_DUE},
-        {sql_dead_purge, QUERY_UPKEEP},
-        {sql_session_unlock, QUERY_FREE},
-        {sql_unreadable_ids, QUERY_SEARCH},
-        {sql_unreadable_ids_of_key, QUERY_SEARCH},
-        {sql_unreadable_where, QUERY_SEARCH},
-        {sql_unreadable_read, QUERY_SEARCH},
+        {sql_lock_ids, QUERY_LOCK_NEWEST},    {sql_lock_named, QUERY_LOCK_NAMED},
+        {sql_lock_due, QUERY_LOCK_DUE},       {sql_fresh_lock, QUERY_LOCK_FRESH},
+        {sql_lock_events, QUERY_LOCK_LATEST}, {sql_unordered_read, QUERY_READ_EVENTS},
+        {sql_per_key_read, QUERY_READ},       {sql_per_key_read_few, QUERY_READ_FEW},
+        {sql_fresh_read, QUERY_READ_FRESH},   {sql_settle_delete, QUERY_DONE},
+        {sql_settle_archive, QUERY_DONE},     {sql_settle_bury, QUERY_BURY},
+        {sql_settle_park, QUERY_PARK},        {sql_settle_unpark, QUERY_UNPARK},
+        {sql_horizon_drawn, QUERY_DRAWN},     {sql_horizon_seen, QUERY_SEEN},
+        {sql_settle_undeleted, QUERY_KEPT},   {sql_horizon_holders, QUERY_HOLDERS},
+        {sql_horizon_movers, QUERY_MOVERS},   {sql_horizon_floor, QUERY_FLOOR},
+        {sql_queue_empty, QUERY_EMPTY},       {sql_rest_look, QUERY_LAST_LOOK},
+        {sql_claim_peek, QUERY_PEEK},         {sql_lease_grant, QUERY_GRANT},
+        {sql_lease_renew, QUERY_RENEW},       {sql_settle_leases, QUERY_LEASES},
+        {sql_settle_move, QUERY_MOVE},        {sql_settle_give_back, QUERY_GIVE_BACK},
+        {sql_session_lock, QUERY_KEEP},       {sql_delayed_due, QUERY_DUE},
+        {sql_dead_purge, QUERY_UPKEEP},       {sql_session_unlock, QUERY_FREE},
+        {sql_unreadable_ids, QUERY_SEARCH},   {sql_unreadable_ids_of_key, QUERY_SEARCH},
+        {sql_unreadable_where, QUERY_SEARCH}, {sql_unreadable_read, QUERY_SEARCH},
         {sql_unreadable_known, QUERY_SEARCH},
     };
+    if (!strchr(template, '\n')) /* what is a part of a statement says itself */
+        return memory_text(template);
     bool oldest = says(variables, "asc"), first = says(variables, "desc") && !says(variables, "false");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].template == template) {
             char text[16];
             snprintf(text, sizeof text, "#%d",
-                     (int)(oldest  ? QUERY_LOCK_OLDEST
-                           : first ? QUERY_LOCK_FIRST
-                                   : known[i].query));
+                     (int)(oldest                        ? QUERY_LOCK_OLDEST
+                           : first                       ? QUERY_LOCK_FIRST
+                           : template == sql_lock_events ? query_of_events(variables)
+                                                         : known[i].query));
             return memory_text(text);
         }
     error_set(err, ERROR_INTERNAL, "the simulation does not know this statement: %.60s", template);

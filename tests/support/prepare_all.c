@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define VARIABLES_MAX 64
+#define VARIABLES_MAX 80
 #define FILE_MAX ((size_t)1 << 20)
 
 /* What relay/commands/dead.c puts in, for a key and for an event without one. */
@@ -69,6 +69,18 @@ static void put_plain_names(struct work *work)
     put(work, "created_at", table->created_at_sql ? table->created_at_sql : "null::timestamptz");
 }
 
+/* What lock_events.sql looks at: priorities, or ids where there is none. */
+static void put_look(struct work *work)
+{
+    const char *id = work->table->id_sql, *priority = work->table->priority_sql, *by = priority ? priority : id;
+    put(work, "seen", arena_printf(work->arena, "e.%s as id, e.%s as rank", id, by));
+    put(work, "stretch", arena_printf(work->arena, "e.%s between $1::bigint and $2::bigint", by));
+    put(work, "sort", arena_printf(work->arena, "e.%s desc", by));
+    put(work, "first", "f.rank desc nulls last, f.id");
+    put(work, "by", "o.rank");
+    put(work, "all", priority ? "false" : "true");
+}
+
 static void put_variables(struct work *work, const char *path, bool dead, bool keyless)
 {
     const struct table *table = work->table;
@@ -86,6 +98,7 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
     put(work, "order", "desc"); /* of lock_ids.sql: ordering/claim_sections.c asks it from the other end, too */
     put(work, "near", "high");
     put(work, "behind", "<=");
+    put_look(work);
     if (dead)
         put_plain_names(work);
     if (!dead)
@@ -134,6 +147,8 @@ static bool applies(const struct work *work, const char *path)
 {
     if (strstr(path, "/horizon_drawn.sql"))
         return work->table->sequence_sql != NULL;
+    if (strstr(path, "/lock_events.sql"))
+        return work->queue->unordered;
     if (strstr(path, "_next"))
         return work->table->next != NULL;
     if (strstr(path, "/deleted_by_"))

@@ -8,7 +8,8 @@ from tests.support.sql_files import rendered
 
 NAMES = {"state": "outbox", "table": "outbox.events", "id": "e.id", "key": "e.aggregateid", "key_type": "text", "where": "true",
          "parked_key": "case when p.key not like 'odd%' then p.key end", "lock_class": "7",
-         "lock_hash": "case when k.keyless is null then hashtext(k.key::text) else hashint8(k.keyless) end"}
+         "lock_hash": "case when k.keyless is null then hashtext(k.key::text) else hashint8(k.keyless) end",
+         "try_lock": "pg_try_advisory_xact_lock(7, case when k.keyless is null then hashtext(k.key::text) else hashint8(k.keyless) end)"}
 PLAIN = {"late": "false", "more": "false"}
 FIRST = {"late": "f.keyless is null and exists (select from outbox.events e where (e.aggregateid, e.id) >= (f.key, $10::bigint)"
                  " and (e.aggregateid, e.id) < (f.key, f.low) order by e.aggregateid desc, e.id desc offset 0)",

@@ -2,20 +2,24 @@
 #include "tests/support/run_suite.h"
 #include "tests/unit/stage/unordered_stage.h"
 
-START_TEST(claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot)
+START_TEST(claim_locks_by_sections_then_reads_row_by_row_then_lets_go_of_its_snapshot)
 {
     const int64_t busy[] = {3};
     struct claim_request request = {.max_keys = 10, .busy_keyless_ids = busy, .busy_keyless_count = 1, .draw = 1};
-    ck_assert_uint_eq(ordering_unordered.claim(o, &request, 0, arena, statements, &plan), 3);
-    ck_assert_int_eq(statements[0].count, PARAMETERS);
-    ck_assert_int_eq(parameter(PLACES), 10);
-    ck_assert_int_ge(parameter(ROWS), 10);
-    ck_assert_int_eq(parameter(SHARE), 10);
-    ck_assert_int_eq(parameter(LAST), 0);
-    ck_assert_str_eq(statements[0].values[QUEUE - 1], "tasks");
-    ck_assert_int_eq(statements[1].count, 2);
-    ck_assert(statements[1].by_row && !statements[0].by_row);
-    ck_assert_ptr_nonnull(strstr(statements[2].sql, "set local"));
+    ck_assert_uint_eq(ordering_unordered.claim(o, &request, 0, arena, statements, &plan), 4);
+    ck_assert_uint_eq(plan.section_count, 2);
+    ck_assert_uint_eq(section(SECTION_DUE), 0);
+    ck_assert_int_eq(asked(SECTION_FRESH)->count, LEAST);
+    ck_assert_int_eq(parameter(SECTION_FRESH, PLACES), 10);
+    ck_assert_int_ge(parameter(SECTION_FRESH, ROWS), 10);
+    ck_assert_int_eq(parameter(SECTION_FRESH, BEHIND), 1);
+    ck_assert_int_eq(parameter(SECTION_FRESH, LEAST), INT64_MIN);
+    ck_assert_str_eq(asked(SECTION_FRESH)->values[QUEUE - 1], "tasks");
+    ck_assert_int_eq(asked(SECTION_DUE)->count, 6);
+    ck_assert_int_eq(parameter(SECTION_DUE, 1), 2);
+    ck_assert_int_eq(statements[2].count, 2);
+    ck_assert(statements[2].by_row && !statements[0].by_row && !statements[1].by_row);
+    ck_assert_ptr_nonnull(strstr(statements[3].sql, "set local"));
     ck_assert(!o->locks_rows);
     open_with(true, true);
     ck_assert(o->locks_rows);
@@ -27,12 +31,50 @@ START_TEST(without_a_priority_the_oldest_have_every_place_and_nothing_is_urgent)
     open_with(false, false);
     settle_ids(1000);
     claim_at(0);
-    ck_assert_int_eq(parameter(SHARE), 100);
     leave_a_backlog(0);
     claim_at(0);
-    ck_assert_int_eq(parameter(TOP_PRIORITY), INT64_MIN);
-    ck_assert(!plan.from_top);
+    ck_assert(!has(SECTION_TOP) && !has(SECTION_BELOW) && !plan.from_top);
+    ck_assert_uint_eq(section(SECTION_OLDEST), 1);
+    ck_assert_uint_eq(section(SECTION_FRESH), 2);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, SECTION_PLACES), 10);
+    ck_assert_int_eq(asked(SECTION_FRESH)->count, FLOOR);
+    for (size_t i = 0; i < plan.section_count; i++)
+        ck_assert(!strstr(statements[i].sql, "e.p ") && !strstr(statements[i].sql, "rank"));
     ck_assert_uint_eq(ordering_unordered.probe(o, 0, arena, statements), 2); /* and nobody needs to know the first id */
+}
+END_TEST
+
+START_TEST(with_a_priority_the_oldest_have_their_share_of_all_claims)
+{
+    settle_ids(1000);
+    int64_t places = 0;
+    for (uint64_t draw = 0; draw < 100; draw++) {
+        struct claim_request request = {.max_keys = 4, .draw = draw * 2};
+        ordering_unordered.claim(o, &request, 0, arena, statements, &plan);
+        ck_assert_uint_eq(section(SECTION_OLDEST), plan.section_count - 1);
+        ck_assert_int_eq(parameter(SECTION_OLDEST, PLACES), 4);
+        ck_assert_int_eq(parameter(SECTION_FRESH, SECTION_PLACES), parameter(SECTION_FRESH, PLACES));
+        places += 4 - parameter(SECTION_FRESH, PLACES);
+        ordering_unordered.claim_failed(o, &plan);
+    }
+    ck_assert_int_eq(places, 40);
+}
+END_TEST
+
+START_TEST(waits_are_looked_for_while_there_are_any_and_by_chance_last)
+{
+    claim_at(0);
+    PGresult *res = lock_row(5);
+    set_bigint(res, WAITS, 0);
+    ck_assert(take_section(SECTION_FRESH, res));
+    finish(0);
+    claim_at(0);
+    ck_assert(!has(SECTION_DUE));
+    ck_assert(take_section(SECTION_FRESH, lock_row(5)));
+    finish(0);
+    struct claim_request request = {.max_keys = 1, .draw = 1};
+    ordering_unordered.claim(o, &request, 0, arena, statements, &plan);
+    ck_assert_uint_eq(section(SECTION_DUE), 1);
 }
 END_TEST
 
@@ -40,10 +82,10 @@ START_TEST(both_ends_of_a_stretch_are_looked_at_as_one)
 {
     settle_ids(1000);
     claim_at(0);
-    ck_assert_int_eq(parameter(OLDEST_LO), INT64_MIN);
-    ck_assert_int_eq(parameter(OLDEST_HI), 1000);
-    ck_assert_int_eq(parameter(FRESH), 1000);
-    ck_assert(take_result(0, lock_row(900)));
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FROM), INT64_MIN);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, TO), 1000);
+    ck_assert_int_eq(parameter(SECTION_FRESH, FROM), 1001);
+    ck_assert(take_section(SECTION_OLDEST, lock_row(900)));
     finish(0);
     claim_at(0);
     ck_assert(plan.scan.sweeping);
@@ -54,61 +96,98 @@ START_TEST(newer_one_of_two_stretches_stays)
 {
     settle_ids(1000);
     claim_at(0);
-    ck_assert(take_result(0, lock_row(1000)));
+    ck_assert(take_section(SECTION_OLDEST, lock_row(1000)));
     finish(0);
     ordering_unordered.released(o, 10, 20, 0);
     claim_at(0); /* takes over what was released */
-    PGresult *res = lock_row(1000);
-    set_bigint(res, OLDEST_LEFT, 15);
-    ck_assert(take_result(0, res));
+    ck_assert(leave_oldest(15));
     taken_count = 1;
     finish(0);
     settle_ids(2000);
     claim_at(0);
-    ck_assert_int_eq(parameter(OLDEST_LO), 15);
-    ck_assert_int_eq(parameter(OLDEST_HI), 20);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FROM), 15);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, TO), 20);
     ordering_unordered.claim_failed(o, &plan);
     claim_at(0);
-    ck_assert_int_eq(parameter(OLDEST_HI), 20);
-    ck_assert(take_result(0, lock_row(1000)));
+    ck_assert_int_eq(parameter(SECTION_OLDEST, TO), 20);
+    ck_assert(take_section(SECTION_OLDEST, lock_row(1000)));
     finish(0);
     claim_at(0);
-    ck_assert_int_eq(parameter(OLDEST_LO), 1001);
-    ck_assert_int_eq(parameter(OLDEST_HI), 2000);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FROM), 1001);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, TO), 2000);
 }
 END_TEST
 
-START_TEST(claim_goes_on_where_the_one_before_has_stopped_until_it_is_time_for_the_very_top)
+/* A result of the look at priorities: how far it has seen, and what had no place; 0: nothing. */
+static bool take_top(enum claim_section_kind kind, int64_t seen, int64_t cut, bool full)
 {
+    PGresult *res = row_of(LOCK_COLUMNS);
+    if (seen) {
+        set_bigint(res, SEEN_MIN, seen);
+        set_bigint(res, SEEN_MAX, seen);
+    }
+    if (cut) {
+        set_bigint(res, CUT_MIN, cut);
+        set_bigint(res, CUT_MAX, cut);
+    }
+    set_bigint(res, FULL, full);
+    return take_section(kind, res);
+}
+
+static void expect_top(int64_t priority, int64_t id)
+{
+    ck_assert_int_eq(parameter(SECTION_TOP, FROM), priority);
+    ck_assert_int_eq(parameter(SECTION_TOP, TO), id);
+    ck_assert_int_eq(parameter(SECTION_BELOW, FROM), priority);
+    ck_assert_int_eq(parameter(SECTION_BELOW, TO), INT64_MIN);
+    ck_assert_int_eq(parameter(SECTION_FRESH, LEAST), priority == INT64_MAX ? priority : priority + 1);
+}
+
+START_TEST(claim_goes_on_where_the_one_before_has_stopped)
+{
+    static const struct {
+        int64_t top_seen, top_cut, below_seen, below_cut;
+        bool top_full, below_full;
+        int64_t priority, id;
+    } cases[] = {{0, 0, 5, 5, false, false, 5, INT64_MIN}, /* of the first priority nothing, below it no place left */
+                 {70, 77, 0, 0, false, true, 5, 77},       /* nothing is looked at for want of places */
+                 {90, 0, 3, 3, true, false, 5, 91},        /* there may be more of this one */
+                 {0, 0, 0, 0, true, true, 5, 91},          /* others had all the places */
+                 {99, 0, 0, 0, false, true, 5, INT64_MAX}, /* this one is done, and there was no place for the others */
+                 {0, 0, 4, 0, false, true, 4, INT64_MIN}}; /* there may be more of the next one */
     settle_ids(1000);
     claim_at(0);
-    ck_assert(!plan.from_top);
+    ck_assert(!has(SECTION_TOP));
     leave_a_backlog(0);
     claim_at(0);
     ck_assert(plan.from_top);
-    ck_assert_int_eq(parameter(TOP_PRIORITY), INT64_MAX);
-    PGresult *res = lock_row(1000);
-    set_bigint(res, LEFT_PRIORITY, 5);
-    set_bigint(res, LEFT_ID, 77);
-    set_bigint(res, OLDEST_LEFT, 150);
-    ck_assert(take_result(0, res));
-    finish(0);
+    expect_top(INT64_MAX, INT64_MIN);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert(take_top(SECTION_TOP, cases[i].top_seen, cases[i].top_cut, cases[i].top_full));
+        ck_assert(take_top(SECTION_BELOW, cases[i].below_seen, cases[i].below_cut, cases[i].below_full));
+        ck_assert(plan.left);
+        leave_a_backlog((instant_us)i * MS_US);
+        claim_at((instant_us)i * MS_US);
+        ck_assert(!plan.from_top);
+        expect_top(cases[i].priority, cases[i].id);
+    }
+}
+END_TEST
+
+START_TEST(when_nothing_less_urgent_is_left_it_is_looked_from_the_very_top_after_a_while)
+{
+    settle_ids(1000);
+    claim_at(0);
+    leave_a_backlog(0);
+    claim_at(0);
+    ck_assert(take_top(SECTION_TOP, 0, 0, false) && take_top(SECTION_BELOW, 7, 0, false));
+    leave_a_backlog(0);
     claim_at(MS_US);
-    ck_assert(!plan.from_top);
-    ck_assert_int_eq(parameter(TOP_PRIORITY), 5);
-    ck_assert_int_eq(parameter(TOP_ID), 77);
-    res = lock_row(1000); /* looked at everything */
-    set_bigint(res, OLDEST_LEFT, 200);
-    ck_assert(take_result(0, res));
-    finish(MS_US);
-    claim_at(2 * MS_US);
-    ck_assert_int_eq(parameter(TOP_PRIORITY), INT64_MIN);
-    res = lock_row(1000);
-    set_bigint(res, OLDEST_LEFT, 300);
-    ck_assert(take_result(0, res));
-    finish(2 * MS_US);
+    ck_assert(!has(SECTION_TOP));
+    ck_assert_int_eq(parameter(SECTION_FRESH, LEAST), INT64_MIN);
+    leave_a_backlog(MS_US);
     claim_at(900 * MS_US); /* before the slow sweep has its turn */
-    ck_assert(plan.from_top);
+    ck_assert(plan.from_top && has(SECTION_TOP));
     ordering_unordered.claim_failed(o, &plan);
     claim_at(900 * MS_US);
     ck_assert(plan.from_top);
@@ -121,9 +200,7 @@ START_TEST(looks_from_the_very_top_have_a_bounded_part_of_the_time)
     claim_at(0);
     leave_a_backlog(0);
     claim_at(0);
-    PGresult *res = lock_row(1000);
-    set_bigint(res, OLDEST_LEFT, 200);
-    ck_assert(take_result(0, res));
+    ck_assert(leave_oldest(200));
     plan.events = 1;
     ordering_unordered.claim_done(o, &plan, SECOND_US, 0);
     claim_at(9 * SECOND_US);
@@ -137,8 +214,7 @@ END_TEST
 START_TEST(without_a_backlog_nobody_looks_at_the_top)
 {
     claim_at(0);
-    ck_assert(!plan.from_top);
-    ck_assert_int_eq(parameter(TOP_PRIORITY), INT64_MIN);
+    ck_assert(!plan.from_top && !plan.top && !has(SECTION_TOP));
 }
 END_TEST
 
@@ -162,11 +238,11 @@ END_TEST
 START_TEST(events_and_those_that_are_gone_arrive)
 {
     claim_at(0);
-    ck_assert(take_result(0, lock_row(5)));
+    ck_assert(take_section(SECTION_FRESH, lock_row(5)));
     ck_assert(take_read(5));
     PGresult *res = row_of(READ_COLUMNS);
     set_bigint(res, 1, 8);
-    ck_assert(take_result(1, res));
+    ck_assert(take_result(plan.section_count, res));
     ck_assert_uint_eq(taken_count, 2);
     ck_assert_int_eq(taken[0], 5);
     ck_assert_int_eq(taken[1], -8);
@@ -178,10 +254,10 @@ END_TEST
 START_TEST(pause_is_told)
 {
     claim_at(0);
-    ck_assert(take_result(0, lock_row(5)));
+    ck_assert(take_section(SECTION_FRESH, lock_row(5)));
     PGresult *res = row_of(READ_COLUMNS);
     set_int(res, 0, -1);
-    ck_assert(take_result(1, res));
+    ck_assert(take_result(plan.section_count, res));
     ck_assert(paused);
     ck_assert_uint_eq(taken_count, 0);
 }
@@ -203,10 +279,8 @@ START_TEST(what_was_locked_and_not_returned_is_claimed_again)
     settle_ids(1000);
     for (int spilled = 0; spilled <= 1; spilled++) {
         claim_at(0);
-        PGresult *res = lock_row(1200);
-        set_bigint(res, LEFT_PRIORITY, 5);
-        set_bigint(res, LEFT_ID, 77);
-        ck_assert(take_result(0, res));
+        ck_assert(take_section(SECTION_OLDEST, lock_row(1)));
+        ck_assert(take_section(SECTION_FRESH, lock_row(1200)));
         plan.rows = spilled ? 1 : plan.rows_limit;
         plan.spilled = spilled;
         finish(0);
@@ -216,7 +290,7 @@ START_TEST(what_was_locked_and_not_returned_is_claimed_again)
     }
     claim_at(0);
     ck_assert(plan.from_top);
-    ck_assert_int_le(parameter(OLDEST_LO), 1);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FROM), 1);
 }
 END_TEST
 
@@ -227,15 +301,15 @@ START_TEST(missed_ids_are_looked_at_again)
     PGresult *res = lock_row(1000);
     set_bigint(res, MISSED_MIN, 40);
     set_bigint(res, MISSED_MAX, 50);
-    set_bigint(res, THIN, 1);
-    ck_assert(take_result(0, res));
-    int64_t few = parameter(ROWS);
+    set_bigint(res, FULL, 1);
+    ck_assert(take_section(SECTION_OLDEST, res));
+    int64_t few = parameter(SECTION_OLDEST, ROWS);
     finish(0);
     ck_assert(!ordering_unordered.pending(o, 0));
     claim_at(SECOND_US);
-    ck_assert_int_eq(parameter(OLDEST_LO), 40);
-    ck_assert_int_eq(parameter(OLDEST_HI), 50);
-    ck_assert_int_gt(parameter(ROWS), few);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FROM), 40);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, TO), 50);
+    ck_assert_int_gt(parameter(SECTION_OLDEST, ROWS), few);
 }
 END_TEST
 
@@ -250,11 +324,11 @@ START_TEST(sweep_goes_over_everything_and_begins_anew_after_a_claim_that_was_cut
 {
     settle_ids(1000);
     claim_at(0);
-    ck_assert(take_result(0, lock_row(1000)));
+    ck_assert(take_section(SECTION_OLDEST, lock_row(1000)));
     finish(0);
     ck_assert(ordering_unordered.sweep_due(o, SECOND_US));
     sweep(SECOND_US);
-    ck_assert(take_result(0, lock_row(1000)));
+    ck_assert(take_section(SECTION_OLDEST, lock_row(1000)));
     plan.spilled = true;
     finish(SECOND_US);
     claim_at(SECOND_US);
@@ -283,11 +357,14 @@ START_TEST(floor_rises_and_falls_with_what_somebody_puts_in_by_hand)
     ordering_unordered.probed(o, 2, res);
     PQclear(res);
     claim_at(0);
-    ck_assert_int_eq(parameter(FLOOR), 600);
-    ck_assert(take_result(0, lock_row(20)));
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FLOOR), 600);
+    res = lock_row(20);
+    static char low[] = "{{\"\",30,30},{\"\",20,20}}";
+    ck_assert_int_eq(PQsetvalue(res, 0, LOW, low, (int)strlen(low)), 1);
+    ck_assert(take_section(SECTION_OLDEST, res));
     finish(0);
     claim_at(0);
-    ck_assert_int_eq(parameter(FLOOR), 20);
+    ck_assert_int_eq(parameter(SECTION_OLDEST, FLOOR), 20);
 }
 END_TEST
 
@@ -318,7 +395,7 @@ START_TEST(names_that_are_missing_are_an_error)
         struct sql_variable some[sizeof variables / sizeof variables[0]];
         memcpy(some, variables, sizeof variables);
         some[n].name = "another";
-        struct ordering_options options = {.queue = "tasks", .variables = some};
+        struct ordering_options options = {.queue = "tasks", .variables = some, .priority = true};
         struct ordering *none = ordering_unordered.open(&options, &err);
         bool other_table = strncmp(variables[n].name, "sequence", 8) == 0 || strcmp(variables[n].name, "placed") == 0;
         ck_assert_msg(!none || other_table, "%s", variables[n].name);
@@ -334,11 +411,14 @@ int main(void)
     TCase *tcase = tcase_create("unordered");
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, claim_locks_then_reads_row_by_row_then_lets_go_of_its_snapshot);
+    tcase_add_test(tcase, claim_locks_by_sections_then_reads_row_by_row_then_lets_go_of_its_snapshot);
     tcase_add_test(tcase, without_a_priority_the_oldest_have_every_place_and_nothing_is_urgent);
+    tcase_add_test(tcase, with_a_priority_the_oldest_have_their_share_of_all_claims);
+    tcase_add_test(tcase, waits_are_looked_for_while_there_are_any_and_by_chance_last);
     tcase_add_test(tcase, both_ends_of_a_stretch_are_looked_at_as_one);
     tcase_add_test(tcase, newer_one_of_two_stretches_stays);
-    tcase_add_test(tcase, claim_goes_on_where_the_one_before_has_stopped_until_it_is_time_for_the_very_top);
+    tcase_add_test(tcase, claim_goes_on_where_the_one_before_has_stopped);
+    tcase_add_test(tcase, when_nothing_less_urgent_is_left_it_is_looked_from_the_very_top_after_a_while);
     tcase_add_test(tcase, looks_from_the_very_top_have_a_bounded_part_of_the_time);
     tcase_add_test(tcase, without_a_backlog_nobody_looks_at_the_top);
     tcase_add_test(tcase, events_that_were_given_back_are_urgent_again);

@@ -44,6 +44,7 @@ static const struct sql_variable variables[] = {
     {"behind_entry", "true"},
     {"late", "is_late"},
     {"more", "has_more"},
+    {"try_lock", "try(k)"},
     {"lock_class", "7"},
     {NULL, NULL},
 };

@@ -37,39 +37,25 @@ static const struct sql_variable variables[] = {
     {"behind_entry", "true"},
     {"parked_key", "p.key"},
     {"priority", "e.p"},
-    {"urgent", "true"},
-    {"lock", "where l"},
+    {"try_lock", "l"},
     {"lock_class", "7"},
-    {"locks_rows", "false"},
     {NULL, NULL},
 };
 
+enum { FROM = 1, TO, ROWS, SECTION_PLACES, PLACES, QUEUE, BUSY, BEHIND, FLOOR, LEAST };
 enum {
-    FRESH = 1,
-    OLDEST_LO,
-    OLDEST_HI,
-    ROWS,
-    PLACES,
-    SHARE,
-    BUSY,
-    QUEUE,
-    LAST,
-    TOP_PRIORITY,
-    TOP_ID,
-    FLOOR,
-    PARAMETERS = FLOOR
-};
-enum {
-    OLDEST_LEFT,
-    SEEN_MAX,
     SEEN_MIN,
+    SEEN_MAX,
     MISSED_MIN,
     MISSED_MAX,
     LOCKED,
-    THIN,
-    LEFT_PRIORITY,
-    LEFT_ID,
-    LOCK_COLUMNS = 11
+    TRIED,
+    CUT_MIN,
+    CUT_MAX,
+    FULL,
+    LOW = 12,
+    WAITS,
+    LOCK_COLUMNS
 };
 enum { READ_ID = 3, READ_COLUMNS = 12 };
 
@@ -140,7 +126,7 @@ static inline void tear_down(void)
 
 static inline PGresult *row_of(int columns)
 {
-    static PGresAttDesc attributes[READ_COLUMNS];
+    static PGresAttDesc attributes[LOCK_COLUMNS];
     static char name[] = "c";
     for (int i = 0; i < columns; i++)
         attributes[i] = (PGresAttDesc){.name = name, .format = 1};
@@ -169,7 +155,24 @@ static inline PGresult *lock_row(int64_t seen_max)
     set_bigint(res, SEEN_MAX, seen_max);
     set_bigint(res, SEEN_MIN, seen_max);
     set_bigint(res, LOCKED, 1);
+    set_bigint(res, WAITS, 1);
     return res;
+}
+
+static inline bool has(enum claim_section_kind kind)
+{
+    for (size_t i = 0; i < plan.section_count; i++)
+        if (plan.sections[i].kind == kind)
+            return true;
+    return false;
+}
+
+static inline size_t section(enum claim_section_kind kind)
+{
+    for (size_t i = 0; i < plan.section_count; i++)
+        if (plan.sections[i].kind == kind)
+            return i;
+    ck_abort_msg("there is no section %d", (int)kind);
 }
 
 static inline bool take_result(size_t index, PGresult *res)
@@ -179,22 +182,34 @@ static inline bool take_result(size_t index, PGresult *res)
     return ok;
 }
 
+/* Of one section; nothing is said of the others. */
+static inline bool take_section(enum claim_section_kind kind, PGresult *res)
+{
+    return take_result(section(kind), res);
+}
+
 static inline bool take_read(int64_t id)
 {
     PGresult *res = row_of(READ_COLUMNS);
     set_bigint(res, READ_ID, id);
-    return take_result(1, res);
+    return take_result(plan.section_count, res);
 }
 
 static inline void claim_at(instant_us now)
 {
     struct claim_request request = {.max_keys = 10, .draw = 1};
-    ck_assert_uint_eq(ordering_unordered.claim(o, &request, now, arena, statements, &plan), 3);
+    size_t count = ordering_unordered.claim(o, &request, now, arena, statements, &plan);
+    ck_assert_uint_eq(count, plan.section_count + 2);
 }
 
-static inline int64_t parameter(int number)
+static inline const struct statement *asked(enum claim_section_kind kind)
 {
-    return strtoll(statements[0].values[number - 1], NULL, 10);
+    return &statements[section(kind)];
+}
+
+static inline int64_t parameter(enum claim_section_kind kind, int number)
+{
+    return strtoll(asked(kind)->values[number - 1], NULL, 10);
 }
 
 static inline void settle_ids(int64_t drawn)
@@ -216,12 +231,19 @@ static inline void finish(instant_us now)
     ordering_unordered.claim_done(o, &plan, MS_US, now);
 }
 
+/* Of the oldest stretch, ids from `id` on have had no place. */
+static inline bool leave_oldest(int64_t id)
+{
+    PGresult *res = lock_row(1000);
+    set_bigint(res, CUT_MIN, id);
+    set_bigint(res, CUT_MAX, 1000);
+    return take_section(SECTION_OLDEST, res);
+}
+
 /* There are more ids up to 1000 than the claim has looked at. */
 static inline void leave_a_backlog(instant_us now)
 {
-    PGresult *res = lock_row(1000);
-    set_bigint(res, OLDEST_LEFT, 100);
-    ck_assert(take_result(0, res));
+    ck_assert(leave_oldest(100));
     finish(now);
 }
 
