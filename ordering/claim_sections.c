@@ -152,7 +152,7 @@ static int64_t part_of_oldest(const struct claim_sections *sections, const struc
 }
 
 /* The oldest come first for their share of `left` keys, and what they leave of it goes to the others. Where nothing
- * else is left to look at but the most urgent, those and what is new leave them their share instead. */
+ * else is left to look at, what is new leaves them their share instead. */
 static void add_stretches(const struct claim_sections *sections, const struct claim_request *request, int64_t left,
                           struct claim_plan *plan)
 {
@@ -165,9 +165,9 @@ static void add_stretches(const struct claim_sections *sections, const struct cl
     bool oldest = !id_range_is_empty(plan->scan.oldest), newest = !id_range_is_empty(plan->scan.newest);
     int64_t part = part_of_oldest(sections, request, left);
     bool last = puts_first(sections, request, &plan->scan) && part < keys;
-    bool first = oldest && part > 0 && !last && (newest || part == keys);
+    bool first = oldest && part > 0 && !last && (newest || plan->top || part == keys);
     if (first)
-        add_section(plan, SECTION_OLDEST, part, oldest_rows);
+        add_section(plan, SECTION_OLDEST, part, plan->top ? claim_rows_look(sections->rows, part, false) : oldest_rows);
     plan->for_oldest = oldest && !first && (last || !newest) ? part : 0;
     int64_t rest = keys - plan->for_oldest;
     add_section(plan, SECTION_FRESH, rest, newest_rows);
