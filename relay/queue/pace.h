@@ -2,8 +2,9 @@
  *
  * Most of what a claim costs the database does not depend on how many events it brings. So a claim that took all there
  * was is followed by the next one so late that half the events are claimed within `latency`; one that left something,
- * at once. While nothing comes, each look at the table is twice as late as the one before, up to `poll.max`. With a
- * rate, what a claim brings has its time before the next one. */
+ * at once. Behind a claim that found nothing the looks at the table follow each other as claims do, because the next
+ * event may be near; when nothing has come for a while, each is twice as late as the one before, up to `poll.max`. With
+ * a rate, what a claim brings has its time before the next one. */
 #pragma once
 
 #include "relay/base/clock.h"
@@ -40,7 +41,7 @@ void pace_sent(struct queue *queue, bool full, instant_us now);
 /* Sets poll_at and earliest_at. */
 void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now);
 
-/* A look has found nothing: the next one is twice as late. */
+/* A look has found nothing: the next one is later. */
 void pace_rest(struct queue *queue, instant_us now);
 
 /* The answer of the side connection to who asks before it claims: see peek.h. */

@@ -82,6 +82,7 @@ struct pace {
     instant_us earliest_at; /* nothing is claimed before, so that claims are worth what they cost */
     instant_us claim_by;    /* and not only look whether there is something */
     int64_t idle_us;        /* between the last two looks */
+    instant_us found_at;    /* a claim has found something */
     bool found;             /* the last claim found something, */
     bool work_known;        /* and the one before as well */
     bool took_all;          /* no event is known that it has left */

@@ -104,6 +104,23 @@ START_TEST(claim_that_found_nothing_is_waited_for_ever_longer)
 }
 END_TEST
 
+START_TEST(looks_are_as_near_as_claims_until_nothing_has_come_for_a_while)
+{
+    const instant_us often_us = 60 * MS_US;
+    find(1);
+    find(0);
+    ck_assert_int_eq(queue->pace.idle_us, BETWEEN_US);
+    pace_rest(queue, NOW + often_us - 1);
+    ck_assert_int_eq(queue->pace.idle_us, BETWEEN_US);
+    pace_rest(queue, NOW + often_us);
+    ck_assert_int_eq(queue->pace.idle_us, 2 * BETWEEN_US);
+    stage.config.poll_max_us = LATENCY;
+    find(1);
+    find(0);
+    ck_assert_int_eq(queue->pace.idle_us, LATENCY);
+}
+END_TEST
+
 START_TEST(what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten)
 {
     queue->pace.poll_at = NOW - MS_US;
@@ -178,6 +195,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, claim_that_took_long_is_followed_at_once);
     tcase_add_test(tcase, claim_that_found_nothing_holds_up_no_notification);
     tcase_add_test(tcase, claim_that_found_nothing_is_waited_for_ever_longer);
+    tcase_add_test(tcase, looks_are_as_near_as_claims_until_nothing_has_come_for_a_while);
     tcase_add_test(tcase, what_has_woken_the_queue_since_the_claim_was_sent_is_not_forgotten);
     tcase_add_loop_test(tcase, claim_that_left_something_is_followed_at_once, 0, LEFT + 1);
     tcase_add_loop_test(tcase, stretch_of_ids_says_nothing_of_what_was_to_be_looked_at_besides, 0, STRETCHES);
