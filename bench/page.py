@@ -68,20 +68,31 @@ def runs_said(entries):
     return f"{entries[0]['pairs']} runs of each" + (f" ({'; '.join(others)})" if others else "")
 
 
-def origin(entries):
-    """When and on what: a line for each run that is among them."""
-    runs = {}
+def grouped(entries, *names):
+    """Lists of those that are alike in these, in their order."""
+    groups = {}
     for entry in entries:
-        same = ("commit", "pairs", "quick", "cpus", "cpu", "postgres")
-        runs.setdefault((entry["made"][:10], *(str(entry[name]) for name in same)), []).append(entry)
+        groups.setdefault(tuple(str(entry[name]) for name in names), []).append(entry)
+    return [some for _, some in sorted(groups.items())]
+
+
+def run_said(some, is_only):
+    one = some[0]
+    which = "" if is_only else f"({numbers_of(some)})"
+    commit = f"commit {one['commit']} {which}".strip() if one["commit"] else which
+    return ", ".join(filter(None, [one["made"][:10], commit, runs_said(some), "`--quick`" if one["quick"] else ""]))
+
+
+def origin(entries):
+    """When and on what: a line for each machine that is among them."""
+    entries = [{**entry, "day": entry["made"][:10]} for entry in entries]
     lines = []
-    for (day, *_), some in sorted(runs.items()):
-        one = some[0]
-        how = ", ".join(filter(None, [f"commit {one['commit']}" if one["commit"] else "", runs_said(some), "`--quick`" if one["quick"] else "",
-                                      f"{one['cpus']} CPUs ({one['cpu']})", f"PostgreSQL {one['postgres']}"]))
-        load = sorted({entry["load_before"] for entry in some})
-        which = f" ({numbers_of(some)})" if len(runs) > 1 else ""
-        lines.append(f"Measured {day}{which}: {how}; load of the machine before each question {spread(load) or load[0]}.\n")
+    for of_machine in grouped(entries, "cpus", "cpu", "postgres"):
+        one, runs = of_machine[0], grouped(of_machine, "day", "commit", "pairs", "quick")
+        load = sorted({entry["load_before"] for entry in of_machine})
+        said = "; ".join(run_said(some, len(runs) == 1) for some in runs)
+        lines.append(f"Measured with {one['cpus']} CPUs ({one['cpu']}), PostgreSQL {one['postgres']}, load before a question "
+                     f"{spread(load) or load[0]}: {said}.\n")
     return "\n".join(lines)
 
 
