@@ -60,30 +60,37 @@ static bool init_end(struct guarded_text *text, const struct ordering_options *o
 
 #define OF_IDS ":id between $1::bigint and $2::bigint"
 #define OF_RANK ":id >= greatest($2::bigint, $9::bigint) and :priority "
+#define AS_URGENT " and coalesce(:priority, -9223372036854775807 - 1) >= $10::bigint"
+#define TOP_DOWN ":priority desc, :id"
 #define RANKED ":id as id, :priority as rank"
 #define BY_RANK "f.rank desc nulls last, f.id"
 
-/* What a text of lock_events.sql looks at. Of what is new the urgent alone are looked at where others come first. */
-static const char *const
-    look_newest[] = {":id as id", OF_IDS, ":id desc", "f.id", "o.id", "true"},
-    *const look_oldest[] = {":id as id", OF_IDS, ":id", "f.id", "o.id", "true"},
-    *const look_urgent[] = {RANKED,     OF_IDS " and coalesce(:priority, -9223372036854775807 - 1) >= $10::bigint",
-                            ":id desc", BY_RANK,
-                            "o.id",     "true"},
-    *const look_top[] = {RANKED, OF_RANK "between $1::bigint and $1::bigint", ":priority desc, :id", BY_RANK, "o.id",
-                         "false"},
-    *const look_below[] = {RANKED, OF_RANK "< $1::bigint", ":priority desc, :id", BY_RANK, "o.rank", "false"};
+/* What a text of lock_events.sql looks at: its variables. */
+struct look {
+    const char *seen, *stretch, *sort, *first, *by, *all;
+};
 
-static bool init_look(struct guarded_text *text, const struct ordering_options *options, const char *const *look,
+/* Of what is new the urgent alone are looked at where others come first. */
+static const struct look look_newest = {":id as id", OF_IDS, ":id desc", "f.id", "o.id", "true"},
+                         look_oldest = {":id as id", OF_IDS, ":id", "f.id", "o.id", "true"},
+                         look_urgent = {RANKED, OF_IDS AS_URGENT, ":id desc", BY_RANK, "o.id", "true"},
+                         look_top = {RANKED, OF_RANK "between $1::bigint and $1::bigint", TOP_DOWN, BY_RANK, "o.id",
+                                     "false"},
+                         look_below = {RANKED, OF_RANK "< $1::bigint", TOP_DOWN, BY_RANK, "o.rank", "false"};
+
+static bool init_look(struct guarded_text *text, const struct ordering_options *options, const struct look *look,
                       struct error *err)
 {
-    struct sql_variable variables[] = {{"seen", 0}, {"stretch", 0}, {"sort", 0}, {"first", 0},
-                                       {"by", 0},   {"all", 0},     {0, 0}};
-    char *parts[6] = {NULL};
+    struct sql_variable variables[] = {
+        {"seen", look->seen}, {"stretch", look->stretch}, {"sort", look->sort}, {"first", look->first},
+        {"by", look->by},     {"all", look->all},         {NULL, NULL}};
+    char *parts[sizeof variables / sizeof *variables] = {NULL};
     size_t n = 0;
-    while (n < 6 && (variables[n].text = parts[n] = sql_render(look[n], options->variables, err)))
+    while (variables[n].name && (parts[n] = sql_render(variables[n].text, options->variables, err))) {
+        variables[n].text = parts[n];
         n++;
-    bool ok = n == 6 && init_text(text, sql_lock_events, options, variables, err);
+    }
+    bool ok = !variables[n].name && init_text(text, sql_lock_events, options, variables, err);
     while (n > 0)
         free(parts[--n]);
     return ok;
@@ -108,10 +115,11 @@ bool claim_sections_init_events(struct claim_sections *sections, const struct or
     struct arena *arena = arena_new();
     sections->due = sql_render(sql_lock_due, sql_variables_with(options->variables, no_keys, arena), err);
     arena_free(arena);
-    return sections->due && init_look(&sections->newest, options, options->priority ? look_urgent : look_newest, err) &&
-           init_look(&sections->oldest, options, look_oldest, err) &&
-           (!options->priority || (init_look(&sections->top, options, look_top, err) &&
-                                   init_look(&sections->below, options, look_below, err)));
+    return sections->due &&
+           init_look(&sections->newest, options, options->priority ? &look_urgent : &look_newest, err) &&
+           init_look(&sections->oldest, options, &look_oldest, err) &&
+           (!options->priority || (init_look(&sections->top, options, &look_top, err) &&
+                                   init_look(&sections->below, options, &look_below, err)));
 }
 
 void claim_sections_done(struct claim_sections *sections)
