@@ -201,7 +201,7 @@ bool config_check_queue(const struct config_place *place, const struct yaml_node
     if (queue->retry_base_us > queue->retry_max_us)
         return config_error(&base, err, "longer than retry.max; make it the shorter one");
     if (queue->latency_us > queue->poll_max_us)
-        return config_error(&latency, err, "longer than poll.max; make it the shorter one");
+        return config_error(&latency, err, "longer than poll.max; make it the shorter one, or leave one of them out");
     if (queue->archive_retention_us > 0 && queue->after != AFTER_ARCHIVE) {
         struct config_place at = config_place_of(place, map, "archive_retention");
         return config_error(&at, err, "this queue archives nothing; add after: archive, or leave it out");

@@ -113,6 +113,19 @@ static void queue_defaults(struct queue_config *queue)
         setting_defaults(group->settings, queue);
 }
 
+/* Of two settings that bound each other, the one that is written decides. */
+static void fit_latency(const struct yaml_node *map, struct queue_config *queue)
+{
+    const struct yaml_pair *poll = yaml_find(map, "poll");
+    bool has_max = poll && poll->value->kind == YAML_MAP && yaml_find(poll->value, "max");
+    if (queue->latency_us <= queue->poll_max_us)
+        return;
+    if (!yaml_find(map, "latency"))
+        queue->latency_us = queue->poll_max_us;
+    else if (!has_max)
+        queue->poll_max_us = queue->latency_us;
+}
+
 static bool read_queue(const struct config_place *place, const struct yaml_pair *pair, const struct config *config,
                        struct queue_config *queue, struct error *err)
 {
@@ -136,6 +149,7 @@ static bool read_queue(const struct config_place *place, const struct yaml_pair 
     queue->unordered = ordering_type_find(queue->ordering)->keyless;
     if (queue->unordered && !yaml_find(pair->value, "oldest_share"))
         queue->oldest_share = OLDEST_SHARE_UNORDERED;
+    fit_latency(pair->value, queue);
     return config_check_queue(place, pair->value, config, queue, err);
 }
 

@@ -159,6 +159,25 @@ START_TEST(queue_without_table_reads_our_own_with_all_columns)
 }
 END_TEST
 
+static const struct {
+    const char *settings;
+    int64_t latency_us, poll_max_us;
+} bounds[] = {{"latency: 1s", SECOND_US, SECOND_US},
+              {"poll: { max: 4ms }", 4 * MS_US, 4 * MS_US},
+              {"poll: { max: 1s }", 5 * MS_US, SECOND_US},
+              {"latency: 1ms", MS_US, 200 * MS_US}};
+
+START_TEST(of_latency_and_longest_look_the_written_one_bounds_the_other)
+{
+    char text[200];
+    snprintf(text, sizeof text, SINKS "queues:\n  q: { sink: log, %s }\n", bounds[_i].settings);
+    struct config *config = load(text);
+    ck_assert_int_eq(config->queues[0].latency_us, bounds[_i].latency_us);
+    ck_assert_int_eq(config->queues[0].poll_max_us, bounds[_i].poll_max_us);
+    config_free(config);
+}
+END_TEST
+
 START_TEST(variables_are_put_in_after_parsing)
 {
     setenv("CONFIG_TEST_A", "x: { y } # \"z\" ${B} $$", 1);
@@ -364,6 +383,8 @@ int main(void)
     tcase_add_test(tcase, places_of_a_sink_that_nobody_has_counted_are_those_of_its_type);
     tcase_add_test(tcase, what_is_left_out_has_its_default);
     tcase_add_test(tcase, queue_without_table_reads_our_own_with_all_columns);
+    tcase_add_loop_test(tcase, of_latency_and_longest_look_the_written_one_bounds_the_other, 0,
+                        sizeof bounds / sizeof *bounds);
     tcase_add_test(tcase, variables_are_put_in_after_parsing);
     tcase_add_loop_test(tcase, secret_comes_from_its_file_without_the_last_line_end, 0,
                         sizeof secret_files / sizeof secret_files[0]);
