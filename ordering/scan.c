@@ -11,6 +11,7 @@
 #define AGAIN_MAX_US (250 * MS_US)
 #define AGAIN_LATE_US (1 * SECOND_US) /* never-ending new work must not keep these waiting */
 #define SLOW_US (20 * MS_US)
+#define QUICKEST_AGES 256 /* the server may be slower by now: else each claim would pass for a slow one, for ever */
 #define SWEEP_SPAN_MIN 500
 #define SWEEP_SLOW_US (2 * MS_US)
 #define SWEEP_PRICE 1000 /* a quick stretch has one part in so many of the time; a slow one pauses as below */
@@ -190,6 +191,8 @@ static void size_span(struct scan *scan, const struct scan_plan *plan, int64_t t
 {
     if (scan->quickest_us == 0 || took_us < scan->quickest_us)
         scan->quickest_us = took_us;
+    else
+        scan->quickest_us += (took_us - scan->quickest_us) / QUICKEST_AGES;
     if (plan->sweeping) {
         pace_sweep(scan, took_us - scan->quickest_us, now);
         return;

@@ -70,7 +70,7 @@ struct scan {
     bool astray;                          /* something was found since the sweep began anew */
     bool swept;                           /* since something was last found it has gone over everything */
     int64_t span;                         /* ids in one bounded stretch */
-    int64_t quickest_us;                  /* of the claims that found nothing; 0: there was none */
+    int64_t quickest_us;                  /* of the claims that found nothing, lately; 0: there was none */
     int64_t first;
     bool known;              /* a horizon has been read */
     int64_t drawn, top_then; /* when it was: how far, and what `top` was */
