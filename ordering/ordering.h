@@ -21,7 +21,7 @@
 
 #include <libpq-fe.h>
 
-#define ORDERING_STATEMENTS_MAX 9
+#define ORDERING_STATEMENTS_MAX 10
 
 struct ordering_options {
     const char *queue;                    /* borrowed, like everything here, until close */
@@ -103,6 +103,9 @@ enum claim_section_kind {
     SECTION_BELOW, /* what is less urgent than that */
     SECTION_KINDS
 };
+
+_Static_assert(SECTION_KINDS + 3 <= ORDERING_STATEMENTS_MAX,
+              "a claim has all of them, a guard, what reads, and the rest");
 
 struct claim_section {
     enum claim_section_kind kind;

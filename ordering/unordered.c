@@ -18,6 +18,7 @@
 
 #define TOP_MIN_US (50 * MS_US)
 #define TOP_PRICE 10 /* looks from the very top have one part in so many of the time */
+
 struct unordered {
     struct strategy base;
     struct guarded_text read;
@@ -130,8 +131,10 @@ static bool unordered_claimed(struct ordering *o, struct claim_plan *plan, size_
 
 static void go_on_from_the_top(struct unordered *un, const struct claim_plan *plan, int64_t took_us, instant_us now)
 {
-    un->top_priority = plan->top_priority;
-    un->top_id = plan->top_id;
+    if (plan->top) { /* else one beside it may have gone on since */
+        un->top_priority = plan->top_priority;
+        un->top_id = plan->top_id;
+    }
     if (plan->from_top)
         un->top_at = now + (took_us * TOP_PRICE > TOP_MIN_US ? took_us * TOP_PRICE : TOP_MIN_US);
     if (plan->truncated)

@@ -7,11 +7,12 @@
 -- :table :where :state :id   as in lock_ids.sql, and parked is asked as there
 -- :seen :stretch :sort   what is read of an event e, which ones are looked at, and from which end
 -- :all       true; or false: what waits is no row that was looked at. 100,000 delayed events of a high priority would be all
--- :first     which of what was found has the first place, f
--- :by        by what it is told how far was looked, o: the id, or the priority
+-- :first     the order in which events that were found, f, get the places
+-- :by        what says how far the section has looked: the id of an event o, or its priority
 -- :try_lock  locks event k.keyless, or says that it cannot be
 --
--- $1 $2         from where to where, for :stretch; $10 as well, if that has it
+-- $1 $2 bigint  for :stretch: the least and the greatest id; by priority, the priority and the least id
+-- $10 bigint    for :stretch, if it has that: the least priority
 -- $3 bigint     rows to look at
 -- $4 bigint     events to lock in this section
 -- $5 bigint     events to lock, with those of the sections before
@@ -20,7 +21,7 @@
 -- $8 bigint     1: there were sections before
 -- $9 bigint     no event has a smaller id, but those that wait
 --
--- One row with the columns of lock_ids.sql. In low there is the least id alone, and waits is 1 or 0.
+-- One row with the columns of lock_ids.sql. In low events have an empty key, and waits is 1 or 0.
 with waits as materialized (
     select exists (select from :state.parked p where p.queue = $6::text order by p.next_at offset 0) as any
 ), before as materialized (
