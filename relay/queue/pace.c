@@ -3,14 +3,14 @@
 #include "relay/base/lesser.h"
 #include "relay/queue/queue.h"
 
-/* After a claim that found something, for so long: events that come more seldom are announced, see rest.h. */
+/* So long after an event the next look is soon. Events that come more seldom are announced, if they can be: see rest.h. */
 #define OFTEN_US (60 * MS_US)
 
 /* Half the events wait for the next claim no longer than half of this; the rest of `latency` is for the claim itself.
  */
 static int64_t between_claims_us(const struct queue *queue)
 {
-    return queue->config->latency_us * 7 / 5;
+    return lesser(queue->config->latency_us * 7 / 5, queue->config->poll_max_us);
 }
 
 static void plan_poll(struct queue *queue, struct pace_claim claim, instant_us now)
@@ -60,8 +60,8 @@ void pace_claimed(struct queue *queue, struct pace_claim claim, instant_us now)
 void pace_rest(struct queue *queue, instant_us now)
 {
     struct pace *pace = &queue->pace;
-    bool often = now < pace->found_at + OFTEN_US;
-    pace->idle_us = lesser(often ? between_claims_us(queue) : pace->idle_us * 2, queue->config->poll_max_us);
+    bool announced = queue->rest.state == REST_ROUSED, often = now < pace->found_at + OFTEN_US && !announced;
+    pace->idle_us = often ? between_claims_us(queue) : lesser(pace->idle_us * 2, queue->config->poll_max_us);
     int64_t jitter = (int64_t)(rng_next(&queue->rng) % (uint64_t)(pace->idle_us / 4 + 1));
     pace_poll_by(pace, now + pace->idle_us - jitter); /* somebody may have woken it since */
 }

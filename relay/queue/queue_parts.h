@@ -119,6 +119,8 @@ struct rest {
     instant_us asked_at, ask_again_at;
     int64_t pause_us, left_us; /* between questions who still writes; between last looks that find something */
     instant_us until;
+    instant_us check_at; /* whether the queue may still rest is asked; INSTANT_NEVER: it is being asked */
+    int64_t family;      /* the table's partitions, when the queue began to rest */
 };
 
 /* What the side connection has found out for the queue to rest. Written by relay/side/rest_question.c only. */
@@ -130,6 +132,7 @@ struct rest_answer {
     bool failed;
     bool may, held;    /* the queue may rest; producers see its locks */
     char obstacle[80]; /* why it may not */
+    int64_t family;    /* another number: the table has other partitions */
     char *writers;     /* that have not ended, as an array in text; NULL: none */
     bool idle;         /* nobody may claim now */
     bool waiting;      /* there is something to claim */

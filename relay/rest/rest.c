@@ -10,16 +10,18 @@
 #include "relay/side/unreadable.h"
 #include "relay/side/upkeep.h"
 
-#define CALM_US SECOND_US            /* in so long */
-#define CALM_FINDS 16                /* fewer claims than these have found something; */
-#define IDLE_US (20 * MS_US)         /* and for so long none has */
-#define ROUSED_US (500 * MS_US)      /* a queue that has more to do than that is awake */
-#define REFUSED_US (50 * MS_US)      /* a producer asked just then: the locks are tried again */
-#define PAUSE_MIN_US (50 * MS_US)    /* between questions who still writes */
+#define CALM_US SECOND_US         /* in so long */
+#define CALM_FINDS 16             /* fewer claims than these have found something; */
+#define IDLE_US (20 * MS_US)      /* and for so long none has */
+#define ROUSED_US (500 * MS_US)   /* a queue that has more to do than that is awake */
+#define REFUSED_US (50 * MS_US)   /* a producer asked just then: the locks are tried again */
+#define PAUSE_MIN_US (50 * MS_US) /* between questions who still writes */
+#define PAUSE_MAX_US (5 * SECOND_US)
 #define MAY_US (60 * SECOND_US)      /* whether a queue may rest is asked again */
 #define LEFT_MAX_US (30 * SECOND_US) /* the last look has found something that no claim takes: between tries */
 #define LOOK_PART 100                /* last looks take no more than this part of the time */
-#define REST_MAX_US HOUR_US          /* somebody may have disabled a trigger */
+#define REST_MAX_US HOUR_US
+#define CHECK_MIN_US (60 * SECOND_US) /* between questions of a queue that rests whether it still may */
 
 void rest_open(struct queue *queue, bool never)
 {
@@ -34,13 +36,15 @@ static bool is_closed(const struct queue *queue)
     return queue->pause.on || queue->window.closed;
 }
 
-/* There was something a moment ago, or there is. */
+/* There was something a moment ago, or there is. Behind a claim that took all, and whose events were announced, the
+ * last look says whether there is more. */
 static bool is_busy(const struct queue *queue, instant_us now)
 {
     if (!holds_are_empty(&queue->holds) || queue->arrived)
         return true;
+    bool announced = queue->rest.lock == REST_LOCKED && queue->pace.took_all;
     return !is_closed(queue) &&
-           (queue->pace.found || queue->keys.more.count > 0 || queue->keys.busy_elsewhere.count > 0 ||
+           ((queue->pace.found && !announced) || queue->keys.more.count > 0 || queue->keys.busy_elsewhere.count > 0 ||
             queue->ordering->type->pending(queue->ordering, now));
 }
 
@@ -48,7 +52,7 @@ static bool is_busy(const struct queue *queue, instant_us now)
 static bool is_quiet(const struct queue *queue, instant_us now)
 {
     for (size_t i = 0; i < queue->claim_count; i++)
-        if (queue->claims[i].state != CLAIM_IDLE || queue->claims[i].in_transaction || queue->claims[i].failures > 0)
+        if (queue->claims[i].state != CLAIM_IDLE || queue->claims[i].in_transaction || queue->claims[i].retry_at > now)
             return false;
     const struct side_requests *requests = &queue->side_requests;
     return queue->side_status.connected && !queue->side_status.settling && requests->probe_answered &&
@@ -75,12 +79,17 @@ static bool is_calm(const struct rest *rest, uint64_t finds, instant_us now)
 
 /* ---- awake ---- */
 
+static void put(struct queue *queue, enum rest_question_kind kind)
+{
+    queue->side_requests.rest = kind;
+    queue->side_requests.rest_number++;
+}
+
 static void ask(struct queue *queue, enum rest_question_kind kind, enum rest_state state, instant_us now)
 {
     queue->rest.state = state;
     queue->rest.asked_at = now;
-    queue->side_requests.rest = kind;
-    queue->side_requests.rest_number++;
+    put(queue, kind);
 }
 
 static bool is_answered(const struct queue *queue)
@@ -245,9 +254,36 @@ static void take_writers(struct queue *queue, instant_us now)
         stay_awake(queue, now + MAY_US);
     } else if (queue->rest_answer.writers) {
         rest->ask_again_at = now + rest->pause_us;
-        rest->pause_us = lesser(rest->pause_us * 2, queue->config->poll_max_us);
+        rest->pause_us = lesser(rest->pause_us * 2, PAUSE_MAX_US);
     } else {
+        rest->family = queue->rest_answer.family;
         ask(queue, REST_ASKS_LOOK, REST_LOOKING, now);
+    }
+}
+
+/* Whoever wants fewer statements says so by `poll.max`. */
+int64_t rest_check_us(const struct queue *queue)
+{
+    if (FAULT_ERROR("rest.check"))
+        return SECOND_US;
+    return queue->config->poll_max_us > CHECK_MIN_US ? queue->config->poll_max_us : CHECK_MIN_US;
+}
+
+/* A table of the same name may be another one by now, or have got a partition with rows, or its trigger may be
+ * disabled: then events come and nobody notifies. */
+static void check_that_it_may(struct queue *queue, instant_us now)
+{
+    const struct rest_answer *answer = &queue->rest_answer;
+    struct rest *rest = &queue->rest;
+    if (now >= rest->check_at && rest->check_at != INSTANT_NEVER) {
+        rest->check_at = INSTANT_NEVER;
+        put(queue, REST_ASKS_WRITERS);
+    } else if (rest->check_at == INSTANT_NEVER && is_answered(queue)) {
+        rest->check_at = now + rest_check_us(queue);
+        if (answer->failed || !answer->may || !answer->held || answer->family != rest->family) {
+            rest->may_until = 0;
+            wake(queue, "table changed", now);
+        }
     }
 }
 
@@ -287,6 +323,7 @@ static void take_look(struct queue *queue, instant_us now)
     until = instant_min(until, upkeep_rest_until(queue));
     rest->until = instant_min(until, queue->ordering->type->pending_at(queue->ordering));
     rest->asked_at = now;
+    rest->check_at = now + rest_check_us(queue);
     rest->state = REST_RESTING;
     pace_poll_at(&queue->pace, INSTANT_NEVER);
     report_rests(queue, rest->until - now);
@@ -341,6 +378,7 @@ void rest_step(struct queue *queue, instant_us now)
         look_again(queue, now);
         break;
     case REST_RESTING:
+        check_that_it_may(queue, now);
         break;
     }
 }
@@ -365,7 +403,9 @@ static instant_us next_step_at(const struct queue *queue, instant_us now)
     case REST_LOCKING:
         return INSTANT_NEVER;
     case REST_RESTING:
-        return rest->until;
+        if (rest->check_at == INSTANT_NEVER && is_answered(queue))
+            return now;
+        return instant_min(rest->until, rest->check_at);
     }
     return INSTANT_NEVER;
 }

@@ -12,9 +12,10 @@
  *   4. what they committed the last look sees, whose snapshot is younger. It looks at all of the table, and finds out
  *      what becomes due by itself, and when;
  *   5. it has found nothing, no notification has come since 2., and the locks are held still: the queue rests.
- * While only a few events come, the locks are held on: every commit is announced. Behind the claim that a notification
- * was for, a look is enough, and the queue rests again. So at ten events a second each is claimed at once, and the
- * relay does not poll between them.
+ * While only a few events come, the locks are held on: every commit is announced. Behind a claim that took all that a
+ * notification was for, a look is enough, and the queue rests again. So at ten events a second each is claimed at once,
+ * and the relay does not poll between them.
+ * While it rests, the relay asks once a minute whether the queue still may, and whether the waking connection answers.
  *
  * A lost connection ends it at once, because the locks are gone with the session. What the relay itself finds out
  * (another queue has handed on an event) moves pace.poll_at, which ends it, too.
@@ -44,3 +45,6 @@ void rest_notified(struct queue *queue, bool of_events, instant_us now); /* else
 void rest_lock_answered(struct queue *queue, bool locked, int backend_pid, int64_t number);
 void rest_lock_moved(struct queue *queue, bool asked);
 void rest_lost(struct queue *queue, instant_us now);
+
+/* How often a relay that rests looks whether it would still be woken. */
+int64_t rest_check_us(const struct queue *queue);

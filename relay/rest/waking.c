@@ -21,6 +21,7 @@ enum waking_state {
     WAKING_SUBSCRIBES, /* LISTEN is under way */
     WAKING_IDLE,
     WAKING_BUSY,   /* `queue` gets its locks, or gives them back */
+    WAKING_ASKS,   /* whether the server still answers: a proxy may have lost it and say nothing. db.h gives up */
     WAKING_USELESS /* behind a pooler */
 };
 
@@ -34,6 +35,7 @@ struct waking {
     struct arena *arena; /* of the round under way */
     bool failed;         /* the round under way has */
     uint64_t trouble;    /* see report_unreachable() */
+    instant_us heard_at; /* the last answer came */
 };
 
 struct waking *waking_new(const struct config *process, struct queue *const *queues, size_t queue_count, uint64_t seed)
@@ -79,6 +81,22 @@ static void send(struct waking *waking, enum waking_state state, const struct st
     FAULT_POINT("waking.sent");
 }
 
+/* When the server is asked whether it is there: only then would a queue that rests be woken. */
+static instant_us ask_at(const struct waking *waking)
+{
+    instant_us at = INSTANT_NEVER;
+    for (size_t i = 0; waking->state == WAKING_IDLE && i < waking->queue_count; i++)
+        if (waking->queues[i]->rest.lock == REST_LOCKED)
+            at = instant_min(at, waking->heard_at + rest_check_us(waking->queues[i]));
+    return at;
+}
+
+static void ask(struct waking *waking)
+{
+    struct statement st = statement_of("select");
+    send(waking, WAKING_ASKS, &st);
+}
+
 static void send_lock(struct waking *waking, struct queue *queue)
 {
     bool lock = queue->rest.lock == REST_LOCK_WANTED;
@@ -115,6 +133,7 @@ void waking_prepare(struct waking *waking, struct pollset *ps)
         db_prepare(waking->db, ps);
     if ((waking->state == WAKING_UNWANTED || waking->state == WAKING_IDLE) && next_queue(waking))
         pollset_deadline(ps, 0); /* since its turn */
+    pollset_deadline(ps, ask_at(waking));
 }
 
 /* ---- what comes back ---- */
@@ -149,12 +168,13 @@ static void take_result(struct waking *waking, const PGresult *res)
     rest_lock_answered(waking->queue, result_bool(res, 0, 0), db_backend_pid(waking->db), number);
 }
 
-static void round_ended(struct waking *waking)
+static void round_ended(struct waking *waking, instant_us now)
 {
+    waking->heard_at = now;
     if (waking->state == WAKING_SUBSCRIBES) {
         report_connected(waking->queues[0], "waking");
         waking->trouble = 0;
-    } else if (waking->queue->rest.lock == REST_UNLOCK_ASKED) {
+    } else if (waking->state == WAKING_BUSY && waking->queue->rest.lock == REST_UNLOCK_ASKED) {
         rest_lock_moved(waking->queue, false);
     }
     waking->state = WAKING_IDLE;
@@ -165,7 +185,7 @@ static void connection_lost(struct waking *waking, const struct error *err, inst
 {
     if (waking->state == WAKING_USELESS)
         return;
-    if (waking->state == WAKING_IDLE || waking->state == WAKING_BUSY)
+    if (waking->state == WAKING_IDLE || waking->state == WAKING_BUSY || waking->state == WAKING_ASKS)
         report_disconnected(waking->queues[0], "waking", err);
     else
         report_unreachable(waking->queues[0], "waking", err, &waking->trouble);
@@ -203,7 +223,7 @@ static void take_events(struct waking *waking, const struct pollset *ps, instant
         if (event == DB_UP)
             come_up(waking);
         else if (event == DB_ROUND_END && !waking->failed)
-            round_ended(waking);
+            round_ended(waking, now);
         else if (event == DB_RESULT)
             take_result(waking, result.res);
         else if (event == DB_DOWN)
@@ -226,6 +246,10 @@ void waking_ready(struct waking *waking, const struct pollset *ps, instant_us no
     take_events(waking, ps, now);
     take_notifications(waking, now);
     next = next_queue(waking);
-    if (next && waking->state == WAKING_IDLE && db_is_idle(waking->db))
+    if (waking->state != WAKING_IDLE || !db_is_idle(waking->db))
+        return;
+    if (next)
         send_lock(waking, next);
+    else if (now >= ask_at(waking))
+        ask(waking);
 }

@@ -13,7 +13,7 @@
 #define LOOK_MAX_US SECOND_US
 #define LEASE_PART 6 /* of its term: renewals wait for a look */
 
-enum { WRITERS_OBSTACLE, WRITERS_HELD, WRITERS_LIST };
+enum { WRITERS_OBSTACLE, WRITERS_HELD, WRITERS_LIST, WRITERS_FAMILY };
 enum { LOOK_IDLE, LOOK_WAITING, LOOK_DUE };
 
 static struct statement writers_question(const struct queue *queue, bool left, struct arena *arena)
@@ -72,6 +72,7 @@ static void take_writers(struct queue *queue, const PGresult *res)
     answer->may = PQgetisnull(res, 0, WRITERS_OBSTACLE);
     keep_text(answer->obstacle, sizeof answer->obstacle, result_span(res, 0, WRITERS_OBSTACLE));
     answer->held = result_bool(res, 0, WRITERS_HELD);
+    result_bigint(res, 0, WRITERS_FAMILY, &answer->family);
     free(answer->writers);
     answer->writers = writers.data ? memory_new(writers.size + 1) : NULL;
     if (writers.data)

@@ -138,6 +138,8 @@ static void start(struct queue *queue, instant_us now)
     if (queue->rest.state == REST_RESTING) {
         if (upkeep_next_at_rest(queue, now))
             side_start_upkeep(queue, now);
+        else if (queue->side_requests.rest != REST_ASKS_NOTHING)
+            side_start_rest_question(queue);
         return;
     }
     if (lease_is_due(queue, now)) {

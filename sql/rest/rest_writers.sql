@@ -12,7 +12,8 @@
 -- $3 int    backend that has the locks of rest_lock.sql; in another server, or another database, producers would not see them
 -- $4 text   an array of transactions, as this statement has named them: whoever is none of them does not matter; null: all do
 -- $5 text   the table as the relay's statements name it
--- One row: obstacle text, why the queue may not rest, or null; held boolean; writers text, an array, or null: none
+-- One row: obstacle text, why the queue may not rest, or null; held boolean; writers text, an array, or null: none;
+-- family bigint, another one when the table has got or lost a partition
 with family as materialized (
     select $1::oid as relation union select x.relid::oid from pg_catalog.pg_partition_tree($1::oid) x
 ), watched (relation) as (
@@ -29,7 +30,7 @@ with family as materialized (
         where t.tgrelid = c.oid and t.tgname = 'outbox_wake' and t.tgenabled = 'A' and t.tgtype & 20 = 20 and t.tgattr::text = ''
           and (p.proname = 'wake_by_row' or (p.proname = 'wake_by_statement' and c.relkind = 'r' and not c.relispartition and not s.by_row)))
 ), named as (
-    select pg_catalog.lower(m[1]) as name from pg_catalog.regexp_matches($2::text, '([[:alpha:]_][\w$]*)"?\s*\(', 'g') m
+    select m[1] as name from pg_catalog.regexp_matches($2::text, '([[:alpha:]_][\w$]*)"?\s*\(', 'g') m
 )
 select case when pg_catalog.current_setting('max_prepared_transactions')::int > 0 then 'max_prepared_transactions is not 0'
             when pg_catalog.to_regclass($5::text) is distinct from $1::oid::pg_catalog.regclass then 'another table has this name by now'
@@ -38,9 +39,12 @@ select case when pg_catalog.current_setting('max_prepared_transactions')::int > 
               or exists (select from pg_inherits i join pg_class c on c.oid = i.inhparent
                           where i.inhparent in (select f.relation from family f) and c.relkind <> 'p')
             then 'rows come into the table through another one'
-            when exists (select from unguarded) then 'the table has no trigger outbox_wake: see outbox.install_wake()'
+            when exists (select from unguarded) then 'no trigger outbox_wake that is enabled always: call outbox.install_wake()'
             when $2::text ~* '\m(select|current_\w+|localtime(stamp)?)\M'
-              or exists (select from named n join pg_proc p on p.proname = n.name where p.provolatile <> 'i')
+              or exists (select from named n join pg_proc p on p.proname in (n.name, pg_catalog.lower(n.name)) where p.provolatile <> 'i')
+              or exists (select from pg_operator o join pg_proc p on p.oid = o.oprcode
+                          where o.oprnamespace <> 'pg_catalog'::pg_catalog.regnamespace and p.provolatile <> 'i'
+                            and pg_catalog.strpos($2::text, o.oprname) > 0)
             then 'the condition may depend on more than the row' end as obstacle,
        exists (select from pg_catalog.pg_locks l
                 where l.locktype = 'advisory' and l.objsubid = 2 and l.database = (select d.oid from database d) and l.pid = $3::int
@@ -49,4 +53,5 @@ select case when pg_catalog.current_setting('max_prepared_transactions')::int > 
          where l.locktype = 'relation' and l.mode not in ('AccessShareLock', 'RowShareLock') and l.granted
            and l.database = (select d.oid from database d) and l.relation in (select w.relation from watched w)
            and (l.mode <> 'ShareUpdateExclusiveLock' or exists (select from pg_class c where c.oid = l.relation and c.relkind = 'p'))
-           and ($4::text is null or l.virtualtransaction = any ($4::text[]))) as writers
+           and ($4::text is null or l.virtualtransaction = any ($4::text[]))) as writers,
+       (select pg_catalog.hashtext(pg_catalog.array_agg(f.relation order by f.relation)::text)::bigint from family f) as family

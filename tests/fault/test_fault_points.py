@@ -50,7 +50,7 @@ LEASED = {"claim.lease", "lease.lost", "side.renew"}
 TAKEN = {"lease.lost"}
 TAKE = "update outbox.parked set token = null, next_at = clock_timestamp() where token is not null returning 1"
 # in a queue that has nothing to do for a while
-RESTED = {"rest.until", "rest.wakes", "waking.sent"}
+RESTED = {"rest.check", "rest.until", "rest.wakes", "waking.sent"}
 IDLE_S = 2  # so long at least, before it gets more
 # and on SIGHUP.
 RELOADED = {"relay.stop", "relay.close", "relay.reopen", "file.open"}

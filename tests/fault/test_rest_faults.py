@@ -170,6 +170,38 @@ def test_a_server_that_cannot_be_reached_any_more_is_noticed(relay, shop, out, p
         rests(one, 2)
 
 
+def test_a_server_that_says_nothing_more_is_noticed(shop, out, pg):
+    """Within a minute and the time of a statement; here of a second each. A proxy holds the connections, and has lost the server."""
+    with Proxy(pg.port) as proxy:
+        one = servers.Relay(shop.config(out.sink(), **SELDOM, top="statement_timeout: 1s", database=shop.db.dsn.replace(f"port={pg.port}", f"port={proxy.port}")),
+                            arguments=DEBUG, env={"PGCOURIER_FAULT": "rest.check:1:errors"})
+        try:
+            one.start()
+            rests(one)
+            proxy.fall_silent()
+            shop.db.query("insert into public.events (order_id, status) values (1, 'step')")
+            wait_until(lambda: one.logged("database.down .*waking.*has not answered in time"), 30, "the relay to notice")
+            is_delivered(shop, 60)
+        finally:
+            one.close()
+
+
+def test_queues_whose_connections_are_all_lost_rest_again(relay, shop, out):
+    """A queue needs one claim connection of two; the other one may never be used again."""
+    tables = [f"public.more{n}" for n in range(3)]
+    for table in tables:
+        shop.db.psql(f"create table {table} (id bigserial primary key, k bigint); create index on {table} (k, id);"
+                     f"select outbox.install_wake('{table}')")
+        shop.db.let_relay_in(table)
+    queues = "".join(f"  q{n}: {{ table: {table}, columns: {{ key: k }}, sink: out, destination: d, poll: {{ max: 20s }} }}\n"
+                     for n, table in enumerate(tables))
+    one = relay(f'database: "{shop.db.dsn}"\nsinks:\n  out: {{ {out.sink()} }}\nqueues:\n{queues}', arguments=DEBUG)
+    rests(one, 3)
+    for times in range(1, 5):
+        shop.db.psql(f"select pg_terminate_backend(pid) from pg_stat_activity where usename = '{RELAY_ROLE}' and pid <> pg_backend_pid()")
+        rests(one, 3 * (times + 1))
+
+
 def test_many_producers_and_relays_that_fall_asleep_lose_nothing(relay, shop, out):
     """Events come in bursts, with silences of about as long as a relay needs to fall asleep."""
     several = [start(relay, shop, out) for _ in range(2)]

@@ -66,7 +66,8 @@ static void run_writers(struct backend *backend, const struct call *call)
             add_writer(writers, asked, other->txn);
         held = held || (other->alive && other->pid == call->n[2] && other->rests > 0);
     }
-    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 3);
+    PGresult *res = result_new(PGRES_TUPLES_OK, 1, 4);
+    result_bigint(res, 0, 3, 1);
     if (!sim.plan.rests)
         result_text(res, 0, 0, "no trigger", sizeof "no trigger" - 1);
     result_bool(res, 0, 1, held);

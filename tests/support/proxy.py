@@ -153,6 +153,10 @@ class Proxy:
         """For good; connections that are made later are not concerned."""
         self._call(self._vanish)
 
+    def fall_silent(self):
+        """The connections there are: whatever comes is taken, and nothing passes. New ones work."""
+        self._call(self._fall_silent)
+
     def reset(self):
         self._call(self._end_all, True)
 
@@ -204,6 +208,10 @@ class Proxy:
 
     async def _unshut(self):
         self._open.set()
+
+    async def _fall_silent(self):
+        for link in self._links:
+            link.silent = True
 
     async def _vanish(self):
         for link in self._links:

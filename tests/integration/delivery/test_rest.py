@@ -143,7 +143,7 @@ LOCKS = ("select count(*) from pg_locks where locktype = 'advisory' and classid 
 def test_without_the_trigger_the_table_is_polled(relay, shop, out):
     shop.db.query("select outbox.uninstall_wake('public.events')")
     one = start(relay, shop, out, poll="{ max: 1s }")
-    stays_awake(one, "no trigger outbox_wake")
+    stays_awake(one, "no trigger outbox_wake that is enabled always")
     shop.add(1, 1)
     is_delivered(shop)
 
@@ -155,7 +155,7 @@ def test_without_the_trigger_the_table_is_polled(relay, shop, out):
 def test_a_table_with_a_way_past_its_trigger_is_polled(relay, shop, out, change):
     shop.db.psql(change)
     one = start(relay, shop, out)
-    stays_awake(one, "the table has no trigger|rows come into the table")
+    stays_awake(one, "(no trigger outbox_wake|rows come into the table)")
 
 
 @pytest.mark.parametrize("where, may_rest", [
@@ -393,6 +393,51 @@ def test_a_trigger_that_is_dropped_meanwhile_is_missed_at_the_next_look(relay, s
     stayed = len(one.logged("msg=queue.rest "))
     time.sleep(SILENT_S)
     assert len(one.logged("msg=queue.rest ")) <= stayed + 1
+
+
+LOOKS = {"PGCOURIER_FAULT": "rest.check:1:errors"}  # each second instead of each minute
+EVENTS_LIKE = ("create table public.events (id bigserial primary key, order_id bigint, status text not null, payload bytea,"
+               " created_at timestamptz not null default now()); create index on public.events (order_id, id); select outbox.install_wake('public.events');")
+CHANGES = {
+    "trigger_disabled": "alter table public.events disable trigger outbox_wake",
+    "table_replaced": "begin; alter table public.events rename to old_events; alter sequence public.events_id_seq rename to old_seq;"
+                      "alter index public.events_pkey rename to old_pkey;" + EVENTS_LIKE + "commit",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_after_which_nobody_would_wake_the_relay_is_noticed(relay, shop, out, change):
+    one = start(relay, shop, out, env=LOOKS, poll="{ max: 1s }")
+    rests(one)
+    shop.db.psql(CHANGES[change])
+    shop.db.let_relay_in("public.events")
+    shop.db.query("insert into public.events (order_id, status) values (1, 'step')")
+    is_delivered(shop, 5)
+    woken(one, "table changed")
+
+
+def test_a_partition_that_comes_with_rows_wakes_the_queue(relay, db, out):
+    db.psql("create table public.parts (id bigserial primary key, k bigint) partition by range (id);"
+            "create table public.part1 partition of public.parts for values from (0) to (1000);"
+            "create index on public.parts (k, id); select outbox.install_wake('public.parts')")
+    db.let_relay_in("public.parts")
+    one = relay(f'database: "{db.dsn}"\nsinks:\n  out: {{ {out.sink()} }}\nqueues:\n'
+                "  q: { table: public.parts, columns: { key: k }, sink: out, destination: parts, poll: { max: 1s } }\n",
+                arguments=DEBUG, env=LOOKS)
+    rests(one)
+    db.psql("create table public.part2 (id bigint not null, k bigint); insert into public.part2 values (1500, 1);"
+            "alter table public.parts attach partition public.part2 for values from (1000) to (2000)")
+    wait_until(lambda: db.value("select count(*) from public.parts") == 0, 5, "its row to be delivered")
+    woken(one, "table changed")
+
+
+@pytest.mark.parametrize("where", ['public."IsReady"(e.id)', "e.id operator(public.@@@) 1"])
+def test_a_condition_that_depends_on_more_than_the_row_keeps_the_queue_awake(relay, shop, out, where):
+    shop.db.psql('create function public."IsReady"(bigint) returns boolean stable language sql return true;'
+                 "create function public.looks(bigint, integer) returns boolean stable language sql return true;"
+                 "create operator public.@@@ (leftarg = bigint, rightarg = integer, function = public.looks)")
+    one = start(relay, shop, out, where=f"'{where}'")
+    stays_awake(one, "the condition may depend on more than the row")
 
 
 # ---- several ----
