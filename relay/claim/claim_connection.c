@@ -87,7 +87,7 @@ static void go_back(struct claim *claim, instant_us now)
 static bool leave_to_side_connection(struct claim *claim, instant_us now)
 {
     struct round *round = &claim->round;
-    if (round->rule->refusal != REFUSAL_BY_LOCK || claim->settling == CLAIM_SETTLES_HALVES ||
+    if (round->refusal != REFUSAL_BY_LOCK || claim->settling == CLAIM_SETTLES_HALVES ||
         !claim_holding(claim)->settles_beside_open_transaction)
         return false;
     claim->settling = CLAIM_SETTLES_NOTHING;

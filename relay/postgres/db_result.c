@@ -21,11 +21,18 @@ static void add_row(const PGresult *res, struct error *err)
         error_set(err, err->kind, "%s; it waited for the row with ctid (%u,%u)", err->text, block, place);
 }
 
+/* The server says only by the function that raises it whether 0A000 is of a plan or of something in a row. */
+static bool has_stale_plan(const PGresult *res)
+{
+    const char *function = PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION);
+    return function && strcmp(function, "RevalidateCachedQuery") == 0;
+}
+
 const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err)
 {
     const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
-    const struct sqlstate_rule *rule = sqlstate_rule(state);
+    const struct sqlstate_rule *rule = has_stale_plan(res) ? &sqlstate_stale_plan : sqlstate_rule(state);
     error_set(err, rule->kind, "%s (SQLSTATE %s: %s)", text ? text : "no message from the server",
               state ? state : "none", rule->why);
     if (state && (strcmp(state, "55P03") == 0 || strcmp(state, "57014") == 0))

@@ -11,11 +11,12 @@ enum db_remedy {
     DB_FIX         /* somebody has to mend something; keep trying, slowly, and say so */
 };
 
-/* A settlement that fails may pass when fewer rows are in it: see relay/settle/refusal.h. */
+/* A settlement that fails, and whose session lives, may pass when fewer rows are in it: see relay/settle/refusal.h. A
+ * trigger may raise for one row whatever the server raises on its own account. */
 enum db_refusal {
     REFUSAL_NONE,    /* whatever is in it, it fails */
     REFUSAL_OF_ROW,  /* what is in one row may be the cause */
-    REFUSAL_BY_LOCK, /* somebody else holds what one of them needs */
+    REFUSAL_BY_LOCK, /* one of them needs what another session holds, or the server lacks: nobody's fault */
     REFUSAL_BY_TIME  /* they were too many for the time there is, or somebody has cancelled it */
 };
 
@@ -26,6 +27,9 @@ struct sqlstate_rule {
     const char *why;
     enum db_refusal refusal;
 };
+
+/* Of 0A000 that the server raises because a prepared statement is older than the table as it is. */
+extern const struct sqlstate_rule sqlstate_stale_plan;
 
 /* The rule for `sqlstate` (NULL: the connection broke without one). Never NULL. */
 const struct sqlstate_rule *sqlstate_rule(const char *sqlstate);

@@ -87,9 +87,9 @@ bool refusal_answer(struct queue *queue, struct round *round, instant_us now)
         settle_abort(job);
         return true;
     }
-    if (round->rule->refusal == REFUSAL_BY_LOCK)
+    if (round->refusal == REFUSAL_BY_LOCK)
         way = refusal_waits;
-    else if (round->rule->refusal == REFUSAL_BY_TIME)
+    else if (round->refusal == REFUSAL_BY_TIME)
         way = way_of_late(queue, job, now);
     return refusal_halve(queue, job, way, &round->error, now);
 }

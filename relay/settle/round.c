@@ -55,19 +55,20 @@ bool round_take(struct round *round, size_t index, const PGresult *res)
         round->failed = true;
         round->failed_at = index;
         round->rule = db_result_rule(res, &round->error);
+        round->refusal = db_result_last_words(res) ? REFUSAL_NONE : round->rule->refusal;
     }
     return false;
 }
 
 bool round_was_refused(const struct round *round)
 {
-    return round->job && round->failed && round->rule->refusal != REFUSAL_NONE &&
-           round->failed_at >= round->settle_at && round->failed_at < round->settle_end;
+    return round->job && round->failed && round->refusal != REFUSAL_NONE && round->failed_at >= round->settle_at &&
+           round->failed_at < round->settle_end;
 }
 
 bool round_may_have_moved_rows(const struct round *round)
 {
-    return round_was_refused(round) && round->job->settlement.tids && round->rule->refusal == REFUSAL_OF_ROW;
+    return round_was_refused(round) && round->job->settlement.tids && round->refusal == REFUSAL_OF_ROW;
 }
 
 /* The settlement's first statement says so, by a text that is no number: see settle_leases.sql. */

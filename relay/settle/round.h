@@ -27,6 +27,7 @@ struct round {
     bool failed;
     size_t failed_at; /* index of the first failure */
     const struct sqlstate_rule *rule;
+    enum db_refusal refusal; /* by that rule, while the session lives */
     struct error error;
 };
 

@@ -225,12 +225,12 @@ static void round_failed(struct queue *queue, instant_us now)
         return;
     }
     if (side->state == SIDE_RESTING) { /* the queue stays awake */
-        if (side->round.rule->refusal != REFUSAL_BY_TIME)
+        if (side->round.refusal != REFUSAL_BY_TIME)
             report_side_failed(queue, tasks[side->state], &side->round.error);
         mend_connection(queue);
         return;
     }
-    if (side->state == SIDE_PEEKING && side->round.rule->refusal == REFUSAL_OF_ROW) {
+    if (side->state == SIDE_PEEKING && side->round.refusal == REFUSAL_OF_ROW) {
         pace_peeked(queue, true, now); /* there is a row at least, and whether it can be read a claim finds out */
         mend_connection(queue);
         return;
@@ -244,7 +244,7 @@ static void round_failed(struct queue *queue, instant_us now)
     }
     if (round_was_refused(&side->round) && !unreadable_settle_failed(queue, &side->round, now)) {
         bool again = refusal_answer(queue, &side->round, now);
-        if (!again || side->round.rule->refusal == REFUSAL_BY_TIME)
+        if (!again || side->round.refusal == REFUSAL_BY_TIME)
             report_settle_failed(queue, &side->round.error);
         if (again)
             return;

@@ -63,7 +63,7 @@ void unreadable_claim_failed(struct queue *queue, const struct claim_plan *plan,
                              instant_us now)
 {
     struct unreadable *unreadable = &queue->unreadable;
-    if (!round->claim || round->failed_at < round_before_claim(round) || round->rule->refusal != REFUSAL_OF_ROW)
+    if (!round->claim || round->failed_at < round_before_claim(round) || round->refusal != REFUSAL_OF_ROW)
         return;
     bool again = unreadable->suspected_at > 0 && now - unreadable->suspected_at < SUSPECT_US;
     unreadable->suspected_at = now;
@@ -77,7 +77,7 @@ bool unreadable_settle_failed(struct queue *queue, const struct round *round, in
 {
     struct unreadable *unreadable = &queue->unreadable;
     const struct settlement *s = &round->job->settlement;
-    if (!queue->config->where || round->rule->refusal != REFUSAL_OF_ROW ||
+    if (!queue->config->where || round->refusal != REFUSAL_OF_ROW ||
         !settler_looks_on(s, round->failed_at - round->settle_at))
         return false;
     if (!unreadable->search && now >= unreadable->search_at)

@@ -26,6 +26,8 @@ OBSTACLES = {
     "raising_trigger": (TRIGGER.format(body=f"if old.id = {BAD} then raise 'not this one'; end if;"), UNGUARD,
                         "not this one .SQLSTATE P0001"),
     "privilege": (TRIGGER.format(body=f"if old.id = {BAD} then raise insufficient_privilege; end if;"), UNGUARD, "42501"),
+    **{f"raised_{state}": (TRIGGER.format(body=f"if old.id = {BAD} then raise sqlstate '{state}'; end if;"), UNGUARD, state)
+       for state in ("0A000", "25000", "55000")},
     "keeping_trigger": (TRIGGER.format(body=f"if old.id = {BAD} then return null; end if;"), UNGUARD,
                         f"event {BAD} is still in public.events after DELETE"),
     "archive_constraint": (f"alter table outbox.archive add constraint no check (event_id <> {BAD})",
@@ -81,7 +83,7 @@ def test_a_row_that_cannot_be_deleted_makes_its_key_wait_and_nothing_else(db, re
     shop.check(target.receipts(), [Fault("the row stays", 1, ids=[BAD])] * bad, archived=obstacle == "archive_constraint")
 
 
-@pytest.mark.parametrize("obstacle", ["foreign_key", "keeping_trigger"])
+@pytest.mark.parametrize("obstacle", ["foreign_key", "keeping_trigger", "raised_0A000"])
 def test_a_row_that_cannot_be_deleted_closes_its_key_in_the_end(db, relay, tmp_path, obstacle):
     block, unblock, says = OBSTACLES[obstacle]
     shop, target = Shop(db), FileTarget(tmp_path / "out.jsonl")
@@ -103,6 +105,22 @@ def test_a_row_that_cannot_be_deleted_closes_its_key_in_the_end(db, relay, tmp_p
     assert shop.left() == 0 and not stuck(db)
     others, again = sent(target)
     assert again == bad + 1 and others == Counter(n for n in range(1, EVENTS + 1) if n != BAD)
+
+
+@pytest.mark.parametrize("state", ["08006", "40001", "53100", "53200", "57P01", "58030"])
+def test_a_row_that_raises_what_the_server_raises_when_it_lacks_something_waits_alone(db, relay, tmp_path, state):
+    """Nor is it blamed, because a full disk is nobody's row."""
+    shop, target = Shop(db), FileTarget(tmp_path / "out.jsonl")
+    shop.add(EVENTS, KEYS)
+    db.psql(TRIGGER.format(body=f"if old.id = {BAD} then raise sqlstate '{state}'; end if;"))
+    one = relay(shop.config(target.sink(sync=False), **target.queue, retry=QUICK))
+    wait_until(lambda: only_key_5_is_left(db), 60, "all other keys to be settled")
+    shop.add(KEYS, KEYS)
+    wait_until(lambda: only_key_5_is_left(db), 60, "what comes later to be settled")
+    assert not stuck(db)
+    db.psql(UNGUARD)
+    wait_until(lambda: shop.left() == 0, 60, "the wait to end")
+    assert one.stop() == 0
 
 
 @pytest.mark.parametrize("obstacle", ["raising_trigger", "keeping_trigger"])

@@ -263,6 +263,19 @@ def test_a_row_of_which_a_column_cannot_be_read_makes_its_key_wait_and_nothing_e
     check_order(table, ordering)
 
 
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_a_row_for_which_the_condition_raises_what_a_server_lacks_makes_its_key_wait_and_nothing_else(table, ordering):
+    """`cannot convert NaN to integer` is feature_not_supported."""
+    table.spoil(BAD, how="payload = '{\"v\": \"NaN\"}'")
+    one = table.relay("where: \"(payload->>'v')::numeric::int > 0\"", f"ordering: {ordering}")
+    wait_for_others(table, [BAD], ordering)
+    wait_until(lambda: one.logged(f"event.unreadable .*event={BAD} .*0A000"), 60, "the row to be named")
+    table.mend(BAD)
+    wait_until(lambda: table.left() == [], 60, "the key to go on by itself")
+    assert one.stop() == 0
+    check_order(table, ordering)
+
+
 def test_bytes_that_are_no_character_make_their_key_wait_and_nothing_else(relay, tmp_path):
     with servers.Postgres() as server:
         server.create_database()  # it makes the roles

@@ -335,6 +335,11 @@ bool db_notification(struct db *db, char *ret_text, size_t size)
     return true;
 }
 
+const char *db_result_last_words(const PGresult *res)
+{
+    return server_ends_with(result_sqlstate(res)) ? "the session ends" : NULL;
+}
+
 const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err)
 {
     const char *state = result_sqlstate(res);

@@ -33,9 +33,17 @@ _Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "ea
 static const struct {
     const char *sqlstate;
     bool fatal;
-} failures[] = {{"40001", false}, {"40P01", false}, {"55P03", false}, {"57014", false},
-                {"53200", false}, {"26000", false}, {"XX000", false}, {"58030", false},
-                {"42501", false}, {"57P01", true},  {"25P03", true},  {"53300", true}};
+} failures[] = {{"40001", false}, {"40P01", false}, {"55P03", false}, {"57014", false}, {"53200", false},
+                {"26000", false}, {"XX000", false}, {"58030", false}, {"42501", false}, {"57P01", true},
+                {"25P03", true},  {"53300", true},  {"0A000", false}, {"55006", false}};
+
+bool server_ends_with(const char *sqlstate)
+{
+    for (size_t i = 0; sqlstate && i < sizeof failures / sizeof failures[0]; i++)
+        if (strcmp(failures[i].sqlstate, sqlstate) == 0)
+            return failures[i].fatal;
+    return false;
+}
 
 void server_clear(void)
 {
@@ -355,7 +363,7 @@ static void finish_query(struct backend *backend)
     const struct call *call = backend->calls;
     if (sim_fails(sim.plan.rates.sql_error)) {
         size_t i = (size_t)sim_draw(0, sizeof failures / sizeof failures[0] - 1);
-        bool of_row = strcmp(failures[i].sqlstate, "42501") == 0 || strcmp(failures[i].sqlstate, "XX000") == 0;
+        bool of_row = sqlstate_rule(failures[i].sqlstate)->refusal == REFUSAL_OF_ROW;
         fail(backend, of_row && !may_be_blamed(call) ? "40001" : failures[i].sqlstate);
         if (failures[i].fatal)
             end_backend(backend, arrival(backend));

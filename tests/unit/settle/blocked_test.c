@@ -53,6 +53,7 @@ static bool fails(struct settle_job *job, const char *sqlstate, int64_t after_us
 {
     stage_now += after_us;
     round_ = (struct round){.job = job, .rule = sqlstate_rule(sqlstate)};
+    round_.refusal = round_.rule->refusal;
     error_set(&round_.error, ERROR_CONFLICT, "no (SQLSTATE %s)", sqlstate);
     bool again = refusal_answer(&stage.queue, &round_, stage_now);
     ck_assert_ptr_null(round_.job);
