@@ -293,6 +293,7 @@ static const struct kind_row {
     [SETTING_URL] = {parse_url, free_text, NULL},
     [SETTING_MAP] = {parse_map, free_map, "names with values"},
     [SETTING_LIST] = {parse_list, free_list, "a list of texts"},
+    [SETTING_SECRETS] = {parse_list, free_list, "a list of secrets"},
 };
 
 bool setting_parse(const struct setting *setting, const char *text, void *values, struct error *err)
@@ -307,12 +308,22 @@ void setting_map_put(const struct setting *setting, const char *name, const char
     map->pairs[map->count++] = (struct setting_pair){memory_text(name), memory_text(text)};
 }
 
-void setting_list_add(const struct setting *setting, const char *text, void *values)
+bool setting_list_add(const struct setting *setting, const char *text, void *values, struct error *err)
 {
     struct setting_list *list = value_of(setting, values);
+    if (setting->check && !setting->check(text, err))
+        return false;
+    if (setting->max > 0 && (int64_t)list->count >= setting->max)
+        return error_set(err, ERROR_CONFIG, "one too many: %" PRId64 " are the most; leave out the last", setting->max);
     list->texts = memory_resize(list->texts, list->count + 2, sizeof *list->texts);
     list->texts[list->count++] = memory_text(text);
     list->texts[list->count] = NULL;
+    return true;
+}
+
+bool setting_is_secret(const struct setting *setting)
+{
+    return setting->kind == SETTING_SECRET || setting->kind == SETTING_SECRETS;
 }
 
 void setting_defaults(const struct setting *table, void *values)

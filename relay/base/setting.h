@@ -22,7 +22,8 @@ enum setting_kind {
     SETTING_URL,      /* char *            starts with one of `choices`, the allowed schemes; may carry a password,
                        *                   so it is shown without its userinfo */
     SETTING_MAP,      /* struct setting_map  text to text, keys as they come (dots allowed) */
-    SETTING_LIST      /* struct setting_list texts, at least one; they may be empty */
+    SETTING_LIST,     /* struct setting_list texts, at least one; they may be empty */
+    SETTING_SECRETS   /* struct setting_list like LIST; `NAME_file:` reads one a line from a file; never printed */
 };
 
 struct setting_pair {
@@ -45,9 +46,13 @@ struct setting {
     size_t offset;        /* of the value in the module's struct */
     const char *fallback; /* default, as one would write it in the file; NULL: absent (NULL, 0, empty) */
     bool required;
-    int64_t min, max;           /* COUNT, SIZE (bytes), DURATION (us), both inclusive; max 0 = no upper bound */
+    int64_t min,
+        max; /* COUNT, SIZE (bytes), DURATION (us), both inclusive; max 0 = no upper bound. SECRETS: how many */
     const char *const *choices; /* CHOICE, URL and TEXT; NULL after the last */
     const char *help;           /* one line for the documentation */
+
+    /* SECRETS: what each has to be; *err says what is wrong and what to write, and does not show it. NULL: anything */
+    bool (*check)(const char *text, struct error *err);
 };
 
 /* A row of a table: name, kind, offset and fallback in this order, the others by name. Tables end with a row whose name
@@ -58,14 +63,18 @@ void setting_defaults(const struct setting *table, void *values);
 
 /* Checks `text` and stores what it means, copied, in place of the old value. On false `values` is untouched and *err
  * (ERROR_CONFIG) says what is wrong and what to write instead, without naming the key; it never shows a secret. Not for
- * SETTING_MAP and SETTING_LIST. */
+ * SETTING_MAP, SETTING_LIST and SETTING_SECRETS. */
 bool setting_parse(const struct setting *setting, const char *text, void *values, struct error *err) MUST_CHECK;
 
 /* Adds one pair, copied, to a SETTING_MAP. */
 void setting_map_put(const struct setting *setting, const char *name, const char *text, void *values);
 
-/* Adds one text, copied, to a SETTING_LIST. */
-void setting_list_add(const struct setting *setting, const char *text, void *values);
+/* Adds one text, copied, to a SETTING_LIST or SETTING_SECRETS. On false, when it is not good or one too many, `values`
+ * is untouched and *err is as with setting_parse(). */
+bool setting_list_add(const struct setting *setting, const char *text, void *values, struct error *err) MUST_CHECK;
+
+/* May the value be read from `NAME_file`? */
+bool setting_is_secret(const struct setting *setting);
 
 /* Frees what the rows own and makes it absent; secrets, URLs and maps are overwritten first. */
 void setting_free(const struct setting *table, void *values);

@@ -79,6 +79,13 @@ static bool read_map(const struct config_place *place, const struct yaml_node *n
     return true;
 }
 
+static bool add_text(const struct config_place *place, const struct setting *setting, const char *text, void *values,
+                     struct error *err)
+{
+    struct error cause;
+    return setting_list_add(setting, text, values, &cause) || config_error(place, err, "%s", cause.text);
+}
+
 static bool read_list(const struct config_place *place, const struct yaml_node *node, const struct setting *setting,
                       void *values, struct error *err)
 {
@@ -91,8 +98,10 @@ static bool read_list(const struct config_place *place, const struct yaml_node *
         char *text = read_text(&at, node->pairs[i].value, err);
         if (!text)
             return false;
-        setting_list_add(setting, text, values);
+        bool good = add_text(&at, setting, text, values, err);
         memory_wipe(text);
+        if (!good)
+            return false;
     }
     return true;
 }
@@ -102,7 +111,7 @@ bool config_read_setting(const struct config_place *place, const struct yaml_nod
 {
     if (setting->kind == SETTING_MAP)
         return read_map(place, node, setting, values, err);
-    if (setting->kind == SETTING_LIST)
+    if (setting->kind == SETTING_LIST || setting->kind == SETTING_SECRETS)
         return read_list(place, node, setting, values, err);
     char *text = read_text(place, node, err);
     if (!text)
@@ -115,37 +124,68 @@ bool config_read_setting(const struct config_place *place, const struct yaml_nod
     return good;
 }
 
-/* `setting` from the file whose path is in `node`, without the line end that editors and `echo` leave. */
+/* One a line, in `text`, which is cut into its lines; empty lines are passed over. */
+static bool take_lines(const struct setting *setting, char *text, void *values, struct error *err)
+{
+    size_t number = 0, taken = 0;
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        size_t size = strlen(line);
+        if (size > 0 && line[size - 1] == '\r')
+            line[size - 1] = '\0';
+        number++;
+        if (!*line)
+            continue;
+        if (!setting_list_add(setting, line, values, err))
+            return error_prefix(err, "line %zu", number);
+        taken++;
+    }
+    return taken > 0 || error_set(err, ERROR_CONFIG, "is empty; put the secrets into it, one a line");
+}
+
+/* Without the line end that editors and `echo` leave. */
+static bool take_secret(const struct setting *setting, char *text, void *values, struct error *err)
+{
+    size_t size = strlen(text);
+    if (size > 0 && text[size - 1] == '\n')
+        text[--size] = '\0';
+    if (size > 0 && text[size - 1] == '\r')
+        text[--size] = '\0';
+    return size > 0 ? setting_parse(setting, text, values, err)
+                    : error_set(err, ERROR_CONFIG, "is empty; put the secret into it");
+}
+
+/* `setting` from the file whose path is in `node`. */
 static bool read_secret_file(const struct config_place *place, const struct yaml_node *node,
                              const struct setting *setting, void *values, struct error *err)
 {
     struct error cause;
     size_t size;
-    char *path = read_text(place, node, err), *secret = NULL;
+    char *path = read_text(place, node, err), *text = NULL;
     bool good = false;
     if (!path)
         goto done;
-    secret = file_read(path, SECRET_BYTES_MAX, &size, &cause);
-    if (!secret) {
+    text = file_read(path, SECRET_BYTES_MAX, &size, &cause);
+    if (!text) {
         config_error(place, err, "file \"%s\": %s", path, cause.text);
         goto done;
     }
-    if (strlen(secret) != size) {
+    if (strlen(text) != size) {
         config_error(place, err, "file \"%s\": holds a NUL byte; a secret is one line of text", path);
         goto done;
     }
-    if (size > 0 && secret[size - 1] == '\n')
-        secret[--size] = '\0';
-    if (size > 0 && secret[size - 1] == '\r')
-        secret[--size] = '\0';
-    good = size > 0 ? setting_parse(setting, secret, values, &cause)
-                    : error_set(&cause, ERROR_CONFIG, "is empty; put the secret into it");
+    good = setting->kind == SETTING_SECRETS ? take_lines(setting, text, values, &cause)
+                                            : take_secret(setting, text, values, &cause);
     if (!good)
         config_error(place, err, "file \"%s\": %s", path, cause.text);
 done:
     free(path);
-    if (secret)
-        memory_wipe(secret);
+    if (text) {
+        explicit_bzero(text, size);
+        free(text);
+    }
     return good;
 }
 
@@ -162,7 +202,7 @@ static const struct setting *find_secret_file(const struct setting *settings, co
 {
     size_t size = strlen(name), suffix = sizeof FILE_SUFFIX - 1;
     for (const struct setting *row = settings; row->name; row++)
-        if (row->kind == SETTING_SECRET && strlen(row->name) + suffix == size &&
+        if (setting_is_secret(row) && strlen(row->name) + suffix == size &&
             strncmp(row->name, name, size - suffix) == 0 && strcmp(name + size - suffix, FILE_SUFFIX) == 0)
             return row;
     return NULL;
@@ -240,7 +280,7 @@ static bool is_given(const struct yaml_node *map, const struct setting *setting)
 {
     char in_file[80];
     snprintf(in_file, sizeof in_file, "%s" FILE_SUFFIX, setting->name);
-    return yaml_find(map, setting->name) || (setting->kind == SETTING_SECRET && yaml_find(map, in_file));
+    return yaml_find(map, setting->name) || (setting_is_secret(setting) && yaml_find(map, in_file));
 }
 
 bool config_read(const struct config_place *place, const struct yaml_node *map, const struct config_keys *keys,

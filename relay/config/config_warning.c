@@ -53,7 +53,7 @@ static bool ends_with(const char *text, const char *end)
 static bool is_secret_of(const struct setting *table, const char *name)
 {
     const struct setting *setting = setting_find(table, name);
-    return setting && setting->kind == SETTING_SECRET;
+    return setting && setting_is_secret(setting);
 }
 
 /* "sinks.NAME.rest": the sink, and where the rest begins; no name has a dot in it. */

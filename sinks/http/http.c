@@ -1,16 +1,17 @@
 /* One POST an event, many at a time, through libcurl's multi interface.
  *
- * DESIGN. http_settings.c says what can be set, http_url.c where to, http_headers.c with what header, http_request.c
- * carries one event on a reused handle, http_reuse.c says which connections are fit to carry it, http_verdict.c reads
- * the outcome, http_loop.c joins libcurl to poll(2), http_time.c says when one has taken too long, http_window.c how
- * many are worth having in flight. What is here is the sink contract: which requests exist, and the events that cannot
- * become one. */
+ * DESIGN. http_settings.c says what can be set, http_url.c where to, http_headers.c with what header,
+ * http_signature.c signs, http_request.c carries one event on a reused handle, http_reuse.c says which connections are
+ * fit to carry it, http_verdict.c reads the outcome, http_loop.c joins libcurl to poll(2), http_time.c says when one
+ * has taken too long, http_window.c how many are worth having in flight. What is here is the sink contract: which
+ * requests exist, and the events that cannot become one. */
 #include "relay/base/fault_point.h"
 #include "sinks/http/http_headers.h"
 #include "sinks/http/http_loop.h"
 #include "sinks/http/http_request.h"
 #include "sinks/http/http_reuse.h"
 #include "sinks/http/http_settings.h"
+#include "sinks/http/http_signature.h"
 #include "sinks/http/http_time.h"
 #include "sinks/http/http_window.h"
 #include "sinks/sink.h"
@@ -23,6 +24,7 @@ struct http {
     struct sink sink;
     const struct http_settings *settings;
     struct http_url url;
+    struct http_signer *signer; /* NULL: nothing is signed */
     struct http_headers *headers;
     struct http_reuse *reuse;
     struct http_loop *loop;
@@ -57,6 +59,7 @@ static void http_free(struct http *http)
     http_loop_close(http->loop);
     http_reuse_free(http->reuse);
     http_headers_close(http->headers);
+    http_signer_close(http->signer);
     http_url_done(&http->url);
     free(http->requests);
     free(http);
@@ -99,7 +102,10 @@ static bool http_start(struct http *http, struct error *err)
         return error_set(err, ERROR_CONFIG, "ca_file: %s: %s", settings->ca_file, strerror(errno));
     if (!http_settings_check_pins(settings, http->url.https, err))
         return false;
-    http->headers = http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, err);
+    if (settings->secrets.count > 0 && !(http->signer = http_signer_open(&settings->secrets, err)))
+        return false;
+    http->headers =
+        http_headers_open(&settings->headers, settings->bearer_token, settings->content_type, http->signer, err);
     if (!http->headers)
         return false;
     http->reuse = http_reuse_new();
@@ -159,7 +165,7 @@ static size_t http_submit(struct sink *sink, struct delivery *const ds[], size_t
         http_url_forget(&http->url, target);
         if (!headers) {
             request_give_back(http, request);
-            fail_later(http, d, VERDICT_REJECTED, &err);
+            fail_later(http, d, err.kind == ERROR_REFUSED ? VERDICT_REJECTED : VERDICT_RETRY, &err);
             continue;
         }
         request->up_us = http_time_begin(&http->time, request->timeout_us, now);

@@ -2,6 +2,7 @@
 
 #include "sinks/event_headers.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,6 +10,7 @@ struct http_headers {
     struct curl_slist *fixed; /* the tail of every list */
     const struct setting_map *extra;
     const char *content_type;
+    const struct http_signer *signer; /* or NULL */
 };
 
 /* Names an event may not set. They are left out, not refused: an event that carries along the headers it was made
@@ -42,13 +44,29 @@ static const struct reserved_name {
     {"event-tombstone", false},
 };
 
+static char folded(char c)
+{
+    return isalnum((unsigned char)c) ? (char)tolower((unsigned char)c) : '-';
+}
+
+/* Does `name` begin like this? CGI, WSGI and their like tell an application names in capitals, and all of them, or
+ * some, write one character for whatever is neither letter nor digit: Webhook_Id and webhook.id are webhook-id there.
+ */
+static bool begins_like(const char *name, const char *begin, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (!name[i] || folded(name[i]) != folded(begin[i]))
+            return false;
+    return true;
+}
+
 static const struct reserved_name *reserved(const char *name)
 {
     for (size_t i = 0; i < sizeof reserved_names / sizeof reserved_names[0]; i++) {
         const struct reserved_name *row = &reserved_names[i];
         size_t size = strlen(row->name);
         bool prefix = row->name[size - 1] == '-';
-        if (strncasecmp(name, row->name, size) == 0 && (prefix || name[size] == '\0'))
+        if (begins_like(name, row->name, size) && (prefix || name[size] == '\0'))
             return row;
     }
     return NULL;
@@ -70,9 +88,11 @@ static bool is_printable(const char *text)
 
 static bool is_configured(const struct http_headers *headers, const char *name)
 {
-    for (size_t i = 0; i < headers->extra->count; i++)
-        if (strcasecmp(headers->extra->pairs[i].name, name) == 0)
+    for (size_t i = 0; i < headers->extra->count; i++) {
+        const char *given = headers->extra->pairs[i].name;
+        if (strlen(given) == strlen(name) && begins_like(name, given, strlen(given)))
             return true;
+    }
     return false;
 }
 
@@ -134,7 +154,7 @@ static bool fixed_fill(struct http_headers *headers, const char *bearer_token, s
 }
 
 struct http_headers *http_headers_open(const struct setting_map *extra, const char *bearer_token,
-                                       const char *content_type, struct error *err)
+                                       const char *content_type, const struct http_signer *signer, struct error *err)
 {
     if (content_type && !is_printable(content_type)) {
         error_set(err, ERROR_CONFIG, "content_type: not printable ASCII");
@@ -143,6 +163,7 @@ struct http_headers *http_headers_open(const struct setting_map *extra, const ch
     struct http_headers *headers = memory_new(sizeof *headers);
     headers->extra = extra;
     headers->content_type = content_type;
+    headers->signer = signer;
     if (fixed_fill(headers, bearer_token, err))
         return headers;
     http_headers_close(headers);
@@ -167,6 +188,13 @@ struct build {
     size_t total;
     bool typed; /* by the event's own Content-Type */
 };
+
+static void add_line(struct build *build, char *line)
+{
+    struct curl_slist *node = arena_alloc(build->arena, sizeof *node);
+    *node = (struct curl_slist){.data = line, .next = build->list};
+    build->list = node;
+}
 
 static bool goes_encoded(struct span value, size_t i)
 {
@@ -201,9 +229,7 @@ static bool add(struct build *build, const char *name, struct span value, struct
         *out++ = "0123456789ABCDEF"[c >> 4];
         *out++ = "0123456789ABCDEF"[c & 15];
     }
-    struct curl_slist *node = arena_alloc(build->arena, sizeof *node);
-    *node = (struct curl_slist){.data = line, .next = build->list};
-    build->list = node;
+    add_line(build, line);
     return true;
 }
 
@@ -222,6 +248,34 @@ static bool add_webhook_id(struct build *build, const struct event *event, struc
     if (memchr(event->event_id.data, '.', event->event_id.size))
         return error_set(err, ERROR_REFUSED, "event_id: has a dot in it, which a webhook-id must not have");
     return add(build, "webhook-id", event->event_id, err);
+}
+
+/* Of the line that was added last, which is not empty. */
+static struct span last_value(const struct build *build)
+{
+    return span_of(strchr(build->list->data, ' ') + 1);
+}
+
+/* What is signed is what the receiver reads: the values as the lines have them, and the body as it is sent. The
+ * signature counts for no limit, because an event that can be sent can be sent with one secret more. */
+static bool add_webhook(struct build *build, const struct http_headers *headers, const struct event *event,
+                        int64_t wall_s, struct error *err)
+{
+    static const char name[] = "webhook-signature: ";
+    struct http_signed what = {.body = event->payload};
+    if (!add_webhook_id(build, event, err))
+        return false;
+    what.id = last_value(build);
+    if (!add_number(build, "webhook-timestamp", wall_s, err))
+        return false;
+    what.timestamp = last_value(build);
+    if (!headers->signer)
+        return true;
+    char *line = arena_alloc(build->arena, sizeof name + HTTP_SIGNATURES_BYTES_MAX);
+    if (!http_signer_sign(headers->signer, &what, mempcpy(line, name, sizeof name - 1), err))
+        return false;
+    add_line(build, line);
+    return true;
 }
 
 /* 00-<32 hex>-<16 hex>-<2 hex>. A bad one is left out: tracing is never a reason to hold back an event. */
@@ -246,10 +300,9 @@ static const char *kind_content_type(enum payload_kind kind)
     return names[kind];
 }
 
-static bool add_own(struct build *build, const struct event *event, int64_t wall_s, struct error *err)
+static bool add_own(struct build *build, const struct event *event, struct error *err)
 {
-    if (!add_webhook_id(build, event, err) || !add_number(build, "webhook-timestamp", wall_s, err) ||
-        !add_number(build, "event-id", event->id, err))
+    if (!add_number(build, "event-id", event->id, err))
         return false;
     if (event->key.data && !add(build, "event-key", event->key, err))
         return false;
@@ -308,7 +361,8 @@ struct curl_slist *http_headers_build(const struct http_headers *headers, const 
                                       struct error *err)
 {
     struct build build = {.arena = d->arena, .list = headers->fixed};
-    if (!add_events(&build, headers, d->event, err) || !add_own(&build, d->event, wall_s, err))
+    if (!add_events(&build, headers, d->event, err) || !add_webhook(&build, headers, d->event, wall_s, err) ||
+        !add_own(&build, d->event, err))
         return NULL;
     const char *type = headers->content_type ? headers->content_type : kind_content_type(d->event->payload_kind);
     if (!build.typed && !add(&build, "Content-Type", span_of(type), err))

@@ -1,6 +1,7 @@
 #include "sinks/http/http_settings.h"
 
 #include "relay/base/clock.h"
+#include "sinks/http/http_signature.h"
 #include "sinks/http/http_url.h"
 
 #include <stdlib.h>
@@ -23,6 +24,8 @@ const struct setting http_setting_rows[] = {
     {"headers", SETTING_MAP, offsetof(struct http_settings, headers), .help = "for every request"},
     {"bearer_token", SETTING_SECRET, offsetof(struct http_settings, bearer_token),
      .help = "sent as Authorization: Bearer"},
+    {"secrets", SETTING_SECRETS, offsetof(struct http_settings, secrets), .max = HTTP_SECRETS_MAX,
+     .check = http_secret_check, .help = "`whsec_BASE64`, newest first: [signatures](sinks/http.md#signatures)"},
     {"content_type", SETTING_TEXT, offsetof(struct http_settings, content_type),
      .help = "default by the column's type"},
     {"max_response", SETTING_SIZE, offsetof(struct http_settings, max_response), "64kB", .min = 0,

@@ -10,6 +10,7 @@ struct http_settings {
     char *url;
     int64_t timeout_us, connect_timeout_us;
     struct setting_map headers;
+    struct setting_list secrets; /* the newest first */
     char *bearer_token, *content_type, *ca_file, *pinned_public_key, *proxy;
     int64_t max_response; /* bytes */
     int http_version;     /* enum http_version */

@@ -49,6 +49,9 @@ CROWDED = {"deliver.stop"}
 LEASED = {"claim.lease", "lease.lost", "side.renew"}
 TAKEN = {"lease.lost"}
 TAKE = "update outbox.parked set token = null, next_at = clock_timestamp() where token is not null returning 1"
+# with requests that are signed
+SIGNED = {"http.sign"}
+SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
 # in a queue that has nothing to do for a while
 RESTED = {"rest.check", "rest.until", "rest.wakes", "waking.sent"}
 IDLE_S = 2  # so long at least, before it gets more
@@ -228,7 +231,7 @@ def test_the_history_is_right_whatever_fails_wherever(db, relay, request, tmp_pa
         target.queue = target.queue | {"ordering": "lease", "lease": "{ duration: 1s }"}
 
     def config(name):
-        sink = target.sink(relay=name, **({"max_in_flight": 2} if point in CROWDED else {}))
+        sink = target.sink(relay=name, **({"max_in_flight": 2} if point in CROWDED else {}), **({"secrets": [SECRET]} if point in SIGNED else {}))
         return shop.config(sink, top="statement_timeout: 300ms" if point in LOCKED else "",
                            connections=CONNECTIONS, keys_per_claim=KEYS, max_events_per_key=PER_KEY,
                            retry="{ base: 10ms, max: 50ms, attempts: 1000 }", **target.queue)

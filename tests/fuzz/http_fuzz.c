@@ -7,6 +7,7 @@
 #include "sinks/http/http_verdict.h"
 #include "sinks/sink.h"
 
+#include <ctype.h>
 #include <strings.h>
 
 #define TURNS 5000
@@ -53,16 +54,27 @@ static void check_retry_after(struct span value, int64_t wall_s)
 
 /* ---- the header ---- */
 
-static const char *const ours[] = {"webhook-id", "webhook-timestamp", "event-id",    "event-key",
-                                   "event-type", "event-tombstone",   "traceparent", "Content-Type"};
+static const char *const ours[] = {"webhook-id", "webhook-timestamp", "webhook-signature", "event-id",    "event-key",
+                                   "event-type", "event-tombstone",   "traceparent",       "Content-Type"};
 static const char *const forbidden[] = {"content-length", "transfer-encoding", "host", "connection", "te", "cookie",
                                         "authorization",  "proxy-connection"};
 
+/* As an application is told of it that gets headers as variables. */
+static bool is_taken_for(const char *line, const char *name)
+{
+    for (; *name; name++, line++)
+        if (isalnum((unsigned char)*line) || isalnum((unsigned char)*name)
+                ? tolower((unsigned char)*line) != tolower((unsigned char)*name)
+                : *line == ':' || *line == ';')
+            return false;
+    return *line == ':' || *line == ';';
+}
+
 static size_t count_lines(const struct curl_slist *list, const char *name)
 {
-    size_t count = 0, size = strlen(name);
+    size_t count = 0;
     for (; list; list = list->next)
-        count += strncasecmp(list->data, name, size) == 0 && (list->data[size] == ':' || list->data[size] == ';');
+        count += is_taken_for(list->data, name);
     return count;
 }
 
@@ -114,6 +126,8 @@ static void check_list(const struct curl_slist *list, const struct event *event)
         FUZZ_CHECK(count_lines(list, ours[i]) <= 1, "%s twice", ours[i]);
     FUZZ_CHECK(count_lines(list, "X-Fixed") == 1 && strcmp(value_of(list, "X-Fixed"), "yes") == 0, "X-Fixed changed");
     FUZZ_CHECK(count_lines(list, "Content-Type") >= 1, "no Content-Type");
+    const char *signature = value_of(list, "webhook-signature");
+    FUZZ_CHECK(signature && strlen(signature) == HTTP_SIGNATURE_BYTES, "signature %s", signature);
     check_value(list, "event-key", event->key);
     check_value(list, "event-type", event->type);
 }
@@ -123,9 +137,13 @@ static void check_headers(struct fuzz_input *in)
     static char fixed_name[] = "X-Fixed", fixed_value[] = "yes";
     static struct setting_pair pair = {fixed_name, fixed_value};
     static const struct setting_map extra = {&pair, 1};
+    static char secret[] = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX", *texts[] = {secret, NULL};
+    static const struct setting_list secrets = {texts, 1};
     struct error err = {0};
     unsigned char flags = fuzz_byte(in);
-    struct http_headers *headers = http_headers_open(&extra, NULL, flags & 1 ? "text/x" : NULL, &err);
+    struct http_signer *signer = http_signer_open(&secrets, &err);
+    FUZZ_CHECK(signer, "%s", err.text);
+    struct http_headers *headers = http_headers_open(&extra, NULL, flags & 1 ? "text/x" : NULL, signer, &err);
     FUZZ_CHECK(headers, "%s", err.text);
     struct arena *arena = arena_new();
     struct event event = {.id = fuzz_int(in)};
@@ -143,6 +161,7 @@ static void check_headers(struct fuzz_input *in)
     }
     arena_free(arena);
     http_headers_close(headers);
+    http_signer_close(signer);
 }
 
 /* ---- the conversation ---- */

@@ -225,8 +225,9 @@ END_TEST
 
 START_TEST(list_keeps_texts_in_order_and_ends_with_null)
 {
-    setting_list_add(setting_find(table, "list"), "/bin/sh", &values);
-    setting_list_add(setting_find(table, "list"), "", &values);
+    struct error err;
+    ck_assert(setting_list_add(setting_find(table, "list"), "/bin/sh", &values, &err));
+    ck_assert(setting_list_add(setting_find(table, "list"), "", &values, &err));
     ck_assert_uint_eq(values.list.count, 2);
     ck_assert_str_eq(values.list.texts[0], "/bin/sh");
     ck_assert_str_eq(values.list.texts[1], "");
@@ -234,9 +235,32 @@ START_TEST(list_keeps_texts_in_order_and_ends_with_null)
 }
 END_TEST
 
+static bool is_long(const char *text, struct error *err)
+{
+    return strlen(text) > 3 || error_set(err, ERROR_CONFIG, "is short");
+}
+
+START_TEST(secrets_are_each_checked_and_no_more_than_there_may_be)
+{
+    const struct setting secrets = {"list", SETTING_SECRETS, AT(list), .max = 2, .check = is_long};
+    struct error err;
+    ck_assert(setting_list_add(&secrets, "first", &values, &err));
+    ck_assert(!setting_list_add(&secrets, "abc", &values, &err));
+    ck_assert_str_eq(err.text, "is short");
+    ck_assert_uint_eq(values.list.count, 1);
+    ck_assert(setting_list_add(&secrets, "second", &values, &err));
+    ck_assert(!setting_list_add(&secrets, "third", &values, &err));
+    ck_assert_str_eq(err.text, "one too many: 2 are the most; leave out the last");
+    ck_assert_uint_eq(values.list.count, 2);
+    ck_assert_str_eq(values.list.texts[1], "second");
+    ck_assert(setting_is_secret(&secrets) && !setting_is_secret(setting_find(table, "list")));
+}
+END_TEST
+
 START_TEST(freed_values_are_absent)
 {
-    setting_list_add(setting_find(table, "list"), "a", &values);
+    struct error err;
+    ck_assert(setting_list_add(setting_find(table, "list"), "a", &values, &err));
     setting_map_put(setting_find(table, "map"), "a", "b", &values);
     setting_free(table, &values);
     ck_assert_ptr_null(values.text);
@@ -382,6 +406,7 @@ int main(void)
     tcase_add_test(tcase, long_value_is_cut_between_characters);
     tcase_add_test(tcase, map_keeps_pairs_in_order);
     tcase_add_test(tcase, list_keeps_texts_in_order_and_ends_with_null);
+    tcase_add_test(tcase, secrets_are_each_checked_and_no_more_than_there_may_be);
     tcase_add_test(tcase, freed_values_are_absent);
     tcase_add_loop_test(tcase, url_is_shown_without_userinfo_and_query, 0, COUNT(urls));
     tcase_add_loop_test(tcase, what_may_be_written_is_described, 0, COUNT(descriptions));

@@ -214,6 +214,54 @@ START_TEST(secret_comes_from_its_file_without_the_last_line_end)
 }
 END_TEST
 
+#define SIGNED "sinks:\n  log: { type: http, url: \"https://h/\", secrets_file: %s }\nqueues:\n  q: { sink: log }\n"
+#define FIRST "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
+#define SECOND "whsec_GBkaGxwdHh8gISIjJCUmJygpKissLS4v"
+
+static const struct {
+    const char *file, *secrets[2], *message;
+} files_of_secrets[] = {
+    {FIRST, {FIRST}, NULL},
+    {FIRST "\n" SECOND "\n", {FIRST, SECOND}, NULL},
+    {"\n" SECOND "\r\n\r\n" FIRST "\r\n", {SECOND, FIRST}, NULL},
+    {FIRST "\n\nhunter2\n", {NULL}, "line 3: does not begin with whsec_; write whsec_ and the secret in base64"},
+    {FIRST " " SECOND "\n", {NULL}, "line 1: byte 39 is not of base64"},
+    {"\n\n", {NULL}, "is empty; put the secrets into it, one a line"},
+};
+
+/* Of a sink called log, whose type is http. */
+static const struct setting_list *secrets_of(const struct config *config)
+{
+    const struct sink_config *sink = config_sink(config, "log");
+    const struct setting *setting = setting_find(sink->type->settings, "secrets");
+    return (const struct setting_list *)(const void *)((const char *)sink->settings + setting->offset);
+}
+
+START_TEST(several_secrets_come_from_a_file_one_a_line)
+{
+    char secret[80], text[400], wanted[300];
+    snprintf(secret, sizeof secret, "%s.secret", path);
+    snprintf(text, sizeof text, SIGNED, secret);
+    write_file(secret, files_of_secrets[_i].file);
+    if (files_of_secrets[_i].message) {
+        struct error err;
+        expect_error(text, &err);
+        snprintf(wanted, sizeof wanted, ":2:55: sinks.log.secrets_file: file \"%s\": %s", secret,
+                 files_of_secrets[_i].message);
+        ck_assert_msg(strstr(err.text, wanted) != NULL, "%s", err.text);
+        ck_assert(!strstr(err.text, "hunter2") && !strstr(err.text, FIRST));
+    } else {
+        struct config *config = load(text);
+        const struct setting_list *secrets = secrets_of(config);
+        ck_assert_uint_eq(secrets->count, files_of_secrets[_i].secrets[1] ? 2 : 1);
+        for (size_t i = 0; i < secrets->count; i++)
+            ck_assert_str_eq(secrets->texts[i], files_of_secrets[_i].secrets[i]);
+        config_free(config);
+    }
+    unlink(secret);
+}
+END_TEST
+
 static const char *const with_secret[] = {
     "database: \"host=db password='hunter2 dbname=x\"\n",
     "database: mysql://root:hunter2@db/shop\n",
@@ -388,6 +436,8 @@ int main(void)
     tcase_add_test(tcase, variables_are_put_in_after_parsing);
     tcase_add_loop_test(tcase, secret_comes_from_its_file_without_the_last_line_end, 0,
                         sizeof secret_files / sizeof secret_files[0]);
+    tcase_add_loop_test(tcase, several_secrets_come_from_a_file_one_a_line, 0,
+                        sizeof files_of_secrets / sizeof files_of_secrets[0]);
     tcase_add_loop_test(tcase, no_message_shows_a_secret, 0, sizeof with_secret / sizeof with_secret[0]);
     tcase_add_test(tcase, databases_of_every_spelling_are_taken);
     tcase_add_test(tcase, queues_share_settings_by_merge_keys);

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #define CANARY "canary-7f3a"
+#define CANARY_BASE64 "Y2FuYXJ5LTdmM2"
+#define SIGNING_SECRET "whsec_" CANARY_BASE64 "EtYW5kLTI0LWJ5dGVz"
 
 /* ---- what the linker puts in place of free and realloc ---- */
 
@@ -31,6 +33,8 @@ static void look_into(const void *block)
 {
     size_t size = block ? malloc_usable_size((void *)(uintptr_t)block) : 0;
     const char *found = size ? memmem(block, size, CANARY, strlen(CANARY)) : NULL;
+    if (size && !found)
+        found = memmem(block, size, CANARY_BASE64, strlen(CANARY_BASE64));
     if (found && !left[0])
         snprintf(left, sizeof left, "%zu bytes, %zu from their beginning: %.*s", size,
                  (size_t)(found - (const char *)block), (int)strnlen(found, 40), found);
@@ -70,7 +74,7 @@ static struct config *load(const char *text)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct error err = {0};
     struct config *config = config_load(path, &err);
-    ck_assert_msg(!strstr(err.text, CANARY), "%s", err.text);
+    ck_assert_msg(!strstr(err.text, CANARY) && !strstr(err.text, CANARY_BASE64), "%s", err.text);
     close(fd);
     return config;
 }
@@ -86,6 +90,8 @@ static const char whole[] =
     "-header ${CANARY_VARIABLE} and more that makes it grow, and more, and more\", X-B: c }\n"
     "    connect_timeout: 20ms\n"
     "  token: { type: http, url: \"http://127.0.0.1:1/\", bearer_token: " CANARY "-token }\n"
+    "  signed: { type: http, url: \"http://127.0.0.1:1/\", secrets: [ " SIGNING_SECRET ", \"${CANARY_SECRET}\" ] }\n"
+    "  signed_file: { type: http, url: \"http://127.0.0.1:1/\", secrets_file: %s }\n"
     "  token_file: { type: http, url: \"http://127.0.0.1:1/\", bearer_token_file: %s }\n"
     "  mem: { type: redis, url: \"redis://u:" CANARY "-redis@127.0.0.1:1/0\" }\n"
     "  mem_both: { type: redis, url: \"redis://:" CANARY "-old@127.0.0.1:1\", password: " CANARY "-new }\n"
@@ -98,23 +104,26 @@ static const char whole[] =
     "queues:\n"
     "  orders: { sink: web, destination: x }\n";
 
-/* With the names of two files that hold a secret. */
+/* With the names of files that hold a secret, or several. */
 static struct config *load_whole(void)
 {
     static char text[4000];
-    int file = memory_file(CANARY "-file\n");
-    char path[32];
+    int file = memory_file(CANARY "-file\n"), signing = memory_file(SIGNING_SECRET "\r\n\n" SIGNING_SECRET "\n");
+    char path[32], signing_path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    int size = snprintf(text, sizeof text, whole, path, path);
+    snprintf(signing_path, sizeof signing_path, "/proc/self/fd/%d", signing);
+    int size = snprintf(text, sizeof text, whole, signing_path, path, path);
     ck_assert(size > 0 && (size_t)size < sizeof text);
     struct config *config = load(text);
     close(file);
+    close(signing);
     return config;
 }
 
 static void begin(void)
 {
     setenv("CANARY_VARIABLE", CANARY "-variable", 1);
+    setenv("CANARY_SECRET", SIGNING_SECRET, 1);
     left[0] = '\0';
 }
 
@@ -158,6 +167,12 @@ static const char *const broken[] = {
     "type: http, url: \"http://h/\", bearer_token: \"" CANARY "\\nX\"",
     "type: http, url: \"http://h/\", bearer_tokn: \"" CANARY "\"",
     "type: http, url: \"http://h/\", bearer_token: \"" CANARY "\", bearer_token_file: \"/none\"",
+    "type: http, url: \"http://h/\", secrets: \"" SIGNING_SECRET "\"",
+    "type: http, url: \"http://h/\", secrets: [ \"" CANARY "\" ]",
+    "type: http, url: \"http://h/\", secrets: [ " SIGNING_SECRET ", " SIGNING_SECRET "- ]",
+    "type: http, url: \"http://h/\", secrets: [ " SIGNING_SECRET SIGNING_SECRET " ]",
+    "type: http, url: \"http://h/\", secrets: [ whsec_" CANARY_BASE64 " ]",
+    "type: http, url: \"http://h/\", secrets: [ " SIGNING_SECRET ", [ " SIGNING_SECRET " ] ]",
     "type: redis, url: \"redis://h/\", password: \"" CANARY "${\"",
     "type: redis, url: \"redis://h/\", password: \"" CANARY "${CANARY_VARIABLE}${NO_SUCH}\"",
     "type: redis, url: \"redis://h/\", password: \"" CANARY "\\0\"",

@@ -129,8 +129,8 @@ static void use_sink(const char *type_name, const char *const settings[][2])
         const struct setting *setting = setting_find(type->settings, settings[i][0]);
         if (setting->kind == SETTING_MAP)
             setting_map_put(setting, "bootstrap.servers", settings[i][1], values);
-        else if (setting->kind == SETTING_LIST)
-            setting_list_add(setting, settings[i][1], values);
+        else if (setting->kind == SETTING_LIST || setting->kind == SETTING_SECRETS)
+            ck_assert_msg(setting_list_add(setting, settings[i][1], values, &err), "%s", err.text);
         else
             ck_assert_msg(setting_parse(setting, settings[i][1], values, &err), "%s", err.text);
     }
@@ -159,6 +159,8 @@ static void use_http(void)
 {
     use_sink("http", (const char *const[][2]){{"url", "http://127.0.0.1:1/in?k=v"},
                                               {"bearer_token", "t"},
+                                              {"secrets", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"},
+                                              {"secrets", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI0"},
                                               {"connect_timeout", "20ms"},
                                               {"timeout", "20ms"},
                                               {NULL, NULL}});

@@ -18,7 +18,7 @@ static void start(void)
     arena = arena_new();
     event = (struct event){.id = 812, .payload = span_of("{}"), .payload_kind = PAYLOAD_JSON};
     d = (struct delivery){.event = &event, .arena = arena};
-    headers = http_headers_open(&extra, NULL, NULL, &err);
+    headers = http_headers_open(&extra, NULL, NULL, NULL, &err);
     ck_assert_ptr_nonnull(headers);
 }
 
@@ -103,7 +103,7 @@ START_TEST(content_type_follows_payload_configuration_and_event)
     ck_assert_uint_eq(count(built(), "content-type: application/avro"), 1);
     ck_assert_uint_eq(named(built(), "content-type"), 1);
     http_headers_close(headers);
-    headers = http_headers_open(&extra, NULL, "application/xml", &err);
+    headers = http_headers_open(&extra, NULL, "application/xml", NULL, &err);
     ck_assert_uint_eq(count(built(), "Content-Type: application/xml"), 1);
     ck_assert_uint_eq(named(built(), "content-type"), 1);
 }
@@ -159,12 +159,90 @@ START_TEST(reserved_names_of_the_event_are_left_out)
         }
         ck_assert_uint_eq(lines, own);
     }
+    event.headers = span_of("{\"x_source\": \"evil\", \"X.Source\": \"evil\", \"xsource\": \"fine\"}");
+    ck_assert_uint_eq(named(built(), "xsource"), 1);
+    for (const struct curl_slist *line = built(); line; line = line->next)
+        ck_assert_msg(!strstr(line->data, "evil"), "%s", line->data);
     event.headers = span_of("{\"event-key\": \"forged\", \"webhook-id\": \"forged\", \"webhook-timestamp\": 1}");
     event.key = span_of("k");
     ck_assert_uint_eq(count(built(), "event-key: k"), 1);
     ck_assert_uint_eq(named(built(), "event-key"), 1);
     ck_assert_uint_eq(named(built(), "webhook-id"), 1);
     ck_assert_uint_eq(named(built(), "webhook-timestamp"), 1);
+}
+END_TEST
+
+/* Where an application is told of Webhook_Id and webhook-id under one name, it may be given the wrong one of them. */
+START_TEST(names_that_an_application_may_take_for_ours_are_left_out)
+{
+    static const char *const names[] = {"Webhook_Id", "webhook_timestamp", "WEBHOOK_SIGNATURE",
+                                        "webhook.id", "webhook~signature", "Event_Id",
+                                        "event_Key",  "Content_Length"};
+    event.key = span_of("k");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char json[64];
+        snprintf(json, sizeof json, "{\"%s\": \"evil\", \"x_fine\": 1}", names[i]);
+        event.headers = span_of(json);
+        struct curl_slist *list = built();
+        for (const struct curl_slist *line = list; line; line = line->next)
+            ck_assert_msg(!strstr(line->data, "evil"), "%s", line->data);
+        ck_assert_uint_eq(count(list, "x_fine: 1"), 1);
+        struct setting_pair ours = {(char *)(uintptr_t)names[i], "evil"};
+        const struct setting_map configured = {&ours, 1};
+        ck_assert_ptr_null(http_headers_open(&configured, NULL, NULL, NULL, &err));
+        ck_assert_msg(strstr(err.text, "is set by pgcourier itself; remove it") != NULL, "%s", err.text);
+    }
+}
+END_TEST
+
+#define SECRET "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
+
+static struct http_signer *begin_signing(char *const *secrets, size_t secret_count)
+{
+    struct setting_list list = {(char **)(uintptr_t)secrets, secret_count};
+    struct http_signer *signer = http_signer_open(&list, &err);
+    ck_assert_ptr_nonnull(signer);
+    http_headers_close(headers);
+    headers = http_headers_open(&extra, NULL, NULL, signer, &err);
+    ck_assert_ptr_nonnull(headers);
+    return signer;
+}
+
+START_TEST(request_is_signed_as_the_receiver_reads_it)
+{
+    char *secrets[] = {SECRET, SECRET};
+    ck_assert_uint_eq(named(built(), "webhook-signature"), 0);
+    struct http_signer *signer = begin_signing(secrets, 1);
+    event.headers = span_of("{\"webhook-signature\": \"evil\", \"Webhook_Signature\": \"evil\"}");
+    ck_assert_uint_eq(count(built(), "webhook-signature: v1,kjfsOtxkmbPT5IGASfynv2xnnDhaLNnEPRN45udXpvk="), 1);
+    ck_assert_uint_eq(named(built(), "webhook-signature"), 1);
+    ck_assert_uint_eq(named(built(), "webhook-id"), 1);
+    ck_assert_uint_eq(named(built(), "webhook-timestamp"), 1);
+    event.event_id = span_of("a \xc3\xbc"); /* signed as it is encoded */
+    struct curl_slist *list = built();
+    ck_assert_uint_eq(count(list, "webhook-id: a %C3%BC"), 1);
+    const struct http_signed what = {span_of("a %C3%BC"), span_of("1700000000"), span_of("{}")};
+    char line[64 + HTTP_SIGNATURES_BYTES_MAX] = "webhook-signature: ";
+    ck_assert(http_signer_sign(signer, &what, line + strlen(line), &err));
+    ck_assert_uint_eq(count(list, line), 1);
+    http_signer_close(signer);
+}
+END_TEST
+
+START_TEST(secret_more_refuses_no_event)
+{
+    static char json[65536];
+    char *secrets[HTTP_SECRETS_MAX];
+    for (size_t i = 0; i < HTTP_SECRETS_MAX; i++)
+        secrets[i] = SECRET;
+    struct http_signer *signer = begin_signing(secrets, HTTP_SECRETS_MAX);
+    size_t used = (size_t)sprintf(json, "{");
+    for (int i = 0; i < 4; i++)
+        used += (size_t)sprintf(json + used, "%s\"x%d\": \"%0*d\"", i ? "," : "", i, i < 3 ? 8192 : 8090, i);
+    sprintf(json + used, "}");
+    event.headers = span_of(json);
+    ck_assert_uint_eq(named(built(), "webhook-signature"), 1);
+    http_signer_close(signer);
 }
 END_TEST
 
@@ -292,6 +370,9 @@ int main(void)
     tcase_add_test(tcase, content_type_follows_payload_configuration_and_event);
     tcase_add_test(tcase, headers_of_the_event_are_sent_by_their_own_names);
     tcase_add_test(tcase, reserved_names_of_the_event_are_left_out);
+    tcase_add_test(tcase, names_that_an_application_may_take_for_ours_are_left_out);
+    tcase_add_test(tcase, request_is_signed_as_the_receiver_reads_it);
+    tcase_add_test(tcase, secret_more_refuses_no_event);
     tcase_add_test(tcase, traceparent_is_passed_on_only_if_it_is_one);
     tcase_add_test(tcase, headers_that_cannot_be_sent_refuse_the_event);
     tcase_add_test(tcase, too_many_and_too_large_headers_refuse_the_event);
