@@ -1,6 +1,7 @@
 """A canary stands for each secret, given in each of the ways there are: it is used, things go wrong, and then it is nowhere
 that others can read."""
 
+import base64
 import os
 import resource
 import shutil
@@ -22,7 +23,7 @@ CONFIG = """
 database: "{dsn} password=${{CANARY_DATABASE}}"
 sinks:
   token: {{ type: http, url: "http://127.0.0.1:{http}/in?token={canary}-query", bearer_token_file: "{file}",
-           headers: {{ X-Key: "${{CANARY_HEADER}}" }} }}
+           headers: {{ X-Key: "${{CANARY_HEADER}}" }}, secrets: ["${{CANARY_SIGNING}}", "{signing}"] }}
   user: {{ type: http, url: "http://me:{canary}-url@127.0.0.1:{http}/in" }}
   away: {{ type: http, url: "http://me:{canary}-url@127.0.0.1:{closed}/in?token={canary}-query" }}
   mem: {{ type: redis, url: "redis://me:{canary}-redis@127.0.0.1:{redis}/0" }}
@@ -35,14 +36,16 @@ QUEUE = """
   q_{sink}: {{ sink: {sink}, destination: "d", where: "e.type = '{sink}'", retry: {{ base: 1ms, max: 1ms, attempts: 2 }} }}
 """
 SINKS = ["token", "user", "away", "mem", "mem_file", "bus"]
-ENVIRONMENT = {f"CANARY_{name}": f"{CANARY}-{name}" for name in ("DATABASE", "HEADER", "KAFKA")}
+IN_BASE64 = base64.b64encode(CANARY.encode()).decode()[:14]  # of which the rest does not depend on what comes after it
+SIGNING = "whsec_" + base64.b64encode(f"{CANARY} that signs requests".encode()).decode()
+ENVIRONMENT = {**{f"CANARY_{name}": f"{CANARY}-{name}" for name in ("DATABASE", "HEADER", "KAFKA")}, "CANARY_SIGNING": SIGNING}
 
 
 @pytest.fixture
 def config(db, redis, http, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text(f"{CANARY}-file\n")
-    text = CONFIG.format(dsn=db.dsn, canary=CANARY, http=http.port, redis=redis.port, closed=free_port(), file=secret)
+    text = CONFIG.format(dsn=db.dsn, canary=CANARY, http=http.port, redis=redis.port, closed=free_port(), file=secret, signing=SIGNING)
     return text + "".join(QUEUE.format(sink=sink) for sink in SINKS)
 
 
@@ -75,9 +78,9 @@ def test_no_secret_is_shown_by_a_relay_whose_sinks_all_fail(db, relay, http, con
     assert one.stop() in (0, 75)
     used = {value for request in http.requests for value in request.headers.values()}
     assert {f"Bearer {CANARY}-file", f"{CANARY}-HEADER"} <= used  # else nothing could have been shown
-    assert CANARY not in "\n".join(one.log)
-    assert CANARY not in "".join(done.stdout + done.stderr for done in commands)
-    assert CANARY not in f"{activity}{rows}"
+    told = ["\n".join(one.log), *(done.stdout + done.stderr for done in commands), f"{activity}{rows}"]
+    assert all("v1," in request.headers["webhook-signature"] for request in http.requests if "token=" in request.target)
+    assert [text for text in told if CANARY in text or IN_BASE64 in text] == []
     with open(pg.log_path) as file:
         assert CANARY not in file.read()
 
@@ -100,6 +103,12 @@ BROKEN = [
     HTTP + ', bearer_tokn: "CANARY"',
     HTTP + ', bearer_token: "CANARY", bearer_token: "CANARY"',
     HTTP + ', bearer_token: "CANARY", bearer_token_file: "/none"',
+    HTTP + ', secrets: ["CANARY"]',
+    HTTP + ', secrets: ["whsec_IN_BASE64"]',
+    HTTP + ', secrets: ["SIGNING", "SIGNING-"]',
+    HTTP + ', secrets: ["SIGNINGAAAA SIGNING"]',
+    HTTP + ', secrets: "SIGNING"',
+    HTTP + ', secrets: ["SIGNING"], secrets_file: "/none"',
     REDIS + ', password: "CANARY${"',
     REDIS + ', password: "CANARY${NO_SUCH}"',
     REDIS + ', password: "CANARY\\0"',
@@ -118,10 +127,10 @@ DATABASES = ["postgres://me:CANARY@h/x?no_such=1", "password=CANARY no_such=1", 
 def test_no_message_about_a_configuration_repeats_a_secret(tmp_path, database, sink):
     path = tmp_path / "pgcourier.yaml"
     text = f'database: "{database}"\nsinks:\n  s: {{ {sink} }}\nqueues:\n  q: {{ sink: s, destination: d }}\n'
-    path.write_text(text.replace("CANARY", CANARY))
+    path.write_text(text.replace("CANARY", CANARY).replace("SIGNING", SIGNING).replace("IN_BASE64", IN_BASE64))
     done = run_command("check-config", "-c", str(path))
     assert done.returncode == 78 and done.stderr
-    assert CANARY not in done.stdout + done.stderr
+    assert CANARY not in done.stdout + done.stderr and IN_BASE64 not in done.stdout + done.stderr
 
 
 @pytest.fixture

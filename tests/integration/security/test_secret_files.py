@@ -10,7 +10,8 @@ from tests.support.servers import run_command, wait_until
 
 CONFIG = """database_file: {folder}/database
 sinks:
-  web: {{ type: http, url: "https://hooks.example/", bearer_token_file: {folder}/web, ca_file: {folder}/ca }}
+  web: {{ type: http, url: "https://hooks.example/", bearer_token_file: {folder}/web, ca_file: {folder}/ca,
+         secrets_file: {folder}/sign }}
   mem: {{ type: redis, url: "unix:///run/redis.sock", password_file: "${{SECRETS}}/mem" }}
   bus: {{ type: kafka, sasl_password_file: {folder}/bus, ssl_key_password_file: {folder}/key,
          properties: {{ bootstrap.servers: localhost, ssl.key.location: {folder}/pem, ssl.ca.location: {folder}/ca }} }}
@@ -19,16 +20,18 @@ queues:
   mem: {{ sink: mem, destination: d, table: b }}
   bus: {{ sink: bus, destination: d, table: c }}
 """
-SETTINGS = {"database": "database_file", "web": "sinks.web.bearer_token_file", "mem": "sinks.mem.password_file",
+SETTINGS = {"database": "database_file", "web": "sinks.web.bearer_token_file", "sign": "sinks.web.secrets_file", "mem": "sinks.mem.password_file",
             "bus": "sinks.bus.sasl_password_file", "key": "sinks.bus.ssl_key_password_file",
             "pem": "sinks.bus.properties.ssl.key.location"}
+
+TEXTS = {"database": "host=/run/postgresql", "sign": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX\n"}
 
 
 @pytest.fixture
 def secrets(tmp_path):
     """A folder with a file for each, and the configuration that names them."""
     for name in SETTINGS:
-        (tmp_path / name).write_text("host=/run/postgresql" if name == "database" else "secret")
+        (tmp_path / name).write_text(TEXTS.get(name, "secret"))
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x",
                     "-keyout", tmp_path / "pem", "-out", tmp_path / "ca"], check=True, capture_output=True)
     for name in [*SETTINGS, "ca"]:
