@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One more element; of no size: NULL. Returns the new text instead of the old. */
+/* One more element; where `name` is NULL, one that is NULL. Returns the new text instead of the old. */
 static char *add(char *array, const char *name, size_t size)
 {
     size_t used = array ? strlen(array) - 1 : 0; /* without its closing brace */
     char *text = memory_resize(array, used + 2 * size + sizeof ",\"\"}NULL", 1), *end = text + used;
     *end++ = used ? ',' : '{';
-    if (size == 0) {
+    if (!name) {
         memcpy(end, "NULL}", sizeof "NULL}");
         return text;
     }
@@ -28,10 +28,11 @@ static char *add(char *array, const char *name, size_t size)
 bool column_moves_add(struct column_moves *moves, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (!equals || equals == text)
+    if (!equals || strcmp(text, "=") == 0)
         return false;
+    const char *to = equals[1] ? equals + 1 : NULL;
     moves->from = add(moves->from, text, (size_t)(equals - text));
-    moves->to = add(moves->to, equals + 1, strlen(equals + 1));
+    moves->to = add(moves->to, to, to ? strlen(to) : 0);
     return true;
 }
 

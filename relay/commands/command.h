@@ -10,6 +10,7 @@
 enum exit_code {
     EXIT_OK = 0,
     EXIT_USAGE = 64,       /* wrong arguments */
+    EXIT_DATAERR = 65,     /* partly done: the rest needs a remedy first */
     EXIT_UNAVAILABLE = 69, /* the database is not there */
     EXIT_SOFTWARE = 70,    /* a bug, or out of memory */
     EXIT_TEMPFAIL = 75,    /* try again later; also: stopped before everything in flight was settled */

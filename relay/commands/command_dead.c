@@ -1,4 +1,5 @@
 #include "relay/base/suggest.h"
+#include "relay/base/utf8.h"
 #include "relay/commands/argument.h"
 #include "relay/commands/command.h"
 #include "relay/commands/dead.h"
@@ -15,12 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEY_BYTES 80 /* of what stays as it is */
+
 struct dead_options {
     const char *verb, *config_path;
     struct dead_filter filter;
     struct column_moves moves;
     int64_t limit;
     bool all, json;
+    bool partly_done; /* the answer: some needs a remedy first */
 };
 
 static const struct setting limit_setting = {"limit", SETTING_COUNT, offsetof(struct dead_options, limit),
@@ -64,7 +68,9 @@ static void read_column(const struct option_row *row, void *values, const char *
 {
     struct dead_options *given = values;
     if (!column_moves_add(&given->moves, text))
-        argp_error(state, "--%s \"%s\": write OLD=NEW, or OLD= for values that are to be lost", row->name, text);
+        argp_error(state,
+                   "--%s \"%s\": write OLD=NEW, OLD= for values that are to be lost, or =NEW for none in column NEW",
+                   row->name, text);
 }
 
 static const struct option_row option_rows[] = {
@@ -75,7 +81,8 @@ static const struct option_row option_rows[] = {
     {"error", 'e', "PATTERN", "only what failed with this text; % stands for any part of it",
      .offset = offsetof(struct dead_options, filter.error)},
     {"all", 'a', NULL, "retry, drop: everything that the others leave", .offset = offsetof(struct dead_options, all)},
-    {"column", 0, "OLD=[NEW]", "retry: what is in column OLD, which the table has no more, goes into NEW, or nowhere",
+    {"column", 0, "OLD=[NEW]",
+     "retry: what is in column OLD, which the table has no more or generates now, goes into NEW, or nowhere",
      .read = read_column},
     {"limit", 'n', "COUNT", "list, show: at most so many of each kind (1000)", .setting = &limit_setting},
     {"json", 'j', NULL, "list, show: a JSON array, for programs", .offset = offsetof(struct dead_options, json)},
@@ -92,6 +99,8 @@ static const struct options options = {
            "themselves, but after later events that went on without them; and it opens closed keys, whose order is "
            "whole.\n"
            "drop forgets dead letters; of a closed key it deletes the event that failed, and the key goes on.\n"
+           "What cannot be put back, or dropped, stays as it is: a line on standard error says why and what to do, the "
+           "rest goes on, and the exit code is 65.\n"
            "show, retry and drop end with 64 when there is nothing of the --id, --key or --error that was given.\n"
            "retry needs INSERT on the queue's table, which outbox_relay does not have.",
 };
@@ -155,7 +164,7 @@ static PGresult *find(PGconn *conn, const char *sql, const struct dead_options *
     return found;
 }
 
-static bool list(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+static bool list(PGconn *conn, const struct config *config, struct dead_options *given, struct error *err)
 {
     (void)config;
     PGresult *dead = find(conn, sql_dead_list, given, err);
@@ -192,7 +201,7 @@ static bool not_found(const struct dead_options *given, struct error *err)
                      filter->queue ? filter->queue : "");
 }
 
-static bool show(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+static bool show(PGconn *conn, const struct config *config, struct dead_options *given, struct error *err)
 {
     (void)config;
     PGresult *dead = find(conn, sql_dead_show, given, err);
@@ -236,27 +245,58 @@ static bool left_busy(const char *verb, const struct dead_counts *counts, struct
                      verb, counts->busy_names, more);
 }
 
-static bool act(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+/* On standard error, one line. */
+static void tell(const struct dead_refusal *refusal)
 {
-    bool retry = strcmp(given->verb, "retry") == 0;
-    enum dead_action action = retry ? DEAD_RETRY : DEAD_DROP;
-    struct dead_counts counts = {0};
+    struct error line;
+    error_set(&line, ERROR_CONFLICT, "queue %s%s%s%s%.*s: %s; %s", refusal->queue, refusal->id ? ", id " : "",
+              refusal->id ? refusal->id : "", refusal->key ? ", key " : "",
+              refusal->key ? (int)utf8_fit(span_of(refusal->key), KEY_BYTES) : 0, refusal->key ? refusal->key : "",
+              refusal->why, refusal->remedy);
+    fprintf(stderr, "pgcourier: left as it is: %s\n", line.text);
+}
+
+/* Goes on after a queue that fails, if the database is there; *err has the first failure. */
+static bool act_on_queues(PGconn *conn, const struct config *config, const struct dead_options *given,
+                          enum dead_action action, struct dead_counts *counts, struct error *err)
+{
     bool ok = true, configured = !given->filter.queue;
-    for (size_t i = 0; ok && i < config->queue_count; i++) {
+    for (size_t i = 0; i < config->queue_count && PQstatus(conn) == CONNECTION_OK; i++) {
+        struct error failure;
         const struct queue_config *queue = &config->queues[i];
         if (given->filter.queue && strcmp(given->filter.queue, queue->name) != 0)
             continue;
         configured = true;
-        ok = dead_act(conn, queue, action, &given->filter, &counts, err);
+        if (dead_act(conn, queue, action, &given->filter, counts, &failure))
+            continue;
+        if (ok)
+            *err = failure;
+        else
+            (void)command_fail(&failure);
+        ok = false;
     }
-    if (ok && !configured)
-        ok = act_on_other(conn, action, &given->filter, &counts, err);
-    if (ok && counts.letters + counts.keys + counts.busy == 0 && is_named(given))
+    return configured ? ok : act_on_other(conn, action, &given->filter, counts, err);
+}
+
+static void print_counts(bool retry, const struct dead_counts *counts)
+{
+    printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s", retry ? "retried" : "dropped",
+           counts->letters, counts->letters == 1 ? "" : "s", counts->keys, counts->keys == 1 ? "" : "s");
+    if (counts->refused > 0)
+        printf(", left %" PRId64 " as %s", counts->refused, counts->refused == 1 ? "it is" : "they are");
+    putchar('\n');
+}
+
+static bool act(PGconn *conn, const struct config *config, struct dead_options *given, struct error *err)
+{
+    bool retry = strcmp(given->verb, "retry") == 0;
+    struct dead_counts counts = {.tell = tell};
+    bool ok = act_on_queues(conn, config, given, retry ? DEAD_RETRY : DEAD_DROP, &counts, err);
+    given->partly_done = ok && counts.refused > 0;
+    if (ok && counts.letters + counts.keys + counts.busy + counts.refused == 0 && is_named(given))
         return not_found(given, err);
-    /* Each key is a transaction: some may be done before one fails. */
-    if ((ok && counts.busy == 0) || counts.letters + counts.keys > 0)
-        printf("%s %" PRId64 " dead letter%s, opened %" PRId64 " closed key%s\n", retry ? "retried" : "dropped",
-               counts.letters, counts.letters == 1 ? "" : "s", counts.keys, counts.keys == 1 ? "" : "s");
+    if ((ok && counts.busy == 0) || counts.letters + counts.keys + counts.refused > 0)
+        print_counts(retry, &counts);
     if (ok && counts.busy > 0)
         return left_busy(given->verb, &counts, err);
     return ok;
@@ -264,7 +304,7 @@ static bool act(PGconn *conn, const struct config *config, const struct dead_opt
 
 static const struct {
     const char *name;
-    bool (*run)(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err);
+    bool (*run)(PGconn *conn, const struct config *config, struct dead_options *given, struct error *err);
 } verbs[] = {
     {"list", list},
     {"show", show},
@@ -272,7 +312,7 @@ static const struct {
     {"drop", act},
 };
 
-static bool run_verb(PGconn *conn, const struct config *config, const struct dead_options *given, struct error *err)
+static bool run_verb(PGconn *conn, const struct config *config, struct dead_options *given, struct error *err)
 {
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(verbs[i].name, given->verb) == 0)
@@ -297,7 +337,8 @@ static int run(int argc, char **argv)
     PQfinish(conn);
     config_free(config);
     column_moves_done(&given.moves);
-    return ok ? EXIT_OK : command_fail(&err);
+    int code = ok ? EXIT_OK : command_fail(&err);
+    return given.partly_done ? EXIT_DATAERR : code;
 }
 
 const struct command command_dead = {"dead", "list, show, retry or drop what was given up", run};

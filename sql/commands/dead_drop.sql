@@ -1,12 +1,7 @@
--- Forgets the dead letters of one key or event.
--- :match as in dead_retry.sql; $1 queue text, $2 key or event id text, $3 only this event id bigint or null, $4 only errors like this text or null
--- -> count bigint
+-- Forgets dead letters.
+-- $1 queue text, $2 bigint[] dead_ids
+-- -> as dead_retry.sql
 with taken as (
-    delete from outbox.dead d
-     where d.queue = $1::text
-       and :match
-       and ($3::bigint is null or d.event_id = $3::bigint)
-       and ($4::text is null or d.reason like $4)
-    returning 1
+    delete from outbox.dead d where d.queue = $1::text and d.dead_id = any ($2::bigint[]) returning 1
 )
-select pg_catalog.count(*) from taken;
+select pg_catalog.count(*), pg_catalog.count(*), null::bigint, null::text, null::text from taken;

@@ -20,21 +20,27 @@
 #define VARIABLES_MAX 80
 #define FILE_MAX ((size_t)1 << 20)
 
-/* What relay/commands/dead.c puts in, for a key and for an event without one. */
-static const struct sql_variable dead_variables[2][8] = {
-    {{"match", "d.key = $2::text"},
+/* What relay/commands/dead_statements.c puts in, for a key and for an event without one. */
+static const struct sql_variable dead_variables[2][10] = {
+    {{"name", "d.key"},
+     {"entry_key", "d.key"},
+     {"entry", "d.key"},
      {"closed", "p.key = $2::text and not p.keyless"},
      {"conflict", "(queue, key) where not keyless"},
      {"keyless", "false"},
      {"class", "(7)"},
      {"hash", "hashtext($1::text)"},
+     {"hash_of_name", "hashtext(n.name)"},
      {NULL, NULL}},
-    {{"match", "d.key is null and d.event_id = $2::text::bigint"},
+    {{"name", "d.event_id::text"},
+     {"entry_key", "''"},
+     {"entry", "d.event_id"},
      {"closed", "p.keyless and p.event_id = $2::text::bigint"},
      {"conflict", "(queue, event_id) where keyless"},
      {"keyless", "true"},
      {"class", "(-7)"},
      {"hash", "hashint8($1::text::bigint)"},
+     {"hash_of_name", "hashint8(n.name::bigint)"},
      {NULL, NULL}},
 };
 
@@ -110,6 +116,14 @@ static void put_variables(struct work *work, const char *path, bool dead, bool k
     put(work, "known", "'{a}'::text[]");
     put(work, "moved", "'{b}'::text[]");
     put(work, "moved_to", "'{NULL}'::text[]");
+    put(work, "generated", "'{b}'::text[]");
+    put(work, "computed", "array[e.tableoid::text]");
+    put(work, "compared", "('b', p.computed[1], r.*::text)");
+    put(work, "computes", "true");
+    put(work, "payload", "'c'::text");
+    put(work, "mapped", "'{a}'::text[]");
+    put(work, "put_id", arena_printf(work->arena, "e.%s::bigint", table->id_sql));
+    put(work, "key_column", "'b'::text");
     put(work, "key_is", table->key_sql ? arena_printf(work->arena, "e.%s::text = $2::text", table->key_sql) : "false");
 }
 

@@ -21,7 +21,9 @@ FOR_NONE = f"{{{BELOW_ALL}}}"  # an event that waits for no other
 NAMES = {"state": "outbox", "table": "outbox.events", "id": "id", "key": "e.aggregateid", "key_type": "text", "where": "true",
          "behind_entry": "e.aggregateid = p.key and e.id >= p.event_id",
          "key_all": "e.aggregateid = k.name", "key_all_order": "id",
-         "keyless": "false", "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text",
+         "keyless": "false", "conflict": "(queue, key) where not keyless",
+         "entry_key": "d.key", "entry": "d.key", "put_id": "e.id", "generated": "'{}'::text[]", "computed": "null::text[]",
+         "compared": "(null::text, null::text, null::text)", "computes": "false",
          "closed": "p.key = $2::text and not p.keyless", "key_is": "e.aggregateid = $2::text",
          "columns": "id, aggregateid, event_id, created_at", "fields": "r.id, r.aggregateid, gen_random_uuid(), now()",
          "known": "'{id,aggregateid}'::text[]", "moved": "'{}'::text[]", "moved_to": "'{}'::text[]"}
@@ -154,7 +156,7 @@ def test_an_event_that_is_put_back_does_not_resume_its_key(db, sql):
     db.query("select outbox.pause('orders', '7')")
     db.query("insert into outbox.dead (queue, event_id, key, reason, attempts, source_table, original)"
              " values ('orders', 3, '7', 'no', 1, 'outbox.events', '{\"id\": 3, \"aggregateid\": \"7\"}')")
-    sql("commands/dead_retry.sql", "orders", "7", None, None)
+    sql("commands/dead_retry.sql", "orders", [db.value("select dead_id from outbox.dead")])
     assert db.query("select id from outbox.events") == [(3,)]
     assert entry(db)[:3] == (BELOW_ALL, 0, FOREVER) and entry(db)[3] != FOREVER
 

@@ -303,7 +303,9 @@ def statements():
 VALUES = {"table": '"outbox"."events"', "key": 'e."aggregateid"', "id": '"id"', "where": "type = 'x'", "class": "1",
           "created_at": '"created_at"', "not_before": '"not_before"', "state": "outbox", "written": "$1::text", "hash": "hashtext($1::text)", "columns": '"aggregateid"', "fields": 'r."aggregateid"', "keyless": "false",
           "known": "'{aggregateid}'::text[]", "moved": "'{}'::text[]", "moved_to": "'{}'::text[]",
-          "conflict": "(queue, key) where not keyless", "match": "d.key = $2::text", "closed": "p.key = $2::text",
+          "conflict": "(queue, key) where not keyless", "name": "d.key", "entry_key": "d.key", "entry": "d.key", "closed": "p.key = $2::text",
+          "hash_of_name": "hashtext(n.name)", "put_id": "e.id", "key_column": "'a'::text", "generated": "'{}'::text[]", "payload": "'payload'::text",
+          "mapped": "'{}'::text[]", "computed": "null::text[]", "compared": "('a', p.computed[1], r.type)", "computes": "false",
           "key_is": 'e."aggregateid" = $2::text',
           "responses": "", "undone": "true", "lives": "true", "wanted": "true", "needed": "false", "next_table_name": "'outbox.events'", "handed": ', e."aggregateid"', "next_table": '"outbox"."events"', "next_columns": '"aggregateid", "type"',
           "next_values": "g.\"aggregateid\", 'x'", "next_names": "'\"aggregateid\"', '\"type\"'"}

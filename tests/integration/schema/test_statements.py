@@ -98,7 +98,7 @@ def test_no_statement_makes_a_regclass_of_a_name_by_itself():
 
 
 # Commands fill these in, with the same quoted names in other places.
-OF_COMMANDS = {"closed_drop", "closed_retry", "dead_drop", "dead_lock", "dead_retry", "pause_key", "replay_left"}
+OF_COMMANDS = {"closed_drop", "closed_retry", "dead_lock", "dead_retry", "dead_try", "dead_unfit", "pause_key", "replay_left"}
 
 
 def test_every_statement_of_a_table_is_fuzzed_with_hostile_names():

@@ -1,13 +1,6 @@
--- What one `dead retry` or `dead drop` goes through: each key with dead letters or closed, and each event without a key.
+-- The closed keys that one `dead retry` or `dead drop` goes through, and the events without a key that wait like these.
 -- $1 queue text, $2 key text or null, $3 event id bigint or null, $4 pattern text of the error, as for LIKE, or null
 -- -> key text (null: without a key), event_id text (only without a key)
-select d.key, case when d.key is null then d.event_id end
-  from outbox.dead d
- where d.queue = $1
-   and ($2::text is null or d.key = $2)
-   and ($3::bigint is null or d.event_id = $3)
-   and ($4::text is null or d.reason like $4)
-union
 select case when not p.keyless then p.key end, case when p.keyless then p.event_id end
   from outbox.parked p
  where p.next_at = 'infinity' and coalesce(p.resume_at, 'infinity') = 'infinity' and (p.attempts > 0 or p.last_error <> '')
