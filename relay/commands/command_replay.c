@@ -73,7 +73,10 @@ static void read_column(const struct option_row *row, void *values, const char *
 {
     struct replay_options *given = values;
     if (!column_moves_add(&given->moves, text))
-        argp_error(state, "--%s \"%s\": write OLD=NEW, or OLD= for values that are to be left out", row->name, text);
+        argp_error(
+            state,
+            "--%s \"%s\": write OLD=NEW, OLD= for values that are to be left out, or =NEW for none in column NEW",
+            row->name, text);
 }
 
 static const struct option_row option_rows[] = {
@@ -93,8 +96,8 @@ static const struct option_row option_rows[] = {
     {"destination", 0, "TEXT", "to another destination of the sink; a template as in the queue",
      .offset = offsetof(struct replay_options, request.destination), .group = 2},
     {"column", 0, "OLD=[NEW]",
-     "what is in column OLD, which the table has no more, is sent as column NEW, or not at all", .read = read_column,
-     .group = 2},
+     "what is in column OLD, which the table has no more or generates now, is sent as column NEW, or not at all",
+     .read = read_column, .group = 2},
     {"rate", 0, "N[/s]", "at most so many events a second", .read = read_rate, .group = 2},
     {"dry-run", 0, NULL, "only print how many events there are",
      .offset = offsetof(struct replay_options, request.dry_run), .group = 2},

@@ -107,7 +107,8 @@ begin
 end
 $$;
 
--- The map's word on columns that the queue's table has no more: {"OLD": "NEW"}, or null for values that are to be left out.
+-- The map's word on columns that the queue's table has no more, or generates now: {"OLD": "NEW"}, or null for values that are to be left
+-- out, and {"": "NEW"} where nothing goes into NEW.
 create function outbox.replay_moves(tbl oid, map jsonb) returns jsonb
     language plpgsql stable
     set search_path = pg_catalog, pg_temp
@@ -121,7 +122,7 @@ begin
             hint = 'Write {"columns": {"OLD": "NEW"}}, or null instead of "NEW" for values that are to be left out.';
     end if;
     select m.key into wrong from jsonb_each(moves) m
-      join pg_attribute a on a.attrelid = tbl and a.attname = m.key and a.attnum > 0 and not a.attisdropped limit 1;
+      join pg_attribute a on a.attrelid = tbl and a.attname = m.key and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' limit 1;
     if found then
         raise exception 'replay: % has a column %', tbl::regclass, quote_literal(wrong) using errcode = 'invalid_parameter_value',
             hint = 'Only what is in a column that the table has no more can go to another one.';
@@ -137,16 +138,26 @@ begin
 end
 $$;
 
--- A row as it was, its values where `moves` sends them.
-create function outbox.replay_moved(original json, moves jsonb) returns json
+-- A row as it was, its values where `moves` sends them. A name that a generated column has now stays where it is in a row that knows
+-- the column where its values would go: it was generated then, too.
+create function outbox.replay_moved(original json, moves jsonb, generated text[]) returns json
     language sql immutable
     set search_path = pg_catalog, pg_temp
 as $$
-    select json_object_agg(coalesce(moves ->> o.key, o.key), o.value)
+    select json_object_agg(coalesce(case when w.goes then moves ->> o.key end, o.key), o.value)
       from json_each(original) o
-     where case when moves ? o.key
+     cross join lateral (select moves ? o.key and not (o.key = any (generated) and original -> (moves ->> o.key) is not null)) w (goes)
+     where case when w.goes
                 then moves ->> o.key is not null and (original ->> o.key is not null or original -> (moves ->> o.key) is null)
-                else not exists (select from jsonb_each_text(moves) m where m.value = o.key and original ->> m.key is not null) end
+                else not exists (select from jsonb_each_text(moves) m
+                                  where m.value = o.key and m.key <> all (generated) and original ->> m.key is not null) end
+$$;
+
+create function outbox.replay_generated(tbl oid) returns text[]
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select array(select a.attname::text from pg_attribute a where a.attrelid = tbl and a.attnum > 0 and not a.attisdropped and a.attgenerated <> '')
 $$;
 
 -- Refuses to choose an event with a value that would be lost without a word, because the queue's table has no column for it.
@@ -171,6 +182,44 @@ begin
             using errcode = 'object_not_in_prerequisite_state',
             hint = format('Add the column, or give --column %s=NEW to send such values in another one, or --column %1$s= to leave them out'
                           ' (in SQL: map => ''{"columns": {"%1$s": "NEW"}}'', or null).', lost.name);
+    end if;
+end
+$$;
+
+-- Refuses to choose an event that would be sent without its payload, type or headers: it lacks the column that the queue maps, and has a
+-- value in one that is generated from that now, or, for the payload, in any that the queue does not map. An old name may be used again.
+create function outbox.replay_check_sent(source text, chosen text, tbl oid, moves jsonb, map jsonb) returns void
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    kept    text[];
+    missing text[];
+    lost    record;
+begin
+    -- Before PostgreSQL 15 it is the generated column that depends on others, since then its expression.
+    select array_agg(g.attname::text), array_agg(m.attname::text) into kept, missing
+      from pg_attribute g
+      join pg_attrdef e on e.adrelid = tbl and e.adnum = g.attnum
+      join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = tbl and d.refobjsubid <> g.attnum
+           and (d.classid = 'pg_attrdef'::regclass and d.objid = e.oid or d.classid = 'pg_class'::regclass and d.objid = tbl and d.objsubid = g.attnum)
+      join pg_attribute m on m.attrelid = tbl and m.attnum = d.refobjsubid and m.attname in (map ->> 'type', map ->> 'payload', map ->> 'headers')
+     where g.attrelid = tbl and g.attgenerated <> '';
+    execute format('select a.event_id as id, o.key as name, coalesce(g.missing, $3) as missing'
+                   ' from outbox.%I a cross join lateral json_each_text(a.original) with ordinality o (key, value, number)'
+                   ' left join unnest($1, $2) g (name, missing) on g.name = o.key'
+                   ' where %s and o.value is not null and a.original -> coalesce(g.missing, $3) is null and not $4 ? o.key'
+                   ' and (g.missing is not null or $3 is not null and o.key <> all ($5))'
+                   ' and not exists (select from jsonb_each_text($4) v where v.value = coalesce(g.missing, $3)'
+                   ' and (v.key = '''' or a.original -> v.key is not null))'
+                   ' order by a.event_id, g.missing is null, o.number limit 1', source, chosen)
+       into lost using kept, missing, map ->> 'payload', moves,
+                       array(select m.value from jsonb_each_text(map) m where m.key in ('id', 'key', 'type', 'headers') and m.value is not null);
+    if lost.id is not null then
+        raise exception 'replay: event % has no column %, which the queue maps', lost.id, quote_literal(lost.missing)
+            using errcode = 'object_not_in_prerequisite_state',
+            hint = format('Give --column OLD=%s to send what is in another column (%s?), or --column =%1$s to send nothing there'
+                          ' (in SQL: map => ''{"columns": {"OLD": "%1$s"}}'', or "" instead of "OLD").', lost.missing, quote_literal(lost.name));
     end if;
 end
 $$;
@@ -216,7 +265,7 @@ begin
                        ' cross join lateral (select %6$s) w (original)'
                        ' cross join lateral json_populate_record(null::outbox.%1$I, w.original) r where %5$s',
                        made, names, fields, source, chosen,
-                       case moves when '{}' then 'a.original' else format('outbox.replay_moved(a.original, %L)', moves) end);
+                       case moves when '{}' then 'a.original' else format('outbox.replay_moved(a.original, %L, %L)', moves, outbox.replay_generated(tbl)) end);
         get diagnostics filled = row_count;
     exception
         when unique_violation then
@@ -287,6 +336,7 @@ begin
     tbl := case when map ->> 'table' ~ '^[0-9]+$' then (map ->> 'table')::oid else (map ->> 'table')::regclass end;
     moves := outbox.replay_moves(tbl, map);
     perform outbox.replay_check(replay.source, chosen, tbl, moves);
+    perform outbox.replay_check_sent(replay.source, chosen, tbl, moves, map);
     if dry_run then
         execute format('select count(*) from outbox.%I a where %s', replay.source, chosen) into replay.events;
         return;

@@ -137,3 +137,43 @@ def test_sql_refuses_and_moves_alike(shop):
         assert refused.value.pgcode == state and refused.value.diag.message_hint
     assert is_untouched(shop)
     assert choose('{"columns": {"note": null}}') == [(3,)]
+
+
+MAPS = "replay: event 1 has no column '{0}', which the queue maps; Give --column OLD={0} to send what is in another column ('{1}'?)"
+
+
+@pytest.mark.parametrize("again, named", [("add body jsonb generated always as (payload) stored", "body"), ("add body jsonb", "body")],
+                         ids=["generated", "plain"])
+def test_a_payload_whose_old_name_is_used_again_is_not_sent_as_nothing(shop, again, named):
+    shop.alter("rename body to payload")
+    shop.alter(again)
+    shop.map(payload="payload")
+    assert MAPS.format("payload", named) in shop.replay("--key", "a", code=75)
+    assert is_untouched(shop)
+    assert "all 1 event sent" in shop.replay("--id", "1", "--column", "=payload") and shop.sent() == [(1, "", "paid")]
+
+
+def test_what_is_in_a_column_that_is_generated_now_is_sent_as_the_column_that_is_named(shop):
+    shop.alter("rename body to payload")
+    shop.alter("add body jsonb generated always as (payload) stored")
+    shop.map(payload="payload")
+    after = '{"id": 3, "customer": "a", "kind": "paid", "payload": {"n": "new"}, "note": null, "body": {"n": "new"}}'
+    shop.query(f"update outbox.{shop.source} set original = %s where event_id = 3", (after,))  # from after the rename
+    assert "all 3 events sent" in shop.replay("--key", "a", "--column", "body=payload")
+    assert shop.sent() == [(1, '{"n": 1}', "paid"), (2, "", None), (3, '{"n": "new"}', "paid")]
+
+
+def test_a_type_whose_old_name_is_generated_now_is_not_sent_as_nothing(shop):
+    shop.alter("rename kind to type")
+    shop.alter("add kind text generated always as (type) stored")
+    shop.map(type="type")
+    assert MAPS.format("type", "kind") in shop.replay("--key", "a", code=75)
+    assert is_untouched(shop)
+    assert "all 3 events sent" in shop.replay("--key", "a", "--column", "kind=type")
+    assert [kind for _, _, kind in shop.sent()] == ["paid", None, "paid"]
+
+
+def test_a_column_that_was_generated_then_and_is_now_keeps_no_event(shop):
+    shop.alter("add twice bigint generated always as (id * 2) stored")
+    shop.query(f"update outbox.{shop.source} set original = (original::jsonb || '{{\"twice\": 5}}')::json")
+    assert "all 3 events sent" in shop.replay("--key", "a")
