@@ -16,7 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum letter_state { LETTER_LEFT, LETTER_BUSY, LETTER_OVER };
+enum letter_state {
+    LETTER_LEFT, /* nothing is known of it */
+    LETTER_FIT,  /* the table has a place for all that it has */
+    LETTER_BUSY, /* somebody else has its key */
+    LETTER_OVER  /* it was put back, dropped, or told */
+};
 
 /* The columns of sql/commands/dead_letters.sql. */
 enum { LETTER_DEAD_ID, LETTER_EVENT_ID, LETTER_KEY };
@@ -51,13 +56,26 @@ static bool same_name(const struct letters *letters, size_t row, size_t other)
            strcmp(name_of(letters, row), name_of(letters, other)) == 0;
 }
 
+static bool is_left(const struct letters *letters, size_t row)
+{
+    return letters->states[row] == LETTER_LEFT || letters->states[row] == LETTER_FIT;
+}
+
+/* Those of a part that are left become what they are now. */
+static void mark(const struct letters *letters, struct halving_part part, enum letter_state state)
+{
+    for (size_t row = part.at; row < part.at + part.count; row++)
+        if (is_left(letters, row))
+            letters->states[row] = state;
+}
+
 /* Those of the part that are left, as an array's text. */
 static struct letter_ids ids_of(const struct letters *letters, struct halving_part part)
 {
     struct letter_ids ids = {.text = "{"};
     size_t used = 1;
     for (size_t row = part.at; row < part.at + part.count; row++) {
-        if (letters->states[row] != LETTER_LEFT)
+        if (!is_left(letters, row))
             continue;
         used += (size_t)snprintf(ids.text + used, sizeof ids.text - used, "%s%s", ids.count++ ? "," : "",
                                  query_text(letters->rows, (int)row, LETTER_DEAD_ID));
@@ -180,11 +198,11 @@ static bool is_answer(const PGresult *result)
     return PQresultStatus(result) == PGRES_TUPLES_OK;
 }
 
-/* Those without a place for all that they have. */
+/* Those without a place for all that they have. A part that failed as a whole is made of letters that fit. */
 static enum part_end weed(struct letters *letters, struct halving_part part, struct letter_ids *ids, struct error *err)
 {
     const char *sql = statements(letters, part)->unfit, *params[] = {ids->text};
-    if (!sql)
+    if (!sql || letters->states[ids->only] == LETTER_FIT)
         return PART_PASSED;
     PGresult *found = PQexecParams(letters->work->conn, sql, 1, NULL, params, NULL, NULL, 0);
     if (!is_answer(found))
@@ -193,6 +211,7 @@ static enum part_end weed(struct letters *letters, struct halving_part part, str
     for (int at = 0; at < rows; at++)
         refuse_for(letters, row_of(letters, part, query_text(found, at, 0)), found, at, 1);
     PQclear(found);
+    mark(letters, part, LETTER_FIT);
     return rows > 0 ? PART_AGAIN : PART_PASSED;
 }
 
@@ -207,16 +226,14 @@ static enum part_end look_at(struct letters *letters, struct halving_part part, 
     bool named = !PQgetisnull(put, 0, PUT_DEAD_ID);
     if (!named && taken == query_int(put, 0, PUT_PUT)) {
         letters->put += taken;
-        for (size_t row = part.at; row < part.at + part.count; row++)
-            if (letters->states[row] == LETTER_LEFT)
-                letters->states[row] = LETTER_OVER;
+        mark(letters, part, LETTER_OVER);
         return PART_PASSED;
     }
     if (!undo(letters, err))
         return PART_FAILED;
     for (int at = 0; named && at < PQntuples(put); at++) {
         size_t row = row_of(letters, part, query_text(put, at, PUT_DEAD_ID));
-        if (letters->states[row] == LETTER_LEFT)
+        if (is_left(letters, row))
             refuse_for(letters, row, put, at, PUT_PROBLEM);
     }
     if (named)
@@ -233,7 +250,7 @@ static enum part_end try_part(struct letters *letters, struct halving_part part,
     if (ids.count == 0)
         return PART_PASSED;
     enum part_end end = weed(letters, part, &ids, err);
-    if (end != PART_PASSED || letters->states[ids.only] != LETTER_LEFT)
+    if (end != PART_PASSED || !is_left(letters, (size_t)ids.only))
         return end;
     const char *params[] = {letters->work->queue->name, ids.text};
     PGresult *put =
@@ -303,9 +320,8 @@ static bool act_on(struct letters *letters, struct halving_part batch, bool wait
     }
     struct error ignored; /* the first error is the one to report */
     bool over = query_script(work->conn, "rollback", "rollback", work->busy ? err : &ignored);
-    for (size_t row = batch.at; work->busy && row < batch.at + batch.count; row++)
-        if (letters->states[row] == LETTER_LEFT)
-            letters->states[row] = LETTER_BUSY;
+    if (work->busy)
+        mark(letters, batch, LETTER_BUSY);
     return (work->busy && over) || error_prefix(err, "queue %s", work->queue->name);
 }
 
