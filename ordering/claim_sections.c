@@ -273,7 +273,8 @@ static struct statement ask_for_ids(const struct claim_sections *sections, const
         add_busy(&st, request, arena);
     statement_add_int(&st, arena, index > 0);
     statement_add_int(&st, arena, plan->floor);
-    if (sections->events && section->kind != SECTION_OLDEST && sections->options->priority)
+    bool urgent = section->kind == SECTION_FRESH || section->kind == SECTION_NEWEST;
+    if (sections->events && urgent && sections->options->priority)
         /* beside the top those alone that come before it */
         statement_add_int(&st, arena, plan->top ? id_add(plan->top_priority, 1) : PRIORITY_LEAST);
     return st;

@@ -23,7 +23,7 @@ COMMANDS = {  # statements by their file, or by words of theirs
     "status": [*TABLE, "from pg_class c", "select case when pg_catalog.isfinite", "commands/status_state"],
     "dead list": ["commands/dead_list", "commands/dead_list_closed"],
     "dead show --all": ["commands/dead_show"],
-    "dead retry --all": [*TABLE, "commands/dead_columns", "commands/dead_keys", "begin isolation level", "outbox.keep_id",
+    "dead retry --all": [*TABLE, "commands/dead_columns", "commands/dead_letters", "begin isolation level", "outbox.keep_id",
                          "with taken as", "with resumed as", "commit"],
     "check-config --database": [*CHECK, "table/table_overlap"],
     "run --until-empty": [*CHECK, "table/table_overlap", "begin isolation level", "serving/serving_turn", "serving/serving_may",

@@ -320,8 +320,8 @@ def test_page_says_what_was_reached_and_keeps_what_is_written_around_it():
 def test_page_tells_entries_of_different_runs_apart():
     other = results.merge(some_entries(), [answer([1], number=7, must=1)], {**FACTS, "commit": "def5678", "quick": True})
     text = page.fill(PAGE, other)
-    assert "(questions 1, 5, 9): commit abc1234, runs (question 1: 2; 5: 3; 9: 1), 2 CPUs" in text
-    assert "(question 7): commit def5678, runs (question 7: 1), `--quick`" in text
+    assert "commit abc1234 (questions 1, 5, 9), runs (question 1: 2; 5: 3; 9: 1)" in text
+    assert "commit def5678 (question 7), runs (question 7: 1), `--quick`" in text
 
 
 def test_page_says_how_many_runs_a_number_is_of():
