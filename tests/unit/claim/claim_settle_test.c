@@ -46,6 +46,15 @@ START_TEST(settlement_travels_with_the_claim_that_goes_within_the_latency)
 }
 END_TEST
 
+START_TEST(settlement_of_what_was_announced_waits_for_no_claim)
+{
+    stage.queue.rest.state = REST_ROUSED;
+    stage.queue.pace.took_all = _i == 1;
+    ck_assert_uint_eq(sent_by(NOW + 1) > 0, _i == 1);
+    ck_assert(_i == 0 || (claim->round.job && claim->round.keys == 0));
+}
+END_TEST
+
 START_TEST(settlement_does_not_wait_for_a_claim_that_goes_much_later)
 {
     stage.queue.pace.earliest_at = NOW + SECOND_US;
@@ -87,6 +96,7 @@ int main(void)
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, set_up_delivered, tear_down);
     tcase_add_test(tcase, settlement_travels_with_the_claim_that_goes_within_the_latency);
+    tcase_add_loop_test(tcase, settlement_of_what_was_announced_waits_for_no_claim, 0, 2);
     tcase_add_test(tcase, settlement_does_not_wait_for_a_claim_that_goes_much_later);
     tcase_add_loop_test(tcase, settlement_does_not_wait_where_no_claim_follows, 0, 2);
     tcase_add_test(tcase, claim_is_left_to_the_connection_that_has_something_to_settle);
