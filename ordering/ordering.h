@@ -105,7 +105,7 @@ enum claim_section_kind {
 };
 
 _Static_assert(SECTION_KINDS + 3 <= ORDERING_STATEMENTS_MAX,
-              "a claim has all of them, a guard, what reads, and the rest");
+               "a claim has all of them, a guard, what reads, and the rest");
 
 struct claim_section {
     enum claim_section_kind kind;

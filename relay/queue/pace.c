@@ -3,7 +3,7 @@
 #include "relay/base/lesser.h"
 #include "relay/queue/queue.h"
 
-/* So long after an event the next look is soon. Events that come more seldom are announced, if they can be: see rest.h. */
+/* So long after an event the next look is soon. Rarer events are announced where they can be: see rest.h. */
 #define OFTEN_US (60 * MS_US)
 
 /* Half the events wait for the next claim no longer than half of this; the rest of `latency` is for the claim itself.

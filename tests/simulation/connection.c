@@ -1,5 +1,6 @@
 /* relay/postgres/db.h once more, over the simulated server instead of libpq. */
 #include "tests/simulation/connection.h"
+#include "tests/simulation/failure.h"
 
 #include "relay/postgres/db.h"
 
@@ -337,7 +338,7 @@ bool db_notification(struct db *db, char *ret_text, size_t size)
 
 const char *db_result_last_words(const PGresult *res)
 {
-    return server_ends_with(result_sqlstate(res)) ? "the session ends" : NULL;
+    return failure_ends_session(result_sqlstate(res)) ? "the session ends" : NULL;
 }
 
 const struct sqlstate_rule *db_result_rule(const PGresult *res, struct error *err)

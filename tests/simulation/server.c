@@ -1,6 +1,7 @@
 #include "tests/simulation/server.h"
 
 #include "relay/postgres/sqlstate.h"
+#include "tests/simulation/failure.h"
 
 #include "tests/simulation/connection.h"
 #include "tests/simulation/judge.h"
@@ -30,21 +31,6 @@ static const char *const query_names[] = {
 _Static_assert(sizeof query_names / sizeof *query_names == QUERY_UPKEEP + 1, "each has a name");
 
 /* What a statement may fail with; FATAL ones end the session as well. */
-static const struct {
-    const char *sqlstate;
-    bool fatal;
-} failures[] = {{"40001", false}, {"40P01", false}, {"55P03", false}, {"57014", false}, {"53200", false},
-                {"26000", false}, {"XX000", false}, {"58030", false}, {"42501", false}, {"57P01", true},
-                {"25P03", true},  {"53300", true},  {"0A000", false}, {"55006", false}};
-
-bool server_ends_with(const char *sqlstate)
-{
-    for (size_t i = 0; sqlstate && i < sizeof failures / sizeof failures[0]; i++)
-        if (strcmp(failures[i].sqlstate, sqlstate) == 0)
-            return failures[i].fatal;
-    return false;
-}
-
 void server_clear(void)
 {
     server.count = server.pids = 0;
@@ -362,7 +348,7 @@ static void finish_query(struct backend *backend)
 {
     const struct call *call = backend->calls;
     if (sim_fails(sim.plan.rates.sql_error)) {
-        size_t i = (size_t)sim_draw(0, sizeof failures / sizeof failures[0] - 1);
+        size_t i = (size_t)sim_draw(0, (int64_t)failure_count - 1);
         bool of_row = sqlstate_rule(failures[i].sqlstate)->refusal == REFUSAL_OF_ROW;
         fail(backend, of_row && !may_be_blamed(call) ? "40001" : failures[i].sqlstate);
         if (failures[i].fatal)

@@ -143,7 +143,6 @@ bool server_somebody_rests(void);
 void server_notify(bool queue);
 
 struct backend *server_backend(int backend);
-bool server_ends_with(const char *sqlstate); /* a statement that fails so is the last of its session */
 bool server_has_backend(int pid);
 int server_backend_of(int txn); /* whose transaction it is, while it is open; -1: nobody's */
 

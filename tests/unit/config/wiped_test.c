@@ -189,8 +189,8 @@ START_TEST(broken_configuration_leaves_no_secret)
     begin();
     char text[1000];
     snprintf(text, sizeof text,
-             "database: \"dbname=x password=%s\"\nsinks:\n  s: { %s }\nqueues:\n  q: { sink: s, destination: d }\n", CANARY,
-             broken[_i]);
+             "database: \"dbname=x password=%s\"\nsinks:\n  s: { %s }\nqueues:\n  q: { sink: s, destination: d }\n",
+             CANARY, broken[_i]);
     struct config *config = load(text);
     if (config) /* what is wrong with it is found when the sink is opened */
         for (size_t i = 0; i < config->sink_count; i++) {

@@ -1,108 +1,6 @@
-/* The way to rest, and back, with answers made by hand. */
-#include "relay/rest/rest.h"
-
-#include "relay/base/pollset.h"
-#include "relay/side/upkeep.h"
+/* The way to rest, and back. */
 #include "tests/support/run_suite.h"
-#include "tests/unit/stage/hand_made.h"
-
-#define NOW (10 * SECOND_US)
-#define IDLE_AT (NOW + SECOND_US)
-#define QUIET_US (20 * MS_US)
-
-static struct stage stage;
-static struct queue *queue;
-static struct rest *rest;
-static bool pending;
-
-static bool is_pending(const struct ordering *o, instant_us now)
-{
-    (void)o, (void)now;
-    return pending;
-}
-
-static instant_us never(const struct ordering *o)
-{
-    (void)o;
-    return INSTANT_NEVER;
-}
-
-static void forget(struct ordering *o)
-{
-    (void)o;
-}
-
-static const struct ordering_type type = {.pending = is_pending, .pending_at = never, .forget = forget};
-
-static void set_up(void)
-{
-    stage_init(&stage, "there");
-    queue = &stage.queue;
-    rest = &queue->rest;
-    pending = false;
-    stage.noting.ordering.type = &type;
-    stage.claim.state = CLAIM_IDLE;
-    stage.claim.sent_at = NOW - SECOND_US;
-    for (size_t i = 0; i < UPKEEP_TASKS; i++)
-        stage.upkeep.due_at[i] = INSTANT_NEVER;
-    queue->side_status.connected = queue->side_requests.probe_answered = true;
-    queue->pause.known = queue->window.known = true;
-    queue->pace.poll_at = INSTANT_NEVER / 2;
-    rest_open(queue, false);
-    rest_step(queue, NOW);
-}
-
-static void tear_down(void)
-{
-    stage_done(&stage);
-}
-
-/* As the side connection answers the question under way. */
-static void answer(struct rest_answer words, instant_us now)
-{
-    words.number = queue->side_requests.rest_number;
-    queue->rest_answer = words;
-    rest_step(queue, now);
-}
-
-static void may_rest(instant_us now)
-{
-    answer((struct rest_answer){.may = true, .held = true}, now);
-}
-
-/* It has the locks, and has asked who writes. */
-static void lock(instant_us now)
-{
-    rest_step(queue, now);
-    ck_assert_int_eq(rest->state, REST_ASKING);
-    may_rest(now);
-    ck_assert_int_eq(rest->lock, REST_LOCK_WANTED);
-    rest_lock_moved(queue, true);
-    rest_lock_answered(queue, true, 77, 7);
-    rest_step(queue, now);
-    ck_assert_int_eq(rest->state, REST_WAITING);
-}
-
-static void come_to_look(instant_us now)
-{
-    lock(now);
-    may_rest(now);
-    ck_assert_int_eq(rest->state, REST_LOOKING);
-}
-
-static void fall_asleep(void)
-{
-    come_to_look(IDLE_AT);
-    answer((struct rest_answer){0}, IDLE_AT);
-    ck_assert_int_eq(rest->state, REST_RESTING);
-}
-
-static void is_awake(bool unlocks)
-{
-    ck_assert_int_eq(rest->state, REST_AWAKE);
-    ck_assert_int_eq(rest->lock, unlocks ? REST_UNLOCK_WANTED : REST_UNLOCKED);
-    ck_assert_int_eq(queue->side_requests.rest, REST_ASKS_NOTHING);
-}
+#include "tests/unit/stage/rest_stage.h"
 
 START_TEST(queue_without_work_for_a_second_rests_for_an_hour)
 {
@@ -393,78 +291,6 @@ START_TEST(what_the_relay_itself_finds_out_ends_the_rest)
 }
 END_TEST
 
-/* The question whether it still may. */
-static void check_at(instant_us now)
-{
-    unsigned number = queue->side_requests.rest_number;
-    rest_step(queue, now - 1);
-    ck_assert_uint_eq(queue->side_requests.rest_number, number);
-    rest_step(queue, now);
-    ck_assert_uint_eq(queue->side_requests.rest_number, number + 1);
-    ck_assert_int_eq(queue->side_requests.rest, REST_ASKS_WRITERS);
-    rest_hear(queue, now);
-    ck_assert_int_eq(rest->state, REST_RESTING);
-    queue->side_requests.rest = REST_ASKS_NOTHING; /* it is sent */
-}
-
-START_TEST(queue_that_rests_asks_once_a_minute_whether_it_still_may)
-{
-    fall_asleep();
-    for (int minute = 1; minute <= 3; minute++) {
-        check_at(IDLE_AT + minute * MINUTE_US);
-        may_rest(IDLE_AT + minute * MINUTE_US);
-        ck_assert_int_eq(rest->state, REST_RESTING);
-    }
-    stage.config.poll_max_us = 5 * MINUTE_US; /* fewer statements are wanted */
-    check_at(IDLE_AT + 4 * MINUTE_US);
-    may_rest(IDLE_AT + 4 * MINUTE_US);
-    check_at(IDLE_AT + 9 * MINUTE_US);
-}
-END_TEST
-
-static const struct rest_answer changes[] = {
-    {.may = false, .held = true, .obstacle = "another table has this name by now"},
-    {.may = true, .held = false},
-    {.may = true, .held = true, .family = 7},
-    {.failed = true},
-};
-
-START_TEST(queue_that_nobody_would_wake_any_more_wakes_by_itself)
-{
-    fall_asleep();
-    check_at(IDLE_AT + MINUTE_US);
-    answer(changes[_i], IDLE_AT + MINUTE_US);
-    ck_assert_int_eq(rest->state, REST_AWAKE);
-    ck_assert_int_eq(queue->pace.poll_at, IDLE_AT + MINUTE_US);
-    ck_assert_int_eq(rest->may_until, 0); /* whether it may is asked before it rests again */
-}
-END_TEST
-
-START_TEST(claim_that_took_all_of_what_was_announced_is_followed_by_a_look)
-{
-    fall_asleep();
-    queue->pace.finds = 0;
-    rest_notified(queue, true, IDLE_AT + 2 * SECOND_US);
-    ck_assert_int_eq(rest->state, REST_ROUSED);
-    queue->pace.found = true;
-    queue->pace.took_all = _i == 1;
-    queue->pace.poll_at = IDLE_AT + 2 * SECOND_US + 7 * MS_US;
-    rest_step(queue, IDLE_AT + 2 * SECOND_US + MS_US);
-    ck_assert_int_eq(rest->state, _i == 1 ? REST_LOOKING : REST_ROUSED);
-}
-END_TEST
-
-START_TEST(claim_connection_that_has_failed_once_and_is_not_needed_keeps_no_queue_awake)
-{
-    stage.claim.failures = 1;
-    stage.claim.retry_at = IDLE_AT + 1;
-    rest_step(queue, IDLE_AT);
-    is_awake(false);
-    rest_step(queue, IDLE_AT + 1);
-    ck_assert_int_eq(rest->state, REST_ASKING);
-}
-END_TEST
-
 START_TEST(queue_that_never_rests_asks_nothing)
 {
     rest_open(queue, true);
@@ -518,11 +344,6 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, locks_that_come_too_late_are_given_back);
     tcase_add_test(tcase, lost_connection_ends_the_rest_and_asks_how_far_ids_go);
     tcase_add_test(tcase, what_the_relay_itself_finds_out_ends_the_rest);
-    tcase_add_test(tcase, queue_that_rests_asks_once_a_minute_whether_it_still_may);
-    tcase_add_loop_test(tcase, queue_that_nobody_would_wake_any_more_wakes_by_itself, 0,
-                        sizeof changes / sizeof *changes);
-    tcase_add_loop_test(tcase, claim_that_took_all_of_what_was_announced_is_followed_by_a_look, 0, 2);
-    tcase_add_test(tcase, claim_connection_that_has_failed_once_and_is_not_needed_keeps_no_queue_awake);
     tcase_add_test(tcase, queue_that_never_rests_asks_nothing);
     tcase_add_test(tcase, loop_is_woken_for_each_step);
 }
