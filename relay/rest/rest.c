@@ -282,7 +282,7 @@ static void check_that_it_may(struct queue *queue, instant_us now)
         rest->check_at = now + rest_check_us(queue);
         if (answer->failed || !answer->may || !answer->held || answer->family != rest->family) {
             rest->may_until = 0;
-            wake(queue, "table changed", now);
+            wake(queue, "may rest no longer", now);
         }
     }
 }

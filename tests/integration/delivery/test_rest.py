@@ -413,7 +413,7 @@ def test_a_change_after_which_nobody_would_wake_the_relay_is_noticed(relay, shop
     shop.db.let_relay_in("public.events")
     shop.db.query("insert into public.events (order_id, status) values (1, 'step')")
     is_delivered(shop, 5)
-    woken(one, "table changed")
+    woken(one, "may rest no longer")
 
 
 def test_a_partition_that_comes_with_rows_wakes_the_queue(relay, db, out):
@@ -428,7 +428,7 @@ def test_a_partition_that_comes_with_rows_wakes_the_queue(relay, db, out):
     db.psql("create table public.part2 (id bigint not null, k bigint); insert into public.part2 values (1500, 1);"
             "alter table public.parts attach partition public.part2 for values from (1000) to (2000)")
     wait_until(lambda: db.value("select count(*) from public.parts") == 0, 5, "its row to be delivered")
-    woken(one, "table changed")
+    woken(one, "may rest no longer")
 
 
 @pytest.mark.parametrize("where", ['public."IsReady"(e.id)', "e.id operator(public.@@@) 1"])
