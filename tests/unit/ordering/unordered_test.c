@@ -174,6 +174,22 @@ START_TEST(claim_goes_on_where_the_one_before_has_stopped)
 }
 END_TEST
 
+START_TEST(claim_that_did_not_look_at_the_top_leaves_the_place_of_the_one_beside_it)
+{
+    settle_ids(1000);
+    claim_at(0);
+    struct claim_plan beside = plan;
+    leave_a_backlog(0);
+    claim_at(0);
+    ck_assert(take_top(SECTION_TOP, 0, 0, false) && take_top(SECTION_BELOW, 5, 5, false));
+    leave_a_backlog(0);
+    plan = beside;
+    leave_a_backlog(0);
+    claim_at(MS_US);
+    expect_top(5, INT64_MIN);
+}
+END_TEST
+
 START_TEST(when_nothing_less_urgent_is_left_it_is_looked_from_the_very_top_after_a_while)
 {
     settle_ids(1000);
@@ -418,6 +434,7 @@ int main(void)
     tcase_add_test(tcase, both_ends_of_a_stretch_are_looked_at_as_one);
     tcase_add_test(tcase, newer_one_of_two_stretches_stays);
     tcase_add_test(tcase, claim_goes_on_where_the_one_before_has_stopped);
+    tcase_add_test(tcase, claim_that_did_not_look_at_the_top_leaves_the_place_of_the_one_beside_it);
     tcase_add_test(tcase, when_nothing_less_urgent_is_left_it_is_looked_from_the_very_top_after_a_while);
     tcase_add_test(tcase, looks_from_the_very_top_have_a_bounded_part_of_the_time);
     tcase_add_test(tcase, without_a_backlog_nobody_looks_at_the_top);
